@@ -1,11 +1,12 @@
-//! Counting ahead: how much a copy will have to do, found out while it goes on, for percent and time left.
+//! Counts how much a copy has to do while it runs, for percentage and time left.
 //!
-//! The library looks through the sources; this module adds up, and sees to it that the count spends none of the copy's
-//! descriptors: where these are few, nothing is counted.
+//! The library walks the sources. This module adds up, and makes sure that the count uses none of
+//! the copy's descriptors: if these are scarce, nothing is counted.
 //!
-//! What it does not do: foresee files that are left as they are (`-n`) or that change meanwhile.
+//! It cannot foresee files that are skipped (`-n`) or change meanwhile.
 //!
-//! Invariant: entries are counted as the copy counts them (test: `the_whole_is_what_a_copy_finishes`).
+//! Invariant: entries are counted as the copy counts them
+//! (test: `the_whole_is_what_a_copy_finishes`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -16,13 +17,13 @@ use haul_flow::{Line, Problem, Report, Settings, Tally};
 use crate::flags::Request;
 use crate::progress::Whole;
 
-/// Descriptors that must be left over for the count.
+/// Descriptors that must be left for the count.
 const DESCRIPTORS: usize = 64;
 
-/// More than the descriptors of one worker of the copy apart from its files.
+/// Upper bound on the descriptors of one of the copy's workers, besides its files.
 const DESCRIPTORS_PER_WORKER: usize = 8;
 
-/// Counts what a request will copy, or nothing when that cannot be known or `over` says that nobody asks any more.
+/// Counts what a request will copy. `None` if that can't be known, or once `over` is set.
 pub(crate) fn count(request: &Request, over: &AtomicBool) -> Option<Whole> {
     let copy = Settings::resolve(&request.config);
     let spent = copy.held + copy.jobs * (DESCRIPTORS_PER_WORKER + 2 * copy.window);
@@ -32,12 +33,12 @@ pub(crate) fn count(request: &Request, over: &AtomicBool) -> Option<Whole> {
     let sum = Sum::default();
     survey(&request.operands, &request.options, &sum, over);
     let Tally { discovered: found, bytes, .. } = sum.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-    // Links are made without moving a byte.
+    // Links are made without moving data.
     let bytes = if request.options.make == Make::Copy { bytes } else { 0 };
     (!over.load(Ordering::Relaxed)).then_some(Whole { entries: found, bytes })
 }
 
-/// Adds up, and keeps silent.
+/// Adds up counts and reports nothing.
 #[derive(Default)]
 struct Sum(Mutex<Tally>);
 

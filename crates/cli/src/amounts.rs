@@ -1,17 +1,17 @@
-//! Amounts as people read them: three digits and a decimal unit.
+//! Human-readable amounts: three digits and a decimal unit.
 
 use std::time::Duration;
 
 const UNITS: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
 
-/// Writes bytes in a unit of 1000: `999 B`, `1.23 kB`, `45.6 GB`. At most seven characters.
+/// Formats bytes in powers of 1000: `999 B`, `1.23 kB`, `45.6 GB`. At most seven characters.
 pub(crate) fn bytes(amount: u64) -> String {
     let (digits, unit) = scaled(amount as f64);
     format!("{digits} {unit}B")
 }
 
-/// Writes two amounts of bytes in the unit of the second: `1.20/45.6 GB`. At most twelve characters if the first is not
-/// the greater.
+/// Formats two byte counts in the unit of the second: `1.20/45.6 GB`. At most twelve characters if
+/// the first is not the larger.
 pub(crate) fn bytes_of(part: u64, whole: u64) -> String {
     let (digits, unit) = scaled(whole as f64);
     let position = UNITS.iter().position(|known| *known == unit).unwrap_or_default();
@@ -20,13 +20,13 @@ pub(crate) fn bytes_of(part: u64, whole: u64) -> String {
     format!("{part}/{digits} {unit}B")
 }
 
-/// Writes a number of things: `999`, `1.23k`, `45.6M`. At most five characters.
+/// Formats a count: `999`, `1.23k`, `45.6M`. At most five characters.
 pub(crate) fn count(amount: u64) -> String {
     let (digits, unit) = scaled(amount as f64);
     format!("{digits}{unit}")
 }
 
-/// Writes a time: `0:07`, `12:34`, `3:25:45`, `4d 03h`. At most eight characters.
+/// Formats a duration: `0:07`, `12:34`, `3:25:45`, `4d 03h`. At most eight characters.
 pub(crate) fn time(amount: Duration) -> String {
     let seconds = amount.as_secs();
     let (minutes, hours, days) = (seconds / 60 % 60, seconds / 3600 % 24, seconds / 86400);
@@ -38,11 +38,11 @@ pub(crate) fn time(amount: Duration) -> String {
     }
 }
 
-/// Divides an amount by the greatest unit that leaves at least one of it.
+/// Scales an amount to the largest unit that leaves at least one.
 fn scaled(amount: f64) -> (String, &'static str) {
     let mut rest = amount;
     for unit in UNITS {
-        // What would be rounded to 1000 belongs to the next unit.
+        // A value that would round to 1000 belongs to the next unit.
         if rest < 999.5 {
             return (if unit.is_empty() { format!("{rest:.0}") } else { three_digits(rest) }, unit);
         }
@@ -51,7 +51,7 @@ fn scaled(amount: f64) -> (String, &'static str) {
     (format!("{:.0}", rest * 1000.0), UNITS[UNITS.len() - 1])
 }
 
-/// Writes a number below 1000 in three digits.
+/// Formats a number below 1000 with three digits.
 fn three_digits(number: f64) -> String {
     match number {
         ..9.995 => format!("{number:.2}"),

@@ -1,11 +1,11 @@
-//! Which program this is asked to be: by the name it is called by, or by its first word.
+//! Selects the applet, by the program's name or its first argument.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use crate::tools::{self, TOOLS, Tool};
 
-/// The commands of the copy and around it, before and behind the other tools.
+/// Copy commands, which help lists before the other tools; those in `AROUND` come after.
 const COPY: [(&str, &str); 2] = [
     ("cp", "copy files and directories; also when called as cp"),
     ("spdcp", "copy with many hosts, by a batch job if need be; also when called as spdcp"),
@@ -15,22 +15,22 @@ const AROUND: [(&str, &str); 2] = [
     ("help", "show this help, or with a command the command's"),
 ];
 
-/// What this call asks for.
+/// The applet that a call selects.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Applet {
-    /// A copy, by a program that messages call so.
+    /// A copy; messages begin with `program`.
     Copy { program: &'static str, words: Vec<OsString> },
-    /// A copy by the options of `spdcp`.
+    /// A copy with the options of `spdcp`.
     Spdcp { program: &'static str, words: Vec<OsString> },
     /// Another tool.
     Tool {
         tool: &'static Tool,
         name: &'static str,
-        /// Whether it was called by that name alone.
+        /// True if called by that name alone, not as `haul NAME`.
         stands_in: bool,
         words: Vec<OsString>,
     },
-    /// A process of a run of several, started by another of its processes.
+    /// A rank, started by another process of the run.
     Rank { words: Vec<OsString> },
     /// A benchmark.
     Bench { words: Vec<OsString> },
@@ -40,14 +40,14 @@ pub(crate) enum Applet {
     Version,
     /// All commands as data.
     Definitions,
-    /// Nothing, which is an error.
+    /// No command: an error.
     Nothing,
-    /// A command there is not.
+    /// An unknown command.
     Unknown { word: OsString },
 }
 
 impl Applet {
-    /// Finds out from the words of a call, the program's own name first.
+    /// Selects the applet from the program's name and arguments.
     pub(crate) fn of_call(call: impl IntoIterator<Item = OsString>) -> Self {
         let mut call = call.into_iter();
         let own_name = call.next().unwrap_or_default();
@@ -88,7 +88,7 @@ impl Applet {
     }
 }
 
-/// Tells which command the name is that this is called by, if it is one.
+/// Returns the command that the program's name stands for, if any.
 pub(crate) fn command_of(name: &OsStr) -> Option<&'static str> {
     let called = Path::new(name).file_name()?;
     let copies = COPY.into_iter().map(|(name, _)| name);
@@ -96,13 +96,13 @@ pub(crate) fn command_of(name: &OsStr) -> Option<&'static str> {
     copies.chain(programs).find(|command| called == *command)
 }
 
-/// Lists the commands with what each is for.
+/// Returns the commands and what each is for.
 pub(crate) fn commands() -> impl Iterator<Item = (&'static str, &'static str)> {
     let tools = TOOLS.iter().map(|tool| (tool.name, tool.about));
     COPY.into_iter().chain(tools).chain(AROUND)
 }
 
-/// Writes the help of `haul` itself.
+/// Returns the help of `haul` itself.
 pub(crate) fn help() -> String {
     let commands = commands().map(|(name, about)| format!("  {name:<8}{about}\n")).collect::<String>();
     format!(
@@ -117,12 +117,12 @@ Commands:
     )
 }
 
-/// Words the error of an unknown command, with the one that was probably meant.
+/// Returns the error for an unknown command, with a suggestion if one is close.
 pub(crate) fn unknown(word: &OsStr) -> String {
     let word = word.to_string_lossy();
     let quoted = word.escape_debug();
     let distances = commands().map(|(name, _)| (edits(&word, name), name));
-    // Of several that are as near, the one that comes first in the help.
+    // Of equally close commands, the first one in the help.
     let meant = match distances.min_by_key(|(distance, _)| *distance) {
         Some((1..=2, name)) => format!("Did you mean '{name}'?\n"),
         _ => String::new(),
@@ -130,7 +130,7 @@ pub(crate) fn unknown(word: &OsStr) -> String {
     format!("haul: unknown command '{quoted}'\n{meant}{}", pointer_to_help())
 }
 
-/// Words the error of no command at all.
+/// Returns the error for a missing command.
 pub(crate) fn nothing() -> String {
     format!("haul: missing command\n{}", pointer_to_help())
 }
@@ -139,7 +139,7 @@ fn pointer_to_help() -> &'static str {
     "Try 'haul --help' for more information.\n"
 }
 
-/// Counts the letters to insert, drop or change to make one word the other (Levenshtein's distance).
+/// Returns the Levenshtein distance: the fewest letters to insert, delete or change.
 fn edits(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();

@@ -1,19 +1,21 @@
-//! Work that is done in a batch job: where hosts can only be had from a batch system, the very same command line is
-//! submitted to it, and followed as if it ran here.
+//! Runs work in a batch job: where hosts can only be had from a batch system, the very same command
+//! line is submitted to it, and followed as if it ran here.
 //!
 //! ```text
-//!  outside: submit()                                  inside, on the job's first host: the same command line
-//!  ┌────────────────────────────────────┐  submits   ┌───────────────────────────────────────────────────┐
-//!  │ passes on output, errors, status   │ ─────────► │ copies with its process-group, by the spool's journal      │
-//!  │ its display shows what is told     │ ◄───────── │ Teller: what is done so far, about once a second  │
-//!  └────────────────────────────────────┘   spool    └───────────────────────────────────────────────────┘
+//! outside: submit()                             inside, on the job's first host: same command line
+//! ┌────────────────────────────┐    submits    ┌───────────────────────────────────────────────┐
+//! │ forwards output and errors │ ────────────► │ copies with its process group, by the journal │
+//! │ shows progress             │ ◄──────────── │ in the job directory                          │
+//! │ exits with its status      │ job directory │ Teller: writes progress about once a second   │
+//! └────────────────────────────┘               └───────────────────────────────────────────────┘
 //! ```
 //!
-//! What it promises: the job's output comes here byte for byte, and nothing is added to it where it does not go to a terminal
-//! and neither progress nor `--debug` is asked for; the exit status is the job's; ^C ends the job, and with it this process
-//! by 128 and the signal's number. A job that ended otherwise is told of with its spool, whose journal lets a copy go on.
+//! The job's output is forwarded byte for byte. Nothing is added to it unless standard error is a
+//! terminal, or progress or `--debug` was requested. The exit status is the job's. ^C cancels the
+//! job, and this process then exits with 128 plus the signal's number. A job that ends in any other
+//! way is reported with its job directory, whose journal lets the copy resume.
 //!
-//! What it does not do: answer questions (`-i`). Nobody is asked in a job, which is a no.
+//! Questions (`-i`) are not supported: nobody can be asked in a job, so the answer is no.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
@@ -40,16 +42,16 @@ use crate::progress::Source;
 use crate::report::{Console, complain};
 use crate::work::{RunOptions, Work, count_meanwhile};
 
-/// How often a job tells how far it is.
+/// Interval between a job's progress updates.
 const TELL: Duration = Duration::from_secs(1);
 
-/// What a shell adds to the number of the signal that ended a program.
+/// Added by shells to the number of the signal that ended a program.
 const SIGNALLED: u8 = 128;
 
-/// Returns the batch system that work is to be submitted to, if it is to be.
+/// Returns the batch system to submit work to, if that is necessary.
 ///
 /// # Errors
-/// An option for a batch job, where there is no batch system to submit one to, and this process is not in one.
+/// When a batch option is given, but no batch system is found and this process is not in a job.
 pub(crate) fn system(run_options: &RunOptions, work: &impl Work) -> Result<Option<System>, String> {
     let hosts = &run_options.hosts;
     if hosts.clients.is_none() || work.place().is_none() {
@@ -69,7 +71,7 @@ pub(crate) fn system(run_options: &RunOptions, work: &impl Work) -> Result<Optio
     }
 }
 
-/// Submits the command line of this process, and follows it to its end.
+/// Submits this process's command line and follows the job to its end.
 pub(crate) fn submit(
     messages: Messages,
     run_options: &RunOptions,
@@ -97,19 +99,19 @@ pub(crate) fn submit(
         outcome
     });
     let status = conclude(&console, work, outcome);
-    // What was not passed on counts too.
+    // Output that could not be forwarded counts too.
     let trouble = console.finish_with_trouble();
     ExitCode::from(if status == 0 { work.exit_status(0, trouble) } else { status })
 }
 
-/// Makes the order; listens to signals from then on, so that none comes between the job and the ear.
+/// Creates the order and starts catching signals, so that none is missed once the job is submitted.
 fn prepare(run_options: &RunOptions, work: &impl Work, system: System) -> io::Result<(Order, Signals)> {
     let place = work.place().unwrap_or(Path::new("."));
     let order = Order::new(system, &run_options.hosts, command_line()?, place)?;
     Ok((order, Signals::listen()?))
 }
 
-/// Tells what became of the job, and returns the exit status.
+/// Reports the job's outcome and returns the exit status.
 fn conclude(console: &Console, work: &impl Work, outcome: io::Result<Outcome>) -> u8 {
     let failed = |text: String| {
         console.remark(&text);
@@ -135,12 +137,12 @@ fn conclude(console: &Console, work: &impl Work, outcome: io::Result<Outcome>) -
     }
 }
 
-/// Says how a copy goes on that a job did not finish.
+/// Returns the hint for resuming a copy that a job did not finish.
 fn way_on(spool: &Path) -> String {
     format!("to go on where it ended, add --journal={}", spool.join("journal").display())
 }
 
-/// In a job: has the journal of a copy that is given up kept, so that it can go on.
+/// In a job: keeps the journal of an abandoned copy, so that it can be resumed.
 pub(crate) fn keep_what_is_left(group: &ProcessGroup, console: &Console) {
     if let Some(spool) = Spool::of_process().filter(|_| group.leaves_work())
         && let Err(error) = spool.keep()
@@ -149,7 +151,7 @@ pub(crate) fn keep_what_is_left(group: &ProcessGroup, console: &Console) {
     }
 }
 
-/// Removes what is left of an earlier job, whose journal a copy has used to its end.
+/// Removes what an earlier job left, once a copy has used its journal to the end.
 pub(crate) fn remove_used(run_options: &RunOptions, console: &Console) {
     if let Some(journal) = &run_options.hosts.journal
         && let Err(error) = Spool::remove_used(journal)
@@ -158,17 +160,18 @@ pub(crate) fn remove_used(run_options: &RunOptions, console: &Console) {
     }
 }
 
-/// Passes on what comes from a job.
+/// Forwards what comes from a job.
 struct Passing<'a> {
     console: &'a Console,
-    /// A line of standard error that is not whole yet: a terminal shows other things between lines.
+    /// An incomplete line of standard error, held back because a terminal shows other things
+    /// between lines.
     begun: Vec<u8>,
-    /// Whether the user is told of the job itself.
+    /// True if remarks about the job itself are printed.
     remarks: bool,
 }
 
 impl Passing<'_> {
-    /// Passes on what is left when nothing more comes.
+    /// Prints the incomplete line at EOF.
     fn finish(&mut self) {
         if !self.begun.is_empty() {
             self.console.complain(&std::mem::take(&mut self.begun));
@@ -194,7 +197,7 @@ impl Listener for Passing<'_> {
     }
 
     fn progress(&mut self, content: &[u8]) {
-        // What is not understood is of another release: the picture stands still, and the copy goes on.
+        // An update that can't be parsed comes from another release. Ignore it; the copy goes on.
         if let Ok(done) = serde_json::from_slice(content) {
             self.console.set_done(done);
         }
@@ -207,7 +210,7 @@ impl Listener for Passing<'_> {
     }
 }
 
-/// Returns the command line of this process, as it can be given on another host from the same directory.
+/// Returns this process's command line as usable on another host, from the same directory.
 fn command_line() -> io::Result<Vec<OsString>> {
     let mut call = std::env::args_os();
     let name = call.next().unwrap_or_default();
@@ -217,7 +220,7 @@ fn command_line() -> io::Result<Vec<OsString>> {
     match path_called(&name).filter(|path| agent == own && path.canonicalize().is_ok_and(|path| path == own))
     {
         Some(path) => words.push(path.into_os_string()),
-        // The program has another name there: it is told which command it is.
+        // The program has another name there, so name the command.
         None => {
             words.push(agent.into_os_string());
             words.extend(applet::command_of(&name).map(OsString::from));
@@ -227,7 +230,7 @@ fn command_line() -> io::Result<Vec<OsString>> {
     Ok(words)
 }
 
-/// Finds the program that a call names: a shell looks up what has no slash.
+/// Finds the program a call names. As in a shell, a name without a slash is looked up.
 fn path_called(name: &OsStr) -> Option<PathBuf> {
     if name.as_bytes().contains(&b'/') {
         return std::path::absolute(name).ok();
@@ -235,27 +238,27 @@ fn path_called(name: &OsStr) -> Option<PathBuf> {
     Surroundings::of_process().find(name.to_str()?).and_then(|path| std::path::absolute(path).ok())
 }
 
-/// Returns the spool of the batch job that this process runs in, if it does.
+/// Returns the job directory of the batch job this process runs in, if any.
 fn spool() -> Option<Spool> {
     std::env::var_os(SPOOL_VARIABLE)?;
     Spool::of_process()
 }
 
-/// Tells the process that follows this job how far the copy is, until it is dropped.
+/// Sends progress to the process that follows this job, until dropped.
 pub(crate) struct Teller {
     over: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Teller {
-    /// Begins to tell, if this is a job that somebody follows and wants to see.
+    /// Starts if this is a followed job that is to show progress.
     pub(crate) fn begin(wanted: When, source: Arc<dyn Source>) -> Option<Self> {
         let spool = spool().filter(|_| wanted != When::Never)?;
         let (over, heard) = channel::<()>();
         let tell = move || loop {
             let waited = heard.recv_timeout(TELL);
             let content = serde_json::to_vec::<Tally>(&source.done()).unwrap_or_default();
-            // A picture that cannot be shown is no reason to fail; the next may be.
+            // A lost update is no reason to fail; the next one may succeed.
             spool.write_progress(&content).unwrap_or_default();
             if waited != Err(RecvTimeoutError::Timeout) {
                 return;
@@ -270,13 +273,13 @@ impl Drop for Teller {
     fn drop(&mut self) {
         drop(self.over.take());
         if let Some(thread) = self.thread.take() {
-            // It cannot fail, and if it did, the copy would still be what counts.
+            // The thread cannot fail, and if it did, only the copy would count.
             thread.join().unwrap_or_default();
         }
     }
 }
 
-/// Returns what of a picture is shown by this process itself: in a job, none, as somebody else shows it.
+/// Returns when this process itself shows progress: never in a job, where the follower does.
 pub(crate) fn shown_here(wanted: When) -> When {
     if spool().is_some() { When::Never } else { wanted }
 }

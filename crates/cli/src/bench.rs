@@ -1,4 +1,4 @@
-//! `haul bench`: the benchmark's own command line, under this program's name.
+//! `haul bench`: the benchmark's command line under haul's name.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -13,13 +13,14 @@ pub(crate) struct Bench {
     command: haul_bench::Command,
 }
 
-/// Runs the benchmark that `words` ask for.
+/// Runs the benchmark that `words` describe.
 pub(crate) fn main(words: Vec<OsString>) -> ExitCode {
     let call = std::iter::once(OsString::from("haul bench")).chain(words);
     match Bench::try_parse_from(call) {
         Ok(bench) => haul_bench::run(&bench.command),
         Err(answer) => {
-            // Help counts as an answer too; a printing that fails leaves only the exit status to say so.
+            // Help counts as an answer too. If it can't be printed, only the exit status can
+            // show that.
             let printed = answer.print().is_ok();
             if printed && !answer.use_stderr() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }

@@ -1,6 +1,7 @@
-//! Runs of several processes: which one this is, and what it has to do.
+//! Runs of several processes: which one this is, and what it does.
 //!
-//! - [`rank`]: a process that a launch process has started; it is told over its standard input, or by messages, what to do.
+//! - [`rank`]: a process started by a launch process, which tells it what to do over its standard
+//!   input, or in messages.
 //! - [`under_launcher`]: one of the processes of `mpirun -n N haul cp …`.
 
 use std::ffi::{OsStr, OsString};
@@ -31,29 +32,30 @@ use crate::flags::Request;
 
 use crate::report::complain;
 
-/// After how long a silent process is given up, if `HAUL_SILENCE` does not say. A file system may keep a process waiting for
-/// long, but not the thread that answers.
+/// Time after which a silent process is given up, unless `HAUL_SILENCE` is set. A file system may
+/// block a process for long, but not the thread that answers.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// How a process-group works, as the environment and the user say.
+/// Returns a process group's options, from the environment and the user.
 fn crew_options(options: &haul_cluster::Options) -> GroupOptions {
     let said = std::env::var("HAUL_SILENCE").ok().and_then(|text| text.parse().ok());
     let silence = said.map_or(SILENCE, Duration::from_secs);
     GroupOptions { silence, range_bytes: options.range_bytes, walk: options.walk }
 }
 
-/// Tells whether this is one of several processes that a launcher has started with the same command line.
+/// True if this is one of several processes that a launcher started with the same command line.
 pub(crate) fn is_under_launcher() -> bool {
     let may_be = LAUNCHER_VARIABLES.iter().any(|name| std::env::var_os(name).is_some());
     may_be && launched().is_some_and(|launched| launched.ranks != Some(1))
 }
 
-/// Tells whether this process speaks for all that were started with the same command line.
+/// True if this process prints messages for all that were started with the same command line.
 pub(crate) fn speaks() -> bool {
     !is_under_launcher() || launched().is_none_or(|launched| launched.rank == 0)
 }
 
-/// Does what a process of `mpirun -n N haul cp …` has to: rank 0 has `launch` done, given a process-group, and the others their parts.
+/// Runs one process of `mpirun -n N haul cp …`: rank 0 calls `launch` with a process group, the
+/// others do work items.
 pub(crate) fn under_launcher(
     options: &haul_cluster::Options,
     journal: Option<Journal>,
@@ -61,7 +63,8 @@ pub(crate) fn under_launcher(
 ) -> ExitCode {
     let world = match World::open(options.mpi_library.as_deref()) {
         Ok(world) => world,
-        // Of a library that belongs to another launcher each process would tell; other refusals may be of one host.
+        // If the library belongs to another launcher every process would report it; other refusals
+        // may concern one host only.
         Err(Refusal::OtherSize { .. } | Refusal::OtherRank { .. }) if !speaks() => return ExitCode::FAILURE,
         Err(refusal) => return fail(&format!("haul: {refusal}")),
     };
@@ -75,13 +78,14 @@ pub(crate) fn under_launcher(
         let served = serve(world, Some(link));
         // A panic ends the process before this.
         let status = launched.join().unwrap_or(ExitCode::FAILURE);
-        // All is done and told by now, so a library that does not come back changes nothing.
+        // Everything is done and reported, so a library that never returns changes nothing.
         let finished = served.and_then(|world| world.finish_or_exit(u8::from(status != ExitCode::SUCCESS)));
         if ended(finished) == ExitCode::SUCCESS { status } else { ExitCode::FAILURE }
     })
 }
 
-/// Opens the journal of a copy, if there is to be one: the user's, or that of the batch job this process runs in.
+/// Opens the journal of a copy, if it has one: the user's, or that of the batch job this process
+/// runs in.
 pub(crate) fn journal(request: &Request) -> Result<Option<Journal>, String> {
     if request.cluster.clients.is_none() && !is_under_launcher() || !speaks() {
         return Ok(None);
@@ -93,7 +97,7 @@ pub(crate) fn journal(request: &Request) -> Result<Option<Journal>, String> {
     journal.map(Some).map_err(|error| format!("cannot use the journal {}: {error}", path.display()))
 }
 
-/// Returns what tells a copy from every other: what is copied where, from which directory, and how.
+/// Returns a hash that identifies a copy: operands, current directory and options.
 fn fingerprint(request: &Request) -> u64 {
     let directory = std::env::current_dir().unwrap_or_default();
     let Request { operands, options, .. } = request;
@@ -103,8 +107,8 @@ fn fingerprint(request: &Request) -> u64 {
     hasher.finish()
 }
 
-/// Tells whether the last of two names is what the copy will be called, as nothing is there: when the copy goes on later,
-/// something is, and it is still the copy's name.
+/// True if the second of two names is the copy's own name because no directory is there. When the
+/// copy is resumed one is there, and the name is still the copy's.
 fn copies_to_a_name(operands: &Operands) -> bool {
     match (operands.names.as_slice(), &operands.target_directory) {
         ([_, target], None) => !Path::new(OsStr::from_bytes(target.to_bytes())).is_dir(),
@@ -112,7 +116,7 @@ fn copies_to_a_name(operands: &Operands) -> bool {
     }
 }
 
-/// Makes a request that of the run that its journal is of.
+/// Adapts a request to the run that its journal records.
 pub(crate) fn going_on(request: &Request, journal: Option<&Journal>) -> Request {
     let mut request = request.clone();
     if let Some(journal) = journal {
@@ -123,7 +127,7 @@ pub(crate) fn going_on(request: &Request, journal: Option<&Journal>) -> Request 
     request
 }
 
-/// Makes the process-group of a copy by `clients` processes, which are started when they are needed.
+/// Creates a process group of `clients` processes, which are started when needed.
 pub(crate) fn group(
     clients: u32,
     options: &haul_cluster::Options,
@@ -134,7 +138,7 @@ pub(crate) fn group(
     Ok(ProcessGroup::new(Box::new(spawn), crew_options(options), journal))
 }
 
-/// Does what a process that a launch process has started has to: `haul --rank [LIBRARY]`.
+/// Runs a process started by a launch process: `haul --rank [LIBRARY]`.
 pub(crate) fn rank(words: &[OsString]) -> ExitCode {
     let library = words.first().map(PathBuf::from);
     let world = match World::open(library.as_deref().filter(|path| *path != Path::new(""))) {
@@ -150,16 +154,16 @@ pub(crate) fn rank(words: &[OsString]) -> ExitCode {
         None
     };
     let status = ended(serve(world, link).and_then(|world| world.finish_or_exit(0)));
-    // Threads that hang in a file system are not waited for.
+    // Don't wait for threads that hang in a file system.
     std::process::exit(i32::from(status != ExitCode::SUCCESS))
 }
 
 type MasterLink = Link<haul_cluster::wire::ToLaunch, haul_cluster::wire::ToMaster>;
 
-/// Does parts of a run in a process that is given them.
+/// Does one tool's work items in a rank.
 type Serve = fn(ReadyRank<World>) -> Result<World, Broken>;
 
-/// The tools that ranks can do, by their names.
+/// The tools that ranks can run, by name.
 const PORTABLE: &[(&str, Serve)] = &[
     (Copier::NAME, ReadyRank::serve::<Copier>),
     (Bzip2::NAME, ReadyRank::serve::<Bzip2>),
@@ -170,7 +174,7 @@ const PORTABLE: &[(&str, Serve)] = &[
     (Fill::NAME, ReadyRank::serve::<Fill>),
 ];
 
-/// Serves until the end.
+/// Runs the rank event loop to its end.
 fn serve(world: World, link: Option<MasterLink>) -> Result<World, Broken> {
     let host = world.host().to_owned();
     let master = link.map(|link| Master::new(link, world.size(), world.version().to_owned()));
@@ -190,7 +194,7 @@ fn serve(world: World, link: Option<MasterLink>) -> Result<World, Broken> {
 fn ended(outcome: Result<(), Broken>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        // The launch process hears of it from rank 0, or by the link.
+        // The launch process learns of it from rank 0, or over the link.
         Err(broken) if std::env::var_os("HAUL_RANK_DEBUG").is_some() => fail(&format!("haul: {broken}")),
         Err(_) => ExitCode::FAILURE,
     }

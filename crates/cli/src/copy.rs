@@ -1,4 +1,4 @@
-//! `haul cp`, from the words of the command line to the exit status.
+//! `haul cp`, from command line to exit status.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -20,11 +20,11 @@ use crate::progress::Whole;
 use crate::report::{Console, complain};
 use crate::work::{self, Executors, RunOptions, Work};
 
-/// Copies as the words after the program's name ask. Messages begin with `program`.
+/// Copies as the arguments ask. Messages begin with `program`.
 pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     let messages = Messages::new(program, Charset::of_process());
     let mut told = true;
-    // A script under mpirun that says `cp` means that each of its processes copies what it names, and talks.
+    // A script under mpirun that calls `cp` means one copy, with messages, in each process.
     let speaks = program == "cp" || cluster::speaks();
     let mut warn = |warning| told &= !speaks || complain(&messages.warning(warning));
     let environment = Environment::of_process();
@@ -49,7 +49,7 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     if told { status } else { ExitCode::FAILURE }
 }
 
-/// Runs one copy, here or by several processes, and tells what became of it.
+/// Runs one copy, in this process or in several, and reports the outcome.
 pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
     let run_options = run_options(request);
     let refuse = |why: String| {
@@ -73,12 +73,11 @@ pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
     work::launch(messages, &run_options, journal, &Copy { request })
 }
 
-/// Runs one copy by this process alone.
+/// Runs one copy in this process alone.
 fn copy_alone(messages: Messages, request: &Request) -> ExitCode {
     work::by(messages, &run_options(request), None, &Copy { request })
 }
 
-/// Says how a copy is to be done.
 fn run_options(request: &Request) -> RunOptions {
     RunOptions {
         config: request.config.clone(),
@@ -89,7 +88,7 @@ fn run_options(request: &Request) -> RunOptions {
     }
 }
 
-/// A copy as work.
+/// A copy as [`Work`].
 struct Copy<'a> {
     request: &'a Request,
 }
@@ -121,7 +120,7 @@ impl Work for Copy<'_> {
     }
 }
 
-/// Writes what was asked for instead of a copy.
+/// Prints what was requested instead of a copy.
 pub(crate) fn tell(messages: Messages, text: &str) -> ExitCode {
     let console = Console::new(messages, Output::standard());
     console.tell(text.as_bytes());

@@ -1,4 +1,4 @@
-//! All commands as data: what completions and manual pages are generated from, by `cargo xtask gen`.
+//! All commands as data, from which `cargo xtask gen` generates completions and manual pages.
 
 use clap::CommandFactory;
 use serde::Serialize;
@@ -9,28 +9,28 @@ use crate::flags::{self, Argument, Definition};
 use crate::shared::HOSTS;
 use crate::tools;
 
-/// A command and what may stand behind it.
+/// A command and its arguments.
 #[derive(Default, Serialize)]
 struct Command {
     name: String,
-    /// Programs in whose place it can stand.
+    /// Programs it can stand in for.
     programs: Vec<String>,
     about: String,
-    /// More of what it is for.
+    /// Longer description.
     description: String,
-    /// How it is called: a line for each way.
+    /// Usage, one line per form.
     synopsis: Vec<String>,
-    /// What help says behind the flags: paragraphs under headings that end in a colon.
+    /// Help after the flags: paragraphs under headings that end in a colon.
     notes: String,
     flags: Vec<Definition>,
     operands: Vec<Argument>,
     commands: Vec<Command>,
 }
 
-/// Writes them as JSON.
+/// Serializes all commands as JSON.
 ///
 /// # Errors
-/// When they cannot be written as JSON, which is a mistake of the program.
+/// When serialization fails, which is a bug.
 pub(crate) fn json() -> Result<String, serde_json::Error> {
     let commands = applet::commands().map(|(name, about)| match name {
         name if let Some((tool, _)) = tools::named(name) => {
@@ -54,7 +54,7 @@ pub(crate) fn json() -> Result<String, serde_json::Error> {
     serde_json::to_string_pretty(&commands.collect::<Vec<_>>()).map(|text| text + "\n")
 }
 
-/// Says what `haul help` may be asked about.
+/// Returns the argument of `haul help`.
 fn any_command() -> Argument {
     let words = applet::commands().map(|(name, _)| name).filter(|name| *name != "help");
     Argument {
@@ -89,7 +89,7 @@ fn of_clap(command: &mut clap::Command, name: &str) -> Command {
     }
 }
 
-/// Lists the ways in which a command is called, without the program's name.
+/// Returns a command's usage forms, without the program's name.
 fn synopsis(command: &mut clap::Command) -> Vec<String> {
     let usage = command.render_usage().to_string();
     let ways = usage.trim_start_matches("Usage:").lines().map(str::trim).filter(|line| !line.is_empty());

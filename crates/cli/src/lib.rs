@@ -1,10 +1,10 @@
-//! haul as a library: copy a tree on all the machine's processors, and watch.
+//! haul as a library: copies file trees on all of the machine's processors, and reports progress.
 //!
-//! This crate only gathers what a user of the library needs: [`tools`] are what can be done with trees, [`flow`] is the
-//! framework under them, with the [`Report`](flow::Report) through which a run tells its caller what happens. The program
-//! `haul` is one user of it.
+//! This crate only gathers what a library user needs. [`tools`] has the operations on trees.
+//! [`flow`] is the framework beneath them, with the [`Report`](flow::Report) through which a run
+//! informs its caller. The program `haul` is one user of it.
 //!
-//! A tree is copied in a few lines; the report hears of every file, here to show how far the copy is:
+//! Copying a tree takes a few lines. This report prints how far the copy is:
 //!
 //! ```
 //! use haul::flow::{Config, Line, Problem, Report, Standard, Tally};

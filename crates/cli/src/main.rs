@@ -1,17 +1,18 @@
 //! The program `haul`, also when called as `cp` or `spdcp`.
 //!
-//! - [`applet`]: which program is asked for.
-//! - [`copy`]: one copy, from the command line to the exit status; and of what it consists:
-//!   [`flags`], [`report`], [`messages`], [`output`], [`progress`] (with [`ahead`]), [`statistics`].
-//! - [`work`]: the work of any tool, from what was asked for to the exit status; [`cluster`], [`batch`]: by several processes,
-//!   and in a batch job.
-//! - [`shared`]: the flags that all tools but the copy share; [`signals`]: what they do before a signal ends them.
-//! - [`spdcp`]: the same copy by the options of `spdcp`.
+//! - [`applet`]: selects the command to run.
+//! - [`copy`]: one copy, from command line to exit status. It uses [`flags`], [`report`],
+//!   [`messages`], [`output`], [`progress`] (with [`ahead`]) and [`statistics`].
+//! - [`work`]: any tool's work, from request to exit status; [`cluster`]: in several processes;
+//!   [`batch`]: in a batch job.
+//! - [`shared`]: the flags of all tools but the copy; [`signals`]: cleanup before a signal ends
+//!   the program.
+//! - [`spdcp`]: the same copy with the options of `spdcp`.
 //! - [`tools`]: the other tools.
 //! - [`mod@bench`]: the benchmark.
-//! - [`definitions`]: all commands as data, for what is generated from them.
+//! - [`definitions`]: all commands as data, for generated files.
 //!
-//! What is copied how is the business of `haul_copy`, and how that uses the machine of `haul_flow`.
+//! How things are copied is up to `haul_copy`; how the machine is used is up to `haul_flow`.
 
 mod ahead;
 mod amounts;
@@ -72,7 +73,7 @@ fn be(applet: Applet) -> ExitCode {
     }
 }
 
-/// Writes what the fault hook did. A fault sweep must not take a lost log for a run without faults.
+/// Writes the fault hook's log. A fault sweep must not mistake a lost log for a run without faults.
 #[cfg(feature = "fault")]
 fn after_faults(status: ExitCode) -> ExitCode {
     match haul_sys::fault::write_log() {

@@ -1,11 +1,12 @@
-//! Standard output: whole lines, buffered, and a failure that is not forgotten.
+//! Standard output: whole lines, buffered, with a sticky error.
 //!
-//! Lines wait in a buffer and are written many at a time; on a terminal each is written at once. A failed write is kept,
-//! later lines are dropped, and [`Output::finish`] gives the failure: a full disk under `cp -v >log` must not pass for
-//! success. Like GNU's tools, a run goes on copying when nobody can read what it says.
+//! Lines are buffered and written in bulk; on a terminal each is written at once. The first write
+//! error is kept, later lines are dropped, and [`Output::finish`] returns the error: a full disk
+//! under `cp -v >log` must not pass for success. Like GNU's tools, a run goes on copying when
+//! nobody can read its output.
 //!
-//! A standard output that was closed takes nothing, like any other that fails: the Rust runtime alone would let what is
-//! written to it vanish.
+//! Writing to a standard output that was closed fails like any other write. The Rust runtime alone
+//! would silently discard the data.
 //!
 //! Invariant: the first failure is never lost (test: `the_first_failure_is_told_at_the_end`).
 
@@ -14,13 +15,13 @@ use std::sync::{Mutex, PoisonError};
 
 use haul_sys::Errno;
 
-/// Bytes that wait at most.
+/// Maximum bytes to buffer before writing.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Where lines go.
+/// A sink for lines.
 pub(crate) struct Output<W> {
     state: Mutex<State<W>>,
-    /// Whether a line is written as soon as it is there.
+    /// True if each line is written at once.
     at_once: bool,
 }
 
@@ -32,9 +33,9 @@ struct State<W> {
 
 /// Standard output.
 pub(crate) enum Standard {
-    /// As it is.
+    /// Open, as usual.
     Open(Stdout),
-    /// None: it was closed when the program began.
+    /// Closed when the program began.
     Closed,
 }
 
@@ -42,7 +43,7 @@ impl Write for Standard {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Open(stdout) => stdout.write(bytes),
-            // Having nothing to say is no failure, also where nothing could be said.
+            // Writing nothing never fails, not even where nothing can be written.
             Self::Closed if bytes.is_empty() => Ok(0),
             Self::Closed => Err(Errno::BADF.into()),
         }
@@ -57,7 +58,7 @@ impl Write for Standard {
 }
 
 impl Output<Standard> {
-    /// Takes the standard output of this process.
+    /// Wraps this process's standard output.
     pub(crate) fn standard() -> Self {
         if haul_sys::was_closed(haul_sys::Standard::Output) {
             return Self::new(Standard::Closed, false);
@@ -69,13 +70,13 @@ impl Output<Standard> {
 }
 
 impl<W: Write> Output<W> {
-    /// Writes to `writer`; `at_once` for a terminal.
+    /// Wraps `writer`; `at_once` for a terminal.
     pub(crate) fn new(writer: W, at_once: bool) -> Self {
         let state = State { writer, waiting: Vec::new(), failure: None };
         Self { state: Mutex::new(state), at_once }
     }
 
-    /// Says whether lines go to a terminal.
+    /// True if lines go to a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.at_once
     }
@@ -89,17 +90,17 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// Tells whether something could not be written: nothing will be any more.
+    /// True if a write has failed. Nothing more will be written.
     pub(crate) fn has_failed(&self) -> bool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).failure.is_some()
     }
 
-    /// Writes what waits, because somebody is to read it now.
+    /// Writes the buffer, because someone is about to read it.
     pub(crate) fn flush(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).flush();
     }
 
-    /// Writes what waits.
+    /// Writes the buffer.
     ///
     /// # Errors
     /// The first failure of any write.
@@ -123,7 +124,7 @@ impl<W: Write> State<W> {
 mod tests {
     use super::*;
 
-    /// Takes so many writes, then is full.
+    /// Accepts a number of writes, then is full.
     struct Limited {
         writes_left: usize,
         written: Vec<u8>,

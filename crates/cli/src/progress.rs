@@ -1,17 +1,17 @@
-//! `-g`, `--progress`: how far the copy is, on standard error.
+//! `-g`, `--progress`: shows on standard error how far the copy is.
 //!
-//! A thread looks at the counts ten times a second and draws; the copy itself does nothing for it. Nothing is drawn in the
-//! first second, so that short copies stay silent. On a terminal there is one line that is drawn over and over, and is
-//! taken away while a message is written ([`Progress::beside`]) and at the end; elsewhere (`--progress=always`) there is a
-//! plain line every second.
+//! A thread samples the counters ten times a second and draws; the copy itself does nothing for it.
+//! Nothing is drawn in the first second, so short copies stay silent. On a terminal one line is
+//! redrawn in place, and removed while a message is written ([`Progress::beside`]) and at the end.
+//! Elsewhere (`--progress=always`) a plain line is printed every second.
 //!
-//! Percent and time left are shown once the whole is counted. That begins when the first picture is due
-//! ([`Progress::wait_until_shown`]), so a short copy does not pay for it either.
+//! Percentage and time left are shown once the total is known. Counting begins when the first
+//! picture is due ([`Progress::wait_until_shown`]), so a short copy does not pay for it either.
 //!
-//! What it promises: percent never goes backwards; the line fits a terminal 60 columns wide.
+//! The percentage never decreases, and the line fits a terminal 60 columns wide.
 //!
-//! Invariant: whoever writes to the terminal holds the screen's lock, so a message never lands in the middle of a drawing
-//! (test: `a_message_is_written_on_a_line_of_its_own`).
+//! Invariant: whoever writes to the terminal holds the screen's lock, so a message never lands in
+//! the middle of a drawing (test: `a_message_is_written_on_a_line_of_its_own`).
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,20 +25,21 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::amounts;
 use crate::flags::When;
 
-/// Copies shorter than this show nothing.
+/// Delay before the first picture; shorter copies show nothing.
 const SILENT: Duration = Duration::from_secs(1);
-/// Between two drawings on a terminal.
+/// Interval between drawings on a terminal.
 const REDRAW: Duration = Duration::from_millis(100);
-/// Between two plain lines.
+/// Interval between plain lines.
 const NEXT_LINE: Duration = Duration::from_secs(1);
-/// How far back the rate shown looks.
+/// Time constant of the average rate shown.
 const RATE_MEMORY: Duration = Duration::from_secs(5);
-/// What an entry costs beside its bytes, in bytes that take as long to copy: else a tree of small files would stand still.
+/// Cost of an entry in bytes that take as long to copy. Without it, a tree of small files would
+/// seem to stand still.
 const ENTRY_WORK: u64 = 64 << 10;
 /// Steps of the bar.
 const STEPS: u64 = 1000;
 
-/// What there is to copy.
+/// Total amount to copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Whole {
     /// Entries.
@@ -47,45 +48,46 @@ pub(crate) struct Whole {
     pub(crate) bytes: u64,
 }
 
-/// Where a run's figures are read from.
+/// Provides a run's figures.
 pub(crate) trait Source: Send + Sync {
     /// Returns what is done so far.
     fn done(&self) -> Tally;
 
-    /// Returns what there is to do, once that is counted.
+    /// Returns the total, once it is counted.
     fn whole(&self) -> Option<Whole>;
 }
 
-/// A run's progress, shown until [`Progress::finish`].
+/// A run's progress display, active until [`Progress::finish`].
 pub(crate) struct Progress {
     screen: Arc<Screen>,
     drawer: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What is drawn on, and the word that it is over.
+/// State shared with the drawing thread.
 struct Screen {
     state: Mutex<State>,
     changed: Condvar,
-    /// Changes under the lock of `state`, so that whoever waits for it learns of it.
+    /// Set under the lock of `state`, so that waiters on `changed` notice.
     over: AtomicBool,
 }
 
 struct State {
     canvas: Canvas,
-    /// Whether anything was shown yet.
+    /// True once anything was shown.
     shown: bool,
 }
 
-/// How pictures are shown.
+/// Where pictures are drawn.
 enum Canvas {
-    /// As one line of a terminal.
+    /// One line of a terminal, redrawn in place.
     Terminal(ProgressBar),
-    /// As lines.
+    /// Plain lines.
     Lines(Box<dyn Write + Send>),
 }
 
 impl Progress {
-    /// Shows progress on standard error if it is wanted there. A thread that cannot be had is a picture less, no more.
+    /// Shows progress on standard error, if wanted there. Without a thread there is just
+    /// no display.
     pub(crate) fn begin(when: When, source: Arc<dyn Source>) -> Option<Self> {
         let terminal = io::stderr().is_terminal();
         let canvas = match when {
@@ -107,7 +109,7 @@ impl Progress {
         Self { screen, drawer: Mutex::new(drawer.ok()) }
     }
 
-    /// Writes something else to the terminal.
+    /// Writes something else to the terminal, with the progress line out of the way.
     pub(crate) fn beside<R>(&self, write: impl FnOnce() -> R) -> R {
         let state = self.screen.lock();
         match &state.canvas {
@@ -116,7 +118,7 @@ impl Progress {
         }
     }
 
-    /// Waits until something is shown, or it is over; tells which.
+    /// Waits until something is shown or the run ends; returns true if it is shown.
     pub(crate) fn wait_until_shown(&self) -> bool {
         let changed = &self.screen.changed;
         let is_over = || self.screen.over.load(Ordering::Relaxed);
@@ -125,12 +127,12 @@ impl Progress {
         state.shown && !is_over()
     }
 
-    /// Returns what turns true when the run is over.
+    /// Returns the flag that is set when the run ends.
     pub(crate) fn over(&self) -> &AtomicBool {
         &self.screen.over
     }
 
-    /// Takes the picture away and ends the drawing.
+    /// Removes the display and stops drawing.
     pub(crate) fn finish(&self) {
         let state = self.screen.lock();
         self.screen.over.store(true, Ordering::Relaxed);
@@ -138,7 +140,7 @@ impl Progress {
         self.screen.changed.notify_all();
         let drawer = self.drawer.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(drawer) = drawer {
-            // The drawer cannot fail, and if it did, the copy would still be what counts.
+            // The thread cannot fail, and if it did, only the copy would count.
             drawer.join().unwrap_or_default();
         }
     }
@@ -183,7 +185,7 @@ impl Canvas {
         Self::Terminal(ProgressBar::with_draw_target(Some(STEPS), target))
     }
 
-    /// Shows a picture and returns how long it stays.
+    /// Shows a picture; returns how long it stays.
     fn show(&mut self, picture: &Picture) -> Duration {
         match self {
             Self::Terminal(bar) => {
@@ -198,7 +200,7 @@ impl Canvas {
                 REDRAW
             }
             Self::Lines(writer) => {
-                // Nobody is told that nobody can be told.
+                // If progress can't be printed, neither can this error.
                 writer.write_all(format!("{}\n", picture.text).as_bytes()).unwrap_or_default();
                 NEXT_LINE
             }
@@ -212,27 +214,27 @@ impl Canvas {
     }
 }
 
-/// What is shown at one moment.
+/// Content of the display at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Picture {
-    /// How far the bar is, of [`STEPS`], if the whole is known.
+    /// Position of the bar, of [`STEPS`], if the total is known.
     steps: Option<u64>,
-    /// What stands beside it. At most 52 characters.
+    /// Text beside the bar, at most 52 characters.
     text: String,
 }
 
-/// What must be remembered from picture to picture.
+/// State kept from picture to picture.
 #[derive(Debug, Default)]
 struct View {
-    /// The furthest that was shown.
+    /// Furthest position shown.
     steps: u64,
-    /// The last look: when, and what was done then.
+    /// Last sample: its time and amounts.
     last: Option<(Duration, Pace)>,
-    /// What is done in a second.
+    /// Amounts per second.
     rate: Pace,
 }
 
-/// An amount done, or done in a second.
+/// Amounts done, in all or per second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pace {
     bytes: f64,
@@ -240,7 +242,6 @@ struct Pace {
 }
 
 impl View {
-    /// Makes the picture of a moment.
     fn look(&mut self, done: Tally, whole: Option<Whole>, now: Duration) -> Picture {
         let work_done = work(done.finished, done.bytes);
         self.measure(Pace { bytes: done.bytes as f64, work: work_done as f64 }, now);
@@ -260,7 +261,7 @@ impl View {
         self.steps = self.steps.max(u64::try_from(steps).unwrap_or(STEPS));
         let percent = self.steps * 100 / STEPS;
         let copied = amounts::bytes_of(done.bytes, whole.bytes.max(done.bytes));
-        // What has hardly begun foretells nothing.
+        // Too early for an estimate.
         let left = if self.steps > 0 { self.time_left(work_whole - work_done) } else { String::new() };
         Picture {
             steps: Some(self.steps),
@@ -268,7 +269,7 @@ impl View {
         }
     }
 
-    /// Brings the rate up to date: what happened lately counts most.
+    /// Updates the rate, an average that weights recent samples most.
     fn measure(&mut self, done: Pace, now: Duration) {
         let (before, had) = self.last.unwrap_or_default();
         let seconds = (now - before).as_secs_f64();
@@ -295,7 +296,7 @@ impl View {
     }
 }
 
-/// Weighs entries and bytes together.
+/// Combines entries and bytes in one measure.
 fn work(entries: u64, bytes: u64) -> u64 {
     bytes.saturating_add(entries.saturating_mul(ENTRY_WORK))
 }
@@ -316,7 +317,7 @@ mod tests {
     }
 
     proptest! {
-        /// Counts only grow, but by any amount at any time, past the whole too.
+        /// Counts only grow, but by any amount at any time, even past the total.
         #[test]
         fn percent_never_goes_backwards_and_lines_fit(
             moments in prop::collection::vec((0..1u64 << 45, 0..1u64 << 20, 0..100_000u64, prop::option::of(0..1u64 << 50)), 1..30),
@@ -365,7 +366,7 @@ mod tests {
         );
     }
 
-    /// A run whose figures the test sets, and that tells when they were looked at.
+    /// A run with figures set by the test, which is notified when they are read.
     struct Script {
         done: Tally,
         looked: Mutex<mpsc::Sender<()>>,
@@ -393,7 +394,7 @@ mod tests {
         let terminal = InMemoryTerm::new(10, 60);
         let target = ProgressDrawTarget::term_like_with_hz(Box::new(terminal.clone()), 255);
         let (progress, looks) = shown_on(Canvas::terminal(target));
-        // The second look comes after the first drawing.
+        // The second sample comes after the first drawing.
         looks.recv().unwrap();
         looks.recv().unwrap();
         let before = progress.beside(|| {
@@ -404,7 +405,8 @@ mod tests {
         assert_eq!(before, "", "the bar stands while a message is written");
         looks.recv().unwrap();
         looks.recv().unwrap();
-        // A look comes before its drawing: without the lock this could be the moment in which the line is cleared.
+        // A sample precedes its drawing: without the lock, this could be the moment the line
+        // is cleared.
         let drawn = {
             let _no_drawing = progress.screen.lock();
             terminal.contents()
@@ -427,7 +429,7 @@ mod tests {
         assert!(looks.try_recv().is_err());
     }
 
-    /// A pipe into the test.
+    /// Sends what is written to the test.
     struct Lines(mpsc::Sender<Vec<u8>>);
 
     impl Write for Lines {

@@ -1,10 +1,11 @@
-//! The console: the library's [`Report`] for a person at a terminal, or for the logs.
+//! The console: the library's [`Report`] for a person at a terminal, or for logs.
 //!
-//! Counts are added up, problems are written to standard error as they come, lines of `--verbose` go to standard output.
-//! Workers call from many threads: each message is one `write(2)`, so messages never mix.
+//! Counts are added up, problems go to standard error as they come, and `--verbose` lines go to
+//! standard output. Workers call it from many threads; each message is one `write(2)`, so messages
+//! never mix.
 //!
-//! Invariant: a problem of severity `Error` leaves exit status 1, whatever the run returns (test:
-//! `errors_fail_the_run_and_warnings_do_not`).
+//! Invariant: a problem of severity `Error` leaves exit status 1, whatever the run returns
+//! (test: `errors_fail_the_run_and_warnings_do_not`).
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -20,7 +21,7 @@ use crate::messages::Messages;
 use crate::output::{self, Output};
 use crate::progress::{Progress, Source, Whole};
 
-/// What a run has counted, shared with the thread that shows it.
+/// A run's counters, shared with the thread that shows them.
 #[derive(Default)]
 pub(crate) struct Counters {
     done: Mutex<Tally>,
@@ -37,7 +38,7 @@ impl Source for Counters {
     }
 }
 
-/// Where a run reports to. `W` is standard output.
+/// Receives a run's reports. `W` is standard output.
 pub(crate) struct Console<W = output::Standard> {
     messages: Messages,
     output: Output<W>,
@@ -50,7 +51,7 @@ pub(crate) struct Console<W = output::Standard> {
 }
 
 impl<W: Write> Console<W> {
-    /// Makes a console that shows no progress.
+    /// Creates a console without progress.
     pub(crate) fn new(messages: Messages, output: Output<W>) -> Self {
         Self {
             messages,
@@ -64,7 +65,7 @@ impl<W: Write> Console<W> {
         }
     }
 
-    /// Listens to remarks of `--debug`.
+    /// Enables `--debug` remarks.
     pub(crate) fn with_debug(mut self, debug: bool) -> Self {
         self.debug = debug;
         self
@@ -76,23 +77,23 @@ impl<W: Write> Console<W> {
         self
     }
 
-    /// Tells whether progress is shown, or will be.
+    /// True if progress is or will be shown.
     pub(crate) fn shows_progress(&self) -> bool {
         self.progress.is_some()
     }
 
-    /// Returns where the run's figures can be read.
+    /// Returns the provider of the run's figures.
     pub(crate) fn figures(&self) -> Arc<dyn Source> {
         Arc::clone(&self.counters) as Arc<dyn Source>
     }
 
-    /// Takes the figures of a run that is somewhere else.
+    /// Sets the counters from a run elsewhere.
     pub(crate) fn set_done(&self, done: Tally) {
         *self.counters.done.lock().unwrap_or_else(PoisonError::into_inner) = done;
     }
 
-    /// Finds out how much there is to do, by `count`, once progress is shown: waits for that, or for the end of the run.
-    /// `count` is given what turns true when the run is over.
+    /// Calls `count` for the total once progress is shown; returns without it if the run ends
+    /// first. The flag passed to `count` is set when the run ends.
     pub(crate) fn count_ahead(&self, count: impl FnOnce(&AtomicBool) -> Option<Whole>) {
         let Some(progress) = &self.progress else { return };
         if progress.wait_until_shown()
@@ -102,34 +103,34 @@ impl<W: Write> Console<W> {
         }
     }
 
-    /// Takes the progress away, when the run is over.
+    /// Removes the progress display at the end of the run.
     pub(crate) fn end_progress(&self) {
         if let Some(progress) = &self.progress {
             progress.finish();
         }
     }
 
-    /// Returns what was counted, and how many problems were told of.
+    /// Returns the counters and the number of problems reported.
     pub(crate) fn counted(&self) -> (Tally, u64) {
         (self.counters.done(), self.problems.load(Ordering::Relaxed))
     }
 
-    /// Returns what the run worked with, if it came that far.
+    /// Returns what the run worked with, if it got that far.
     pub(crate) fn means(&self) -> Option<RunInfo> {
         *self.means.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a line beside standard output, where that has something else.
+    /// Prints a line on standard error, where standard output is otherwise used.
     pub(crate) fn line_aside(&self, line: &Line) {
         self.complain(&self.messages.line(line));
     }
 
-    /// Makes the run a failed one.
+    /// Marks the run as failed.
     pub(crate) fn fail(&self) {
         self.failed.store(true, Ordering::Relaxed);
     }
 
-    /// Tells of operands that make no sense.
+    /// Reports invalid operands.
     pub(crate) fn wrong_operands(&self, problem: &Problem) {
         self.fail();
         self.complain(&self.messages.wrong_operands(problem));
@@ -137,25 +138,25 @@ impl<W: Write> Console<W> {
 
     /// Writes whole lines to standard output.
     pub(crate) fn tell(&self, lines: &[u8]) {
-        // A terminal shows both streams, so that the bar must go for the lines too.
+        // A terminal shows both streams, so the bar must make way for these lines too.
         match &self.progress {
             Some(progress) if self.output.is_terminal() => progress.beside(|| self.output.write(lines)),
             _ => self.output.write(lines),
         }
     }
 
-    /// Writes to standard output what is to be seen now.
+    /// Writes to standard output and flushes.
     pub(crate) fn tell_now(&self, bytes: &[u8]) {
         self.tell(bytes);
         self.output.flush();
     }
 
-    /// Tells whether standard output takes nothing any more, of which the user hears in the end.
+    /// True if standard output has failed, which is reported at the end.
     pub(crate) fn has_lost_output(&self) -> bool {
         self.output.has_failed()
     }
 
-    /// Tells of something that is neither a problem nor for `--debug` only.
+    /// Prints a remark that is neither a problem nor for `--debug` only.
     pub(crate) fn remark(&self, text: &str) {
         self.complain(&self.messages.debug(text));
     }
@@ -171,12 +172,12 @@ impl<W: Write> Console<W> {
         }
     }
 
-    /// Writes what waits, and returns the exit status of a run that has no other than success and failure.
+    /// Flushes the output; returns the exit status of a run that only succeeds or fails.
     pub(crate) fn finish(self) -> ExitCode {
         if self.finish_with_trouble() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
 
-    /// Writes what waits; tells whether anything went wrong.
+    /// Flushes the output; returns true if anything went wrong.
     pub(crate) fn finish_with_trouble(self) -> bool {
         self.end_progress();
         if let Err(error) = self.output.finish() {
@@ -187,15 +188,16 @@ impl<W: Write> Console<W> {
     }
 }
 
-/// Writes whole lines to standard error, at once and in one call, so that lines of several threads do not mix. Returns
-/// whether it could: there is nobody left to tell that nobody can be told, but the exit status says that something failed.
+/// Writes whole lines to standard error in one call, so that lines of several threads don't mix.
+/// Returns false on failure, which can't be printed but must show in the exit status.
 pub(crate) fn complain(lines: &[u8]) -> bool {
     !haul_sys::was_closed(haul_sys::Standard::Error) && io::stderr().write_all(lines).is_ok()
 }
 
-/// Reads a line from standard input; tells whether it begins with a yes. The end of the input is a no.
+/// Reads a line from standard input; returns true if it begins with a yes. EOF is a no.
 ///
-/// What follows the line is left for whoever reads next: another question, or another program.
+/// Reads one byte at a time, so that the rest is left for the next reader: another question, or
+/// another program.
 fn read_answer() -> bool {
     let Ok(descriptor) = io::stdin().as_fd().try_clone_to_owned() else { return false };
     let mut input = File::from(descriptor);

@@ -1,7 +1,8 @@
-//! The flags that all tools but the copy share: how the machine is used, which hosts, and what is shown.
+//! The flags that all tools except the copy share: machine, hosts and what is shown.
 //!
-//! Each tool's command line is a clap struct with [`Shared`] flattened into it, so that a flag is written down once and help,
-//! completions and manual pages follow. [`parse`] words what is wrong as the other commands do.
+//! Each tool's command line is a clap struct with [`Shared`] flattened into it, so a flag is
+//! defined once, and help, completions and manual pages follow. [`parse`] words errors as the other
+//! commands do.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _};
@@ -22,9 +23,9 @@ use crate::flags::{Error, JOBS, LOOK_AHEAD, QUEUE_DEPTH, StatisticsForm, When};
 use crate::messages::Messages;
 use crate::report::complain;
 
-/// The heading of these flags in help.
+/// Help heading of these flags.
 const MACHINE: &str = "Options of haul";
-/// The heading of those for many hosts.
+/// Help heading of the flags for many hosts.
 pub(crate) const HOSTS: &str = "To work with many hosts, by MPI";
 
 /// What all tools can be told about the machine.
@@ -60,7 +61,7 @@ pub(crate) struct Shared {
     /// Charge a batch job to P
     #[arg(long, value_name = "P", value_parser = account, requires = "clients", help_heading = HOSTS)]
     account: Option<String>,
-    // Brackets in a comment would be a link.
+    // Brackets in a doc comment would be a link.
     #[arg(help = "End a batch job after TIME, in seconds or as [HH:]MM:SS, at the latest", long, value_name = "TIME", value_parser = time, requires = "clients", help_heading = HOSTS)]
     walltime: Option<Duration>,
     /// Send a batch job to QUEUE
@@ -75,7 +76,6 @@ pub(crate) struct Shared {
     mpi_lib: Option<PathBuf>,
 }
 
-/// The words of a command line.
 #[derive(Clone, Debug)]
 struct Words(Vec<OsString>);
 
@@ -105,7 +105,7 @@ impl Shared {
         }
     }
 
-    /// Returns whether progress is shown.
+    /// Returns when progress is shown.
     pub(crate) fn progress(&self) -> When {
         match self.progress.as_deref() {
             Some("always") => When::Always,
@@ -114,7 +114,7 @@ impl Shared {
         }
     }
 
-    /// Returns in what form figures are told at the end, if they are.
+    /// Returns the form of the statistics printed at the end, if any.
     pub(crate) fn statistics(&self) -> Option<StatisticsForm> {
         self.stats.as_deref().map(|form| match form {
             "json" => StatisticsForm::Json,
@@ -123,10 +123,11 @@ impl Shared {
     }
 }
 
-/// Reads standard input to its end.
+/// Reads standard input to EOF.
 ///
 /// # Errors
-/// The kernel's; also where it was closed when the process was started, and would seem to be empty.
+/// The kernel's; also if standard input was closed when the process started, as it would
+/// seem empty.
 pub(crate) fn standard_input_to_end() -> io::Result<Vec<u8>> {
     haul_sys::standard_input().and_then(Fd::close).map_err(|cause| io::Error::from(cause.errno()))?;
     let mut text = Vec::new();
@@ -134,16 +135,16 @@ pub(crate) fn standard_input_to_end() -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// What became of a command line.
+/// Result of parsing a command line.
 pub(crate) enum Read<A> {
-    /// What it asks for.
+    /// The parsed flags.
     Asked(A),
-    /// Nothing more is to be done: help was given, or an error was told.
+    /// Nothing is left to do: help was printed, or an error was reported.
     Over(ExitCode),
 }
 
-/// Reads the words after a program's name. What is wrong is told as the other commands tell it; the exit status then is
-/// `trouble`.
+/// Parses a tool's arguments. Errors are reported like the other commands', with exit
+/// status `trouble`.
 pub(crate) fn parse<A: FromArgMatches>(
     command: Command,
     messages: &Messages,
@@ -173,14 +174,14 @@ pub(crate) fn parse<A: FromArgMatches>(
     }
 }
 
-/// Says why a flag has no effect, if one has none: a library is opened by ranks only.
+/// Returns why a flag has no effect, if one has none: only ranks open a library.
 fn useless(matches: &ArgMatches, is_rank: bool) -> Option<String> {
     let given = |flag| matches.try_contains_id(flag).unwrap_or(false);
     let is_useless = given("mpi_lib") && !given("clients") && !is_rank;
     is_useless.then(|| "option '--mpi-lib' has no effect without '--clients'".to_owned())
 }
 
-/// Words what is wrong with a command line, where GNU has a sentence as GNU does.
+/// Words a command-line error, with GNU's sentence where there is one.
 fn sentence(error: &clap::Error) -> String {
     let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
     let flag = argument.split(['=', ' ', '[', '<']).next().unwrap_or_default();
@@ -204,14 +205,14 @@ fn sentence(error: &clap::Error) -> String {
     }
 }
 
-/// Returns clap's own sentence, without its beginning and what follows it.
+/// Returns clap's own sentence, without its prefix and what follows it.
 fn first_sentence(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let sentence: Vec<_> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
     sentence.join(" ").trim_start_matches("error: ").to_owned()
 }
 
-/// Says what a value has to be.
+/// Reduces an error to what the value has to be.
 fn wanted<T>(read: Result<T, Error>) -> Result<T, String> {
     read.map_err(|error| match error {
         Error::Number { wanted, .. } => format!("must be {wanted}"),

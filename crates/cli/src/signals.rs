@@ -1,6 +1,6 @@
-//! Signals that end the program: something is done before, and then it ends by the signal.
+//! Cleans up before a signal ends the program, which then dies of that signal.
 //!
-//! What whoever started it has it ignore, as nohup(1) does, it goes on to ignore.
+//! A signal that the parent process has set to ignored, as nohup(1) does, stays ignored.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Held by whoever ends the program because of a signal. When this goes, and a signal has come, the program does not go on.
+/// Held by the code that a signal may interrupt. Once a signal has arrived, dropping it blocks
+/// until the program has ended.
 pub(crate) struct Ear(Arc<Mutex<()>>);
 
 impl Drop for Ear {
@@ -17,10 +18,10 @@ impl Drop for Ear {
     }
 }
 
-/// Has something done before a signal ends the program, now or at any time later.
+/// Calls `act` before a signal ends the program, now or at any later time.
 ///
 /// # Errors
-/// When the signals cannot be had, or no thread.
+/// When the handlers can't be installed, or the thread can't be started.
 pub(crate) fn before_end(act: impl FnOnce() + Send + 'static) -> io::Result<Ear> {
     let ignored = ignored();
     let is_heard = |signal: &i32| ignored & (1 << (signal - 1)) == 0;
@@ -31,13 +32,14 @@ pub(crate) fn before_end(act: impl FnOnce() + Send + 'static) -> io::Result<Ear>
         return Ok(ear);
     }
     let (send, receive) = mpsc::channel::<Signals>();
-    // The thread first, and for good: signals that were asked for and have nobody who hears them would do nothing.
+    // Start the thread first and never stop it: a caught signal that nobody handles would
+    // do nothing.
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let Ok(mut signals) = receive.recv() else { return };
         if let Some(signal) = signals.forever().next() {
             let _ending = ending.lock();
             act();
-            // Ends the program.
+            // This ends the program.
             signal_hook::low_level::emulate_default_handler(signal).unwrap_or_default();
         }
     })?;
@@ -45,8 +47,8 @@ pub(crate) fn before_end(act: impl FnOnce() + Send + 'static) -> io::Result<Ear>
     Ok(ear)
 }
 
-/// Returns the signals that are ignored, as a mask of which the first bit is signal 1 (proc_pid_status(5)). Without /proc they
-/// are taken to be none.
+/// Returns the ignored signals as a mask whose lowest bit is signal 1 (proc_pid_status(5)). Without
+/// /proc none are assumed.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

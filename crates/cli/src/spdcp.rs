@@ -1,8 +1,9 @@
-//! `spdcp`: the copy that `haul cp` makes, by the options of the program of that name.
+//! `spdcp`: the copy of `haul cp`, with the options of the program of that name.
 //!
-//! It takes exactly `-h -V -d -v -p -r -R -c -n -b F -s M -A P -w T -q Q`. What differs from `cp` beside the letters: new
-//! files are laid out over storage targets as their sources are; `-d` lists what a copy would make; and in a batch job all its
-//! tasks copy, if there is an MPI library for them, unless `-s` says how many.
+//! It accepts exactly `-h -V -d -v -p -r -R -c -n -b F -s M -A P -w T -q Q`. Apart from the
+//! letters, it differs from `cp` in three ways: new files get their source's layout over storage
+//! targets; `-d` lists what a copy would create; and in a batch job all tasks copy, if there is an
+//! MPI library for them, unless `-s` gives a number.
 
 mod targets;
 
@@ -19,10 +20,10 @@ use crate::messages::{Charset, Messages};
 use crate::output::Output;
 use crate::report::{Console, complain};
 
-/// Copies, or tells what is asked for. Messages begin with `program`.
+/// Copies, or prints what was requested. Messages begin with `program`.
 pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     let messages = Messages::new(program, Charset::of_process()).pointing_to("-h");
-    // The program of this name has letters only; every command of haul has this one.
+    // spdcp itself has letters only, but every command of haul accepts this.
     if words.first().is_some_and(|word| word == "--version") {
         return copy::tell(messages, &versions());
     }
@@ -45,14 +46,14 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     }
 }
 
-/// Returns how many clients copy where the user does not say: all that a batch job has room for.
+/// Returns the default number of clients: all that a batch job has room for.
 fn clients_at_hand() -> Option<u32> {
     let ranks = Surroundings::of_process().ranks_at_hand()?;
     (ranks > 1 && library_there(None).is_ok()).then_some(ranks)
 }
 
-/// Says which command this is, and which agent its ranks run: the same program, unless `HAUL_AGENT` names another;
-/// and which MPI library is here.
+/// Returns the versions of this command, of the agent that its ranks run (the same program, unless
+/// `HAUL_AGENT` names another) and of the MPI library.
 fn versions() -> String {
     const OWN: &str = concat!("haul ", env!("CARGO_PKG_VERSION"));
     let agent = std::env::var_os("HAUL_AGENT").filter(|agent| !agent.is_empty());
@@ -68,7 +69,7 @@ fn versions() -> String {
     format!("spdcp ({OWN})\nagent: {agent}\nMPI: {library}\nlauncher: {}\n", launcher.escape_debug())
 }
 
-/// Asks a program for its version.
+/// Returns the first line that a program prints for `--version`.
 fn version_of(program: &OsString) -> String {
     let shown = program.to_string_lossy().escape_debug().to_string();
     let answer = match Command::new(program).arg("--version").output() {

@@ -1,7 +1,8 @@
-//! `--stats`: what a run did and what it cost, as a table for people or as one JSON object for programs.
+//! `--stats`: what a run did and what it cost, as a table for people or one JSON object
+//! for programs.
 //!
-//! Times of the processors and peak memory are the kernel's account of the whole process, read from `/proc`; where that
-//! is not mounted they are left out.
+//! Processor times and peak memory are the kernel's figures for the whole process, read from
+//! `/proc`. If that is not mounted they are omitted.
 
 use std::time::Duration;
 
@@ -10,11 +11,11 @@ use serde::Serialize;
 
 use crate::amounts;
 
-/// Ticks of a second in `/proc/self/stat`: the kernel converts to this unit on every architecture Rust's standard library
-/// runs on.
+/// Ticks per second in `/proc/self/stat`: the kernel converts to this unit on every architecture
+/// that Rust's standard library runs on.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// The figures of one run. The fields' names are those of the JSON object.
+/// Statistics of one run. The field names are those of the JSON object.
 #[derive(Debug, Serialize)]
 pub(crate) struct Statistics {
     files: u64,
@@ -37,8 +38,8 @@ pub(crate) struct Statistics {
 }
 
 impl Statistics {
-    /// Takes the figures of a run that has ended: what was done, how many problems were told of, how long it took, and
-    /// what it worked with if it came that far.
+    /// Collects the statistics of a finished run: counts, problems reported, duration, and what it
+    /// worked with if it got that far.
     pub(crate) fn of_run(tally: Tally, problems: u64, took: Duration, means: Option<RunInfo>) -> Self {
         let seconds = took.as_secs_f64();
         let processor =
@@ -65,7 +66,7 @@ impl Statistics {
         }
     }
 
-    /// Writes a table.
+    /// Formats a table.
     pub(crate) fn table(&self) -> String {
         let counts = [
             ("files", self.files),
@@ -100,27 +101,28 @@ impl Statistics {
         rows.into_iter().map(|(name, value)| format!("{name:<16}{value}\n")).collect()
     }
 
-    /// Writes one JSON object on one line.
+    /// Formats one JSON object on one line.
     pub(crate) fn json(&self) -> String {
-        // Nothing in the object can refuse to be written: it holds numbers and one word.
+        // Serialization can't fail: the object holds numbers and one word.
         serde_json::to_string(self).unwrap_or_default() + "\n"
     }
 }
 
-/// Divides; a run too short to have a rate has none.
+/// Divides; a run too short to have a rate has rate 0.
 fn per_second(amount: u64, seconds: f64) -> u64 {
     if seconds > 0.0 { (amount as f64 / seconds) as u64 } else { 0 }
 }
 
-/// Reads user and system time from `/proc/self/stat`: the eleventh and twelfth field after the state, which follows the
-/// command's name in parentheses. The name may hold anything, so the last parenthesis counts.
+/// Reads user and system time from `/proc/self/stat`: the eleventh and twelfth fields after the
+/// state, which follows the command's name in parentheses. The name may contain a parenthesis, so
+/// the last one counts.
 fn processor_seconds(text: &str) -> Option<(f64, f64)> {
     let (_, fields) = text.rsplit_once(')')?;
     let mut ticks = fields.split_ascii_whitespace().skip(11).map(|field| field.parse::<f64>().ok());
     Some((ticks.next()?? / TICKS_PER_SECOND, ticks.next()?? / TICKS_PER_SECOND))
 }
 
-/// Reads the high-water mark of resident memory from `/proc/self/status`.
+/// Reads peak resident memory from `/proc/self/status`.
 fn peak_memory_bytes(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kibibytes = line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?;

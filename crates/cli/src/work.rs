@@ -1,5 +1,5 @@
-//! Work of any tool, from what was asked for to the exit status: by this process, by a process-group of several, under a launcher of
-//! MPI, or in a batch job; with its messages, progress and figures.
+//! Runs any tool's work, from request to exit status: in this process, in a process group, under an
+//! MPI launcher, or in a batch job; with messages, progress and statistics.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -26,7 +26,7 @@ use crate::report::{Console, complain};
 use crate::shared::Shared;
 use crate::statistics::Statistics;
 
-/// An executor for every tool: this process, or a process-group.
+/// An executor for every tool: this process, or a process group.
 pub(crate) trait Executors:
     Executor<Copier>
     + Executor<Bzip2>
@@ -49,38 +49,38 @@ impl<E> Executors for E where
 {
 }
 
-/// What is to be done.
+/// The work of one command line.
 pub(crate) trait Work: Sync {
-    /// Does it; returns the exit status if nothing goes wrong, or what went wrong has a status of its own.
+    /// Does the work and returns its exit status, which holds unless an error was reported.
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8;
 
-    /// Returns the exit status of the program, given that of the work, and whether an error was reported.
+    /// Returns the program's exit status, from the work's status and whether an error was reported.
     fn exit_status(&self, status: u8, trouble: bool) -> u8 {
         if trouble { status.max(1) } else { status }
     }
 
-    /// Returns what every host sees, so that a batch job's files can be beside it: something that is worked on or made. `None`
-    /// if the work makes no sense, which needs no job to find out.
+    /// Returns a path that every host sees, to place a batch job's files beside it: something the
+    /// work reads or writes. `None` if the request is invalid, which needs no job to find out.
     fn place(&self) -> Option<&Path>;
 
-    /// Counts what there is to do, for progress; ends early when `over` turns true. `None` if that is not known.
+    /// Counts the work, for progress; ends early once `over` is set. `None` if it can't be known.
     fn count_ahead(&self, _over: &AtomicBool) -> Option<Whole> {
         None
     }
 }
 
-/// How work is done and shown.
+/// How work is run and shown.
 #[derive(Clone, Debug)]
 pub(crate) struct RunOptions {
-    /// What of the machine is used.
+    /// How the machine is used.
     pub(crate) config: Config,
     /// Which hosts are used, and how.
     pub(crate) hosts: haul_cluster::Options,
-    /// Whether progress is shown.
+    /// When progress is shown.
     pub(crate) progress: When,
-    /// Whether figures are told at the end.
+    /// Form of the statistics printed at the end, if any.
     pub(crate) statistics: Option<StatisticsForm>,
-    /// Whether remarks are told.
+    /// True if `--debug` remarks are printed.
     pub(crate) debug: bool,
 }
 
@@ -96,7 +96,8 @@ impl From<&Shared> for RunOptions {
     }
 }
 
-/// Does work where it is to be done: in a batch job if hosts can only be had so, else as [`launch`] does.
+/// Runs work where it belongs: in a batch job if that is the only way to get hosts, otherwise as
+/// [`launch`] does.
 pub(crate) fn carry_out(messages: Messages, run_options: &RunOptions, work: &impl Work) -> ExitCode {
     match batch::system(run_options, work) {
         Ok(Some(system)) => batch::submit(messages, run_options, work, system),
@@ -108,7 +109,7 @@ pub(crate) fn carry_out(messages: Messages, run_options: &RunOptions, work: &imp
     }
 }
 
-/// Does work by as many processes as are asked for, or were started.
+/// Runs work in as many processes as were requested, or were started.
 pub(crate) fn launch(
     messages: Messages,
     run_options: &RunOptions,
@@ -132,7 +133,7 @@ pub(crate) fn launch(
     }
 }
 
-/// Does work by a process-group, or by this process alone.
+/// Runs work in a process group, or in this process alone.
 pub(crate) fn by(
     messages: Messages,
     run_options: &RunOptions,
@@ -167,16 +168,16 @@ pub(crate) fn by(
     ExitCode::from(work.exit_status(status, trouble))
 }
 
-/// Counts what there is to do while it is done, if that is shown.
+/// Counts the total in the background, if progress is shown.
 pub(crate) fn count_meanwhile<'a>(scope: &'a Scope<'a, '_>, console: &'a Console, work: &'a impl Work) {
     if console.shows_progress() {
         let count = || console.count_ahead(|over| work.count_ahead(over));
-        // Without a thread to count there is no percent, and that is all.
+        // Without the thread there is just no percentage.
         std::thread::Builder::new().name("count".to_owned()).spawn_scoped(scope, count).ok();
     }
 }
 
-/// Lets a process-group go, and tells how much it talked.
+/// Shuts a process group down and logs how many messages it exchanged.
 fn dismiss(group: &ProcessGroup, console: &Console) {
     match group.dismiss(console) {
         Ok(messages) => console.debug(&format!("{messages} messages between the processes")),

@@ -1,15 +1,16 @@
-//! What the ranks of a job do in the tests of MPI, and to measure an MPI.
+//! Ranks for the MPI tests, and for measuring an MPI.
 //!
 //! ```text
-//! mpirun -n 4 ranks exchange COUNT [LIBRARY]    every rank sends COUNT messages to every rank, and checks those it gets
-//! mpirun -n 2 ranks speed          [LIBRARY]    messages a second and bytes a second from rank 0 to rank 1, and back
-//! mpirun -n 2 ranks stray          [LIBRARY]    sends to a rank that does not exist, and too much, then exchanges
-//! mpirun -n 3 ranks beat           [LIBRARY]    ranks send heartbeats to rank 0, which tells who is heard, until killed
+//! mpirun -n 4 ranks exchange COUNT [LIBRARY]    all-to-all with COUNT messages each, checked
+//! mpirun -n 2 ranks speed          [LIBRARY]    messages/s and bytes/s from rank 0 to 1 and back
+//! mpirun -n 2 ranks stray          [LIBRARY]    sends to a missing rank, and too much; exchanges
+//! mpirun -n 3 ranks beat           [LIBRARY]    heartbeats to rank 0, which prints whom it hears
 //! ```
 //!
-//! Exit status: 0, or 3 when the world was refused, or 1 when something went wrong. Every line begins with `rank R of N`, or with
-//! `refused: ` when there is no world; ranks then end with 0 if `HAUL_EXPECT_REFUSAL` is set, because a launcher kills the other ranks,
-//! and what they were about to say, when one fails.
+//! Exit status: 0, or 3 if MPI was refused, or 1 if something failed. Every line begins with
+//! `rank R of N`, or with `refused: ` if MPI was refused. In that case ranks exit with 0 if
+//! `HAUL_EXPECT_REFUSAL` is set, because a launcher kills the other ranks when one fails, before
+//! they have printed their lines.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,13 +23,13 @@ use haul_cluster::transport::{Rank, Transport};
 
 type Outcome = Result<(), String>;
 
-/// The pauses of somebody who waits for messages.
+/// Minimum and maximum interval between polls.
 const PAUSE: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];
 
-/// Between two heartbeats.
+/// Interval between heartbeats.
 const BEAT: Duration = Duration::from_millis(50);
 
-/// Gives a rank up that is silent for so long.
+/// Time after which a silent rank is given up.
 const SILENCE: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Writes a line in one piece, so that the launcher does not mix it with others.
+/// Prints a line with one write, so that the launcher doesn't mix it with others.
 fn say(line: &str) {
     io::stdout().write_all(format!("{line}\n").as_bytes()).unwrap_or_default();
 }
@@ -72,7 +73,7 @@ fn tell(world: &World, what: &str) {
     say(&format!("rank {} of {}: {what}", world.rank().0, world.size()));
 }
 
-/// Waits as a job's loop does: short at first, longer while nothing happens.
+/// Polling interval that grows while nothing happens, like that of a job's event loop.
 struct Patience(Duration);
 
 impl Patience {
@@ -97,7 +98,7 @@ fn next(world: &mut World) -> Result<(Rank, Vec<u8>), String> {
     }
 }
 
-/// Makes the message of this number from one rank to another. One in thirty is large.
+/// Creates the message with this number from one rank to another. One in thirty is large.
 fn message(from: Rank, to: Rank, number: u64) -> Vec<u8> {
     let mut state = (u64::from(from.0) << 48) ^ (u64::from(to.0) << 32) ^ (number + 1);
     let mut draw = || {
@@ -156,7 +157,7 @@ fn stray(world: &mut World) -> Outcome {
         Ok(()) => return Err(format!("a message to rank {} was sent", nobody.0)),
         Err(error) => tell(world, &error.to_string()),
     }
-    // Memory that nobody touches, so that it takes none.
+    // Zeroed memory that nobody touches uses no pages.
     let neighbour = Rank((world.rank().0 + 1) % world.size());
     match world.send(neighbour, vec![0; 1 << 31]) {
         Ok(()) => return Err("a message that is too long was sent".to_owned()),
@@ -165,7 +166,7 @@ fn stray(world: &mut World) -> Outcome {
     exchange(world, 3)
 }
 
-/// Sends messages there and back: one at a time, then many small ones, then large ones.
+/// Sends messages back and forth: one at a time, then many small ones, then large ones.
 fn speed(world: &mut World) -> Outcome {
     for (what, count, length, under_way) in [
         ("there and back", 2_000, 64, 1),
@@ -197,7 +198,8 @@ fn speed(world: &mut World) -> Outcome {
     Ok(())
 }
 
-/// Rank 0 says `hears R` when it first hears a rank, and `misses R` when that one was silent for a while.
+/// Rank 0 prints `hears R` when it first hears from a rank, and `misses R` when the rank
+/// becomes silent.
 fn beat(world: &mut World) -> Outcome {
     let mut heard: BTreeMap<Rank, Instant> = BTreeMap::new();
     loop {

@@ -1,11 +1,12 @@
-//! A rank at work: parts and ranges come by messages and are done by the same workers as on one machine.
+//! A rank's agent: work items and ranges arrive as messages and are processed by the same workers
+//! as on a single machine.
 //!
 //! ```text
-//! messages ─► Agent::take ─► feed ─► Local (threads) ─► send-queue ─► messages
+//! messages ─► Agent::take ─► feed ─► Local (threads) ─► SendQueue ─► messages
 //! ```
 //!
-//! The thread that owns the messages never touches a file, so that a file system that hangs does not make the rank silent;
-//! the workers never send.
+//! The thread that handles messages never touches a file, so a hanging file system doesn't silence
+//! the rank. Workers never send.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -22,28 +23,29 @@ use crate::send_queue::SendQueue;
 use crate::transport::Rank;
 use crate::wire::{Message, RangeOver, unpack};
 
-/// A directory of a part cannot be used here.
+/// A directory of a work item can't be used on this rank.
 const CANNOT_REACH: Wording = Wording("cannot reach directory {}");
 
-/// A message cannot be understood.
+/// A message could not be decoded.
 const CANNOT_UNDERSTAND: Wording = Wording("cannot understand a part of the work: {bare}");
 
-/// What a rank's messages are turned into.
+/// Turns a rank's messages into jobs.
 pub(crate) struct Agent<'a, T: Distributed + 'static> {
     pub(crate) ways: Arc<RemotePaths>,
     pub(crate) send_queue: Arc<SendQueue<T>>,
     pub(crate) feed: Feed<'a, Job<T>>,
     pub(crate) rank: Rank,
-    /// Cancelled when the run need not go on.
+    /// Cancelled when the run need not continue.
     pub(crate) cancel: CancelToken,
 }
 
 impl<T: Distributed + 'static> Agent<'_, T> {
-    /// Takes a message that concerns the work; returns one that does not.
+    /// Handles a message that concerns the work; returns any other.
     pub(crate) fn take(&self, message: Message) -> Option<Message> {
         match message {
             Message::Parts(parts) => {
-                // All are in hand before the first can be over, so that one report tells of them together.
+                // Register all of them before the first can complete, so that one report covers
+                // the bundle.
                 self.send_queue.begin_bundle(parts.iter().map(|(part, _)| *part));
                 let parts = parts.into_iter().map(|(part, body)| (part, unpacked(&body))).collect();
                 let directory = |(_, packed): &(_, Result<PackedItem, _>)| {
@@ -64,7 +66,7 @@ impl<T: Distributed + 'static> Agent<'_, T> {
                 self.begin_range(over, leader, ticket);
             }
             Message::Moved(over) => {
-                // Before the file can be over.
+                // Must come before the file can complete.
                 self.send_queue.pass_on(over.clone());
                 self.count(&over);
             }
@@ -106,13 +108,13 @@ impl<T: Distributed + 'static> Agent<'_, T> {
         })));
     }
 
-    /// Counts a range of a file that this rank leads, and finishes the file after the last.
+    /// Counts a range of a file led by this rank, and finishes the file after the last one.
     fn count(&self, over: &RangeOver) {
         let mut led = self.send_queue.led();
         let Some(file) = led.get_mut(&over.file) else { return };
         file.left = file.left.saturating_sub(over.range.end - over.range.start);
         file.failed |= !over.moved;
-        // A file that has failed is finished at once: what others still write goes to a file that is removed.
+        // A failed file is finished at once. Other ranks then write to a file that is removed.
         if file.left > 0 && !file.failed {
             return;
         }
@@ -128,10 +130,10 @@ impl<T: Distributed + 'static> Agent<'_, T> {
     }
 }
 
-/// Orders the parts of a bundle: one of each directory, then the second of each, and so on.
+/// Reorders the work items of a bundle: one of each directory, then the second of each, and so on.
 ///
-/// The kernel lets one process of a host make or rename a file in a directory at a time, so workers, who take parts in this
-/// order, are best in different ones.
+/// The kernel lets only one process of a host at a time create or rename a file in a directory, and
+/// workers take items in this order, so neighbours should be in different directories.
 fn in_turn<P>(parts: Vec<P>, directory: impl Fn(&P) -> u64) -> Vec<P> {
     let mut turns = HashMap::new();
     let mut parts: Vec<_> = parts
@@ -150,8 +152,8 @@ fn unpacked(body: &[u8]) -> Result<PackedItem, Problem> {
     unpack(body).map_err(|why| Problem::new(CANNOT_UNDERSTAND).naming(why))
 }
 
-/// Says how many entries one worker is to have of a part, so that all `workers` have something to do while `parts` are in
-/// hand.
+/// Returns how many entries of a work item to give to one worker, so that `workers` are all busy
+/// with `parts` items in hand.
 fn chunk_entries(workers: usize, parts: usize) -> usize {
     CHUNK_ENTRIES.div_ceil(workers.div_ceil(parts.max(1)))
 }
@@ -169,16 +171,16 @@ fn admit<T: Distributed + 'static>(
     receiver.admit(cx.tool(), sink, packed, chunk).map_err(cannot)
 }
 
-/// Does parts and ranges until the last feed of the driver is gone.
+/// Processes work items and ranges until the last feed of the driver is dropped.
 pub(crate) fn work<T: Distributed + 'static>(pool: &WorkerPool<T>, send_queue: &SendQueue<T>) {
     let WorkerPool { tool, settings, cache, driver } = pool;
     let (settings, engine) = (*settings, Mutex::default());
     let setup = haul_flow::Setup { settings, cache, report: send_queue, driver, engine };
-    // What goes wrong is in the reports.
+    // Failures are in the reports.
     haul_flow::run(tool, [], &setup);
 }
 
-/// What a rank's workers work with.
+/// State shared by a rank's workers.
 pub(crate) struct WorkerPool<T: Distributed> {
     pub(crate) tool: T,
     pub(crate) settings: Settings,

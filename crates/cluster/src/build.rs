@@ -1,7 +1,9 @@
-//! Which build of the program this is: all processes of a run have to be of one, as their messages have no versions.
+//! Identifies this build: messages have no versions, so all processes of a run must be the
+//! same build.
 //!
-//! The id is a hash of the executable's length and both its ends. In its first page is the linker's build ID, which is a hash
-//! of the whole content; a program that was linked without one is told apart by its length, its headers, and its tables.
+//! The id is a hash of the executable's length, first bytes and last bytes. The first page contains
+//! the linker's build ID, a hash of the whole content. A program linked without one is still
+//! distinguished by its length, headers and tables.
 
 use std::fs::File;
 use std::io;
@@ -10,21 +12,21 @@ use std::sync::OnceLock;
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// Bytes of each end that count.
+/// Bytes hashed at each end.
 const END_BYTES: usize = 64 << 10;
 
-/// Returns the release and the id of this program.
+/// Returns the release and build id of this program.
 pub(crate) fn own() -> &'static str {
     static OWN: OnceLock<String> = OnceLock::new();
     OWN.get_or_init(|| {
-        // The program as it was started, also if another file has its name by now.
+        // The running program, even if its path now names another file.
         let id = File::open("/proc/self/exe").and_then(|file| id(&file));
         let id = id.map_or_else(|error| format!("unknown: {error}"), |id| format!("{id:016x}"));
         format!("{} ({id})", env!("CARGO_PKG_VERSION"))
     })
 }
 
-/// Says why a process of build `there` can't work for one of build `here`.
+/// Returns the message for a process of build `there` that can't work for one of build `here`.
 pub(crate) fn mismatch(here: &str, there: &str) -> String {
     format!("the program there is another build, {there}; here it is {here}")
 }

@@ -1,4 +1,4 @@
-//! What a tool needs so that other processes can do a part of its work.
+//! Requirements for a tool whose work can be distributed.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -9,67 +9,74 @@ use haul_sys::{Error, Fd};
 
 use crate::item::ItemReceiver;
 
-/// What a tool needs so that its entries can be done by another process. What has a default is for tools whose entries are
-/// decided where the walk is, or whose directories are entered elsewhere.
+/// Implemented by tools whose entries can be processed by other processes. Methods with a default
+/// are for tools that decide about entries in the walking process, or whose directories are
+/// entered elsewhere.
 pub trait Distributed: Tool {
-    /// The tool's name, by which other processes know which it is.
+    /// Name that identifies the tool to other processes.
     const NAME: &'static str;
 
-    /// Says what other processes have to know to do parts of this run.
+    /// Returns what other processes need to know to process work items of this run.
     fn init_message(&self) -> Vec<u8>;
 
-    /// Makes the tool of a process that is given parts; `None` if the init-message is of another version.
+    /// Creates the tool in a process that receives work items; `None` if the init message has
+    /// another version.
     fn from_init(init_message: &[u8]) -> Option<Self>;
 
-    /// Tells whether an entry may be done by a process that knows nothing of the rest of the run.
+    /// True if an entry can be processed without knowledge of the rest of the run.
     fn may_travel(&self, _node: &DirNode<Self>) -> bool {
         true
     }
 
-    /// Packs what the tool keeps for a directory, as far as its entries need it.
+    /// Packs the tool's state of a directory, as far as its entries need it.
     fn pack(&self, own: &Self::Directory) -> Vec<u8>;
 
-    /// Unpacks what [`Distributed::pack`] has packed, in the process that does the entries.
+    /// Unpacks the output of [`Distributed::pack`] in the process that receives the work item.
     ///
     /// # Errors
-    /// A directory that cannot be held as it was, and its path.
+    /// If a directory can't be held or is another one; the path comes with the error.
     fn unpack(&self, packed: &[u8], receiver: &ItemReceiver<'_>)
     -> Result<Self::Directory, (Vec<u8>, Error)>;
 
-    /// Returns where the copy of an entry is, once it is made: the directory, and the name there. `None` for tools that make
-    /// none, and for an entry that must not be skipped by a journal.
+    /// Returns the directory and name of an entry's copy, once created. `None` for tools that
+    /// create nothing, and for entries that a journal must not skip.
     fn made<'a>(&self, _found: &'a Entry<Self>) -> Option<(&'a Arc<DirHandle>, &'a CStr)> {
         None
     }
 
-    /// Called when the job is lost for good, before what is left is abandoned: a later run may go on with it.
+    /// Called when the job is lost for good, before the outstanding work is abandoned. A later run
+    /// may resume it.
     fn lost(&self) {}
 
-    /// Tells whether a large file is finished by what depends on the end of its content, as attributes do, so that its leader
-    /// counts the ranges itself.
+    /// True if finishing a large file depends on its complete content (setting attributes does), so
+    /// that the leader counts the ranges itself.
     fn leader_counts(&self) -> bool {
         false
     }
 
-    /// Called on a rank when the last entry of a work item is complete, before that is reported.
+    /// Called on a rank when the last entry of a work item is complete, before the item
+    /// is reported.
     fn finish_part(&self, _desk: &Context<'_, Self>, _node: &DirNode<Self>) {}
 
-    /// True if the process that walks can do an entry again whose result is too long to be sent: then the entry is handed back to it.
+    /// True if the walking process can redo an entry. It is then handed back if its result is too
+    /// long to be sent.
     fn can_do_again(&self, _found: &Entry<Self>) -> bool {
         false
     }
 
-    /// Returns what another process needs to open a file's target and write a part of it, if that can be done.
+    /// Returns what another process needs to open a file's target and write a range of it; `None`
+    /// if that is impossible.
     fn ticket(&self, _file: &OpenFile<Self>) -> Option<Vec<u8>> {
         None
     }
 
-    /// Returns how an open file lies on the storage: as its target does, or else its source. `None` where nothing is known.
+    /// Returns the striping of an open file's target, or else of its source; `None` if unknown.
     fn striping(&self, _file: &OpenFile<Self>) -> Option<Striping> {
         None
     }
 
-    /// Opens the target of a file that another process leads, by its ticket. `None` if it cannot be, and that was reported.
+    /// Opens the target of a file led by another process, given the ticket; `None` if that fails,
+    /// after reporting why.
     fn join(
         &self,
         _desk: &Context<'_, Self>,
@@ -80,18 +87,18 @@ pub trait Distributed: Tool {
         None
     }
 
-    /// Packs what the tool keeps for a directory that was entered for another process, which will finish it.
+    /// Packs the tool's state of a directory entered for another process, which will finish it.
     fn pack_entered(&self, _own: &Self::Directory) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Tells whether a directory may be entered by another process, going by the inode number that its listing shows.
+    /// True if another process may enter a directory, judging by the inode number from the listing.
     fn may_be_entered_elsewhere(&self, _node: &DirNode<Self>, _inode: u64) -> bool {
         false
     }
 
-    /// Unpacks, in the process that walks, what the tool keeps for a directory that another process has entered
-    /// ([`Distributed::pack_entered`]). `None` if it cannot be, and that was told.
+    /// Unpacks the output of [`Distributed::pack_entered`] in the walking process; `None` if that
+    /// fails, after reporting why.
     fn unpack_entered(
         &self,
         _desk: &Context<'_, Self>,
@@ -101,23 +108,24 @@ pub trait Distributed: Tool {
         None
     }
 
-    /// Decides, in the process that walks, what becomes of an entry that was returned. `true` if it is to be done by some
-    /// process after all, as claimed; if not, it is settled, or kept, here.
+    /// Decides about a bounced entry in the walking process. Returns true if the entry must be
+    /// processed after all, with a hard-link claim. Otherwise it is completed or kept here.
     fn decide_returned(&self, cx: &Context<'_, Self>, entry: &mut Entry<Self>) -> bool {
         cx.complete(entry);
         false
     }
 
-    /// Hears, in the process that walks, whether the copy of a claimed entry stands.
+    /// Called in the walking process when an entry with a hard-link claim is complete; `stands` is
+    /// true if its copy exists.
     fn claimed_is_over(&self, _desk: &Context<'_, Self>, _found: &Entry<Self>, _stands: bool) {}
 }
 
-/// The open target of a file that another process leads.
+/// The open target of a file led by another process.
 pub struct Joined<F> {
-    /// What the tool keeps for the file.
+    /// The tool's state of the file.
     pub own: F,
     /// The target.
     pub target: Fd,
-    /// Whether [`Tool::block`] sees each block before it is written.
+    /// True if [`Tool::block`] sees each block before it is written.
     pub inspect: bool,
 }

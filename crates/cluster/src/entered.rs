@@ -1,14 +1,15 @@
-//! Directories that another process enters: it makes what belongs to them and lists them, and the process that walks goes on
-//! with what it found.
+//! Directories entered by another process: it creates and lists them, and the walking process
+//! continues with the listing.
 //!
 //! ```text
-//! process that walks              process that was given the part
-//! Job::Enter ─► pending-item ─────────► visit: open, list, Tool::enter_dir ─► Entered
-//! node, shares its entries ◄───── Entered
+//! walking process                     process that received the work item
+//! Job::Enter ─► PendingItem ────────► visit: open, list, Tool::enter_dir ─► Entered
+//! node, shares its entries ◄─────────────────────────────────────────────────┘
 //! ```
 //!
-//! The process that walks keeps the tree all the same, so directories are finished there, last. What is not simple is given
-//! back before anything was made of it: a directory on another device, or one too large for one message.
+//! The walking process still owns the tree, so it finishes directories, last. Difficult
+//! directories are bounced before anything is created: one on another device, or one too large for
+//! a single message.
 
 use haul_flow::plan::WINDOW_ENTRIES;
 use haul_flow::{Context, Enter, Entry, OpenDir, OpenSubdir};
@@ -21,7 +22,7 @@ use crate::distributed::Distributed;
 /// A directory that another process has entered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entered {
-    /// Its name in its directory.
+    /// Name in its parent directory.
     pub name: CString,
     stat: Stat,
     follow: bool,
@@ -29,23 +30,22 @@ pub struct Entered {
     names: PackedNames,
 }
 
-/// What a directory came to in a process that enters it for another.
+/// Outcome of entering a directory for another process.
 pub(crate) enum Elsewhere {
-    /// It is entered.
     Entered(Box<Entered>),
-    /// The process that walks has to do it.
+    /// The walking process must enter the directory.
     Returned,
-    /// There is nothing to go on with.
+    /// Complete: there are no entries to visit.
     Over,
 }
 
-/// Lists a directory whole; `None` if it is too large for that.
+/// Reads the whole listing; `None` if it is too large.
 fn listing(reader: &mut DirectoryReader, fd: &Fd) -> Result<Option<Names>, Error> {
     let mut names = Names::new();
     Ok((!reader.read(fd, &mut names, WINDOW_ENTRIES)?).then_some(names))
 }
 
-/// Enters a directory for the process that walks, unless that has to do it. Nothing is made before that is known.
+/// Enters a directory for the walking process. Creates nothing if the directory is bounced.
 pub(crate) fn enter<T: Distributed>(
     cx: &Context<'_, T>,
     entry: &Entry<T>,
@@ -72,10 +72,11 @@ pub(crate) fn enter<T: Distributed>(
 }
 
 impl Entered {
-    /// Goes on with the directory in the process that walks.
+    /// Continues with the directory in the walking process.
     pub(crate) fn go_on<T: Distributed>(self, cx: &Context<'_, T>, entry: &Entry<T>) {
         let Self { stat, follow, own, names, .. } = self;
-        // The number of the device is another one on another host; it was the same as the directory's above.
+        // Device numbers differ between hosts. The remote rank checked that this directory is on
+        // the same device as its parent.
         let above = entry.node.source.identity();
         let identity = Identity { device: above.device, inode: stat.identity.inode };
         let Some(own) = cx.tool().unpack_entered(cx, entry, &own) else { return cx.complete(entry) };

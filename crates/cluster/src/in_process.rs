@@ -1,4 +1,5 @@
-//! Launch process, master and agent in one: rank 0 of `mpirun -n N haul cp …`.
+//! In-process launcher: launch process, master and agent in one, as in rank 0 of
+//! `mpirun -n N haul cp …`.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -7,13 +8,13 @@ use crate::launch::{Place, Processes, Start, Started};
 use crate::link::{Link, inside};
 use crate::wire::{ToLaunch, ToMaster};
 
-/// The job this process is rank 0 of: it runs already, and only once.
+/// The job this process is rank 0 of. It is already running and can't be restarted.
 pub struct InProcess {
     link: Mutex<Option<Link<ToMaster, ToLaunch>>>,
 }
 
 impl InProcess {
-    /// Makes both ends of the link: the launch process's, and the one for the master.
+    /// Creates the link, and returns the master's end separately.
     #[must_use]
     pub fn new() -> (Self, Link<ToLaunch, ToMaster>) {
         let (launch, master) = inside();
@@ -35,13 +36,13 @@ impl Start for InProcess {
     fn release(&self) {
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut link) = link {
-            // A master that is gone needs no telling.
+            // The master may have exited already.
             link.send(ToMaster::Stop).unwrap_or_default();
         }
     }
 }
 
-/// The processes of a job that their launcher looks after.
+/// Processes that belong to an external launcher.
 struct Themselves;
 
 impl Processes for Themselves {

@@ -1,18 +1,22 @@
-//! Parts: entries of one directory that another process does, and what comes back of them.
+//! Work items: entries of one directory that another process completes, and the outcome it
+//! sends back.
 //!
 //! ```text
-//! process that walks                                 process that was given the part
-//! Job::Files ─► pending-item ─► packed-item ─► (bytes) ─► receiver::admit ─► directory-node with a work-item ─► Job::Files
-//!    ▲            kept until done                                        │ every entry settled
-//!    └─ settle ◄─ pending-item::conclude ◄───── (bytes) ◄───── completion-sink::done ◄──┘
+//! walking process                                  process that received the item
+//! Job::Files ─► PendingItem ─► PackedItem ─► (bytes) ─► ItemReceiver::admit
+//!                   │ kept until done                        ▼
+//!                   │                     DirNode with a WorkItem ─► Job::Files
+//!                   ▼                                        │ every entry complete
+//! complete ◄─ PendingItem::conclude ◄─ (bytes) ◄─ CompletionSink::done
 //! ```
 //!
-//! The process that was given a part knows neither the directory's parents nor when the directory is finished: it does
-//! the entries, and says when all are settled. A large file leaves its part (it is *apart*): its content is moved in
-//! [`Piece`]s by several processes, and the one that met it leads: it makes the target and finishes it.
+//! The receiving process knows neither the directory's parents nor when the directory is finished:
+//! it processes the entries and reports when all are complete. A large file is *detached* from its
+//! item: several processes move its content in ranges (each a [`Piece`]), and the process that met
+//! it is its leader, which creates the target and finishes the file.
 //!
-//! Invariant: a part is told to be done exactly once, after the last of its entries; a piece is told to be moved only if
-//! every byte of it was (tests: `cluster/tests/parts.rs`, `cli/tests/cluster`).
+//! Invariant: an item is reported done exactly once, after its last entry; a range is reported
+//! moved only if every byte of it was (tests: `cluster/tests/parts.rs`, `cli/tests/cluster`).
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
@@ -33,59 +37,61 @@ use crate::entered::Entered;
 use crate::remote_path::{RemotePath, RemotePaths};
 use crate::stamp::{SeenEntries, Stamp};
 
-/// What a process is told of a part, apart from where it is and which entries are in it.
+/// Description of a work item for the process that receives it, without its directory and entries.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ItemSpec {
-    /// The part's number in the run.
+    /// Number of the item in this run.
     pub number: u64,
-    /// Which attempt at it this is, the first being 1.
+    /// Attempt number, starting at 1.
     pub attempt: u32,
-    /// Whether the entries are files with several names that this process was chosen to do.
+    /// True if the entries are files with several names whose hard-link claim this process
+    /// was given.
     pub claimed: bool,
-    /// Whether the entries are operands.
+    /// True if the entries are operands.
     pub operands: bool,
-    /// The range of the part's only entry that is to be moved, if that is all.
+    /// If set, only this range of the item's single entry is moved.
     pub piece: Option<Piece>,
-    /// What an earlier attempt has done of the part's only entry, a large file.
+    /// Progress of an earlier attempt at the item's single entry, a large file.
     pub begun: Option<PartialFile>,
-    /// Where there is a journal, the stamps of an earlier run in the order of the entries, if all are known.
+    /// With a journal: an earlier run's stamps in the order of the entries, if all are known.
     pub stamps: Option<Vec<Stamp>>,
 }
 
 /// A range of a large file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Piece {
-    /// Where it begins and ends.
+    /// The range, in bytes.
     pub range: Range<u64>,
-    /// The file's length when its leader opened it, in bytes.
+    /// Size of the file when its leader opened it, in bytes.
     pub size: u64,
-    /// How it is moved inside this process: by the kernel, or else in blocks.
+    /// True to let the kernel copy it; false to move it in blocks.
     pub by_kernel: bool,
     /// What the tool needs to open the target.
     pub ticket: Vec<u8>,
 }
 
-/// What is left of an earlier attempt at a large file.
+/// A partial target left by an earlier attempt at a large file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PartialFile {
     /// What the tool needs to open the target.
     pub ticket: Vec<u8>,
-    /// The ranges that were moved, in any order.
+    /// Ranges already moved, in any order.
     pub done: Vec<Range<u64>>,
 }
 
-/// What a process knows a part by: the numbers of parts and of pieces are given by different processes.
+/// Identifies a work item within a process. Numbers of items and of ranges come from
+/// different processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ItemKey {
-    /// A part of this number.
+    /// A work item.
     Item(u64),
-    /// A piece of this number.
+    /// A range of a large file.
     Piece(u64),
 }
 
-/// A part in the process that does it: the owner of its entries.
+/// A work item in the process that received it: the owner of its entries.
 pub struct WorkItem<T: Tool> {
-    /// What this process was told of it.
+    /// The description that this process received.
     pub item: ItemSpec,
     pub(crate) sink: Arc<dyn CompletionSink<T>>,
     outcome: Mutex<ItemOutcome>,
@@ -93,64 +99,65 @@ pub struct WorkItem<T: Tool> {
     seen: OnceLock<SeenEntries>,
 }
 
-/// Hears what becomes of the parts that a process was given.
+/// Called with the results of work items.
 pub trait CompletionSink<T: Tool>: Send + Sync {
-    /// Called when every entry of a part is complete, or is apart.
+    /// Called when every entry of a work item is complete or detached.
     fn done(&self, part: &WorkItem<T>);
 
-    /// Called instead of [`CompletionSink::done`] for a part that is journaled: it is to be on storage before it is done.
+    /// Called instead of [`CompletionSink::done`] for a journaled item, whose data must be on
+    /// storage before it is done.
     fn seal(&self, cx: &Context<'_, T>, node: &Arc<DirNode<T>>);
 
-    /// Flushes the parts that wait for that, until none is left.
+    /// Flushes waiting work items until none is left.
     fn flush(&self, cx: &Context<'_, T>);
 
-    /// Keeps a problem of a part until that is done.
+    /// Keeps a problem of a work item until the item is done.
     fn note(&self, part: ItemKey, problem: Problem);
 
-    /// True if what is moved of a large file is to be on storage before that is reported.
+    /// True if ranges of large files must be on storage before they are reported.
     fn flushes(&self) -> bool;
 
-    /// Returns a number for a large file, if its content may be moved by several processes.
+    /// Returns a number for a large file; `None` if the file is too small for several processes.
     fn large(&self, stat: &Stat) -> Option<u64>;
 
-    /// Called when the target of a large file is made. The file is to be kept until its pieces are over, and then offered as
-    /// [`Job::finish`].
+    /// Called when the target of a large file has been created. The sink keeps the file until all
+    /// ranges are complete, then offers it as [`Job::finish`].
     fn begun(&self, tool: &T, number: u64, file: LargeFile<T>);
 
-    /// Called when a large file is closed, finished well or not.
+    /// Called when a large file has been closed, whether it succeeded or failed.
     fn over(&self, cx: &Context<'_, T>, entry: &Entry<T>, number: u64, moved: bool);
 }
 
-/// A large file whose target is made.
+/// A large file with an open target.
 pub struct LargeFile<T: Tool> {
     /// The file.
     pub file: Arc<OpenFile<T>>,
-    /// How its content is to be moved.
+    /// How to move its content.
     pub transfer: Transfer,
     /// What the tool needs to open the target.
     pub ticket: Vec<u8>,
 }
 
-/// Returns the part that an entry's directory was given to this process in, if it was.
+/// Returns the work item that a directory belongs to; `None` if this process walked it.
 #[must_use]
 pub fn item_of<T: Tool + 'static>(node: &DirNode<T>) -> Option<&WorkItem<T>> {
     node.owner.as_ref()?.as_any().downcast_ref()
 }
 
-/// What became of a part's entries, as far as they are not simply over.
+/// Outcome of a work item's entries, as far as they are not simply complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemOutcome {
-    /// Entries that only the process that walks can decide.
+    /// Bounced entries: only the walking process can decide about them.
     pub returned: Vec<CString>,
-    /// Of a claimed part, the entries whose copy stands.
+    /// For an item with a hard-link claim: entries whose copy exists.
     pub completed: Vec<CString>,
-    /// Large files among them, with the numbers under which they will be told of.
+    /// Detached large files, with the numbers they will be reported under.
     pub apart: Vec<(CString, u64)>,
-    /// Directories among them, which were entered.
+    /// Directories that were entered.
     pub entered: Vec<Entered>,
-    /// Results of entries, in the order in which they came.
+    /// Results of entries, in the order emitted.
     pub told: Vec<(CString, Vec<u8>)>,
-    /// Of a journaled part, the stamps of its entries, but for those that are apart.
+    /// For a journaled item: stamps of its entries, except detached ones.
     pub stamps: Vec<Stamp>,
 }
 
@@ -160,7 +167,7 @@ impl<T: Tool> WorkItem<T> {
         Self { item, sink, outcome, moved, seen: OnceLock::new() }
     }
 
-    /// Returns what this process knows the part by.
+    /// Returns the key of the item within this process.
     #[must_use]
     pub fn key(&self) -> ItemKey {
         match self.item.piece {
@@ -173,13 +180,14 @@ impl<T: Tool> WorkItem<T> {
         change(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Returns what became of the entries, once the part is done.
+    /// Returns the outcome. It is final once the item is done.
     #[must_use]
     pub fn outcome(&self) -> ItemOutcome {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Stamps the entries of a journaled part that `may_be` stamped, after the last of them is over.
+    /// Stamps those entries of a journaled item for which `may_be` is true. Called after the last
+    /// entry is complete.
     pub fn stamp(&self, cx: &Context<'_, T>, node: &Arc<DirNode<T>>, may_be: impl Fn(&Entry<T>) -> bool)
     where
         T: Distributed,
@@ -193,7 +201,7 @@ impl<T: Tool> WorkItem<T> {
         self.change(|outcome| outcome.stamps = stamps);
     }
 
-    /// Stamps one entry of a journaled part.
+    /// Stamps a single entry of a journaled item.
     pub fn stamp_of(&self, cx: &Context<'_, T>, entry: &Entry<T>) -> Stamp
     where
         T: Distributed,
@@ -201,45 +209,44 @@ impl<T: Tool> WorkItem<T> {
         self.seen.get().map_or(Stamp::NONE, |seen| seen.stamp_of(cx.tool(), cx.cache(), entry))
     }
 
-    /// Returns the number of an entry that is apart.
+    /// Returns the number of a detached entry.
     pub(crate) fn apart(&self, name: &CStr) -> Option<u64> {
         let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         outcome.apart.iter().find(|(apart, _)| apart.as_c_str() == name).map(|(_, number)| *number)
     }
 
-    /// Records that all of the piece was moved.
     pub(crate) fn note_moved(&self) {
         self.moved.store(true, Ordering::Release);
     }
 
-    /// Tells whether all of the piece was moved.
+    /// True if every byte of the range was moved.
     #[must_use]
     pub fn was_moved(&self) -> bool {
         self.moved.load(Ordering::Acquire)
     }
 }
 
-/// A part in the process that walks: kept until it is done.
+/// A work item in the walking process, kept until it is done.
 pub struct PendingItem<T: Tool> {
     entry: Vec<Entry<T>>,
 }
 
-/// A part on its way: what another process needs to do it.
+/// A work item in transit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PackedItem {
-    /// What it is told.
+    /// Its description.
     pub item: ItemSpec,
-    /// The directory.
+    /// The source directory.
     pub source: RemotePath,
-    /// What the tool keeps for the directory.
+    /// The tool's state of the directory, packed.
     pub own: Vec<u8>,
     /// The entries.
     pub names: PackedNames,
 }
 
 impl PackedItem {
-    /// Returns what tells the part from every other of the same run, and is the same in a later one: where its directory is,
-    /// which it is, and the names.
+    /// Returns a hash that identifies the item among all of a run and is stable across runs. It
+    /// covers the directory's path and inode number, and the names.
     #[must_use]
     pub fn fingerprint(&self) -> u128 {
         let mut text = self.source.path();
@@ -251,10 +258,10 @@ impl PackedItem {
 }
 
 impl<T: Distributed> PendingItem<T> {
-    /// Takes a job of directories that another process may enter; gives any other back.
+    /// Accepts a job of directories that another process may enter.
     ///
     /// # Errors
-    /// The job.
+    /// Any other job is handed back.
     pub fn of_directories(tool: &T, job: Job<T>) -> Result<Self, Job<T>> {
         match job {
             Job::Enter(node, batch) if tool.may_travel(&node) => {
@@ -268,10 +275,10 @@ impl<T: Distributed> PendingItem<T> {
         }
     }
 
-    /// Takes a job whose entries another process may do; gives any other back.
+    /// Accepts a job whose entries another process may complete.
     ///
     /// # Errors
-    /// The job.
+    /// Any other job is handed back.
     pub fn of(tool: &T, job: Job<T>) -> Result<Self, Job<T>> {
         match job {
             Job::Entries(entry) => Ok(Self { entry }),
@@ -282,13 +289,13 @@ impl<T: Distributed> PendingItem<T> {
         }
     }
 
-    /// Makes one of an entry.
+    /// Creates an item of one entry.
     #[must_use]
     pub fn of_one(entry: Entry<T>) -> Self {
         Self { entry: vec![entry] }
     }
 
-    /// Says how many entries it has.
+    /// Returns the number of entries.
     #[must_use]
     pub fn entries(&self) -> usize {
         self.entry.len()
@@ -300,7 +307,7 @@ impl<T: Distributed> PendingItem<T> {
         &self.entry
     }
 
-    /// Packs it.
+    /// Packs the item for sending.
     #[must_use]
     pub fn pack(&self, tool: &T, item: ItemSpec) -> PackedItem {
         let node = self.entry.first().map(|entry| &entry.node);
@@ -314,13 +321,14 @@ impl<T: Distributed> PendingItem<T> {
         packed
     }
 
-    /// Takes one entry out, to be kept by itself. The others keep their order.
+    /// Removes one entry and returns it as an item of its own. The others keep their order.
     pub fn take(&mut self, name: &CStr) -> Option<Self> {
         let index = self.entry.iter().position(|entry| entry.name() == name)?;
         Some(Self { entry: vec![self.entry.remove(index)] })
     }
 
-    /// Settles its entries, which another process has done, and shares those that some process is to do as claimed.
+    /// Completes the entries that another process is done with. Shares those that need a second
+    /// pass with a hard-link claim as a new job.
     pub fn conclude(self, cx: &Context<'_, T>, claimed: bool, outcome: ItemOutcome) {
         let ItemOutcome { returned, completed, entered, told, apart: _, stamps: _ } = outcome;
         let mut told = by_name(told);
@@ -352,7 +360,7 @@ impl<T: Distributed> PendingItem<T> {
     }
 }
 
-/// Sorts results by the names of their entries.
+/// Groups results by entry name.
 fn by_name(told: Vec<(CString, Vec<u8>)>) -> HashMap<CString, Vec<Vec<u8>>> {
     let mut results: HashMap<CString, Vec<Vec<u8>>> = HashMap::new();
     for (name, result) in told {
@@ -361,34 +369,34 @@ fn by_name(told: Vec<(CString, Vec<u8>)>) -> HashMap<CString, Vec<Vec<u8>>> {
     results
 }
 
-/// Enters a directory in this process, which walks, that was handed back.
+/// Enters a bounced directory in this process.
 fn enter_here<T: Tool>(cx: &Context<'_, T>, entry: &Entry<T>) {
     let names = Names::of(entry.name(), entry.kind);
     cx.share(Job::Files(Arc::clone(&entry.node), Batch::whole(names)));
 }
 
-/// What a process that is given parts knows of the directories they are in.
+/// Resolves the directories of received work items.
 pub struct ItemReceiver<'a> {
-    /// The directories held.
+    /// Handles of open directories.
     pub cache: &'a DirCache,
-    /// Those known by the ways to them.
+    /// Directories already found by their remote paths.
     pub ways: &'a RemotePaths,
 }
 
 impl ItemReceiver<'_> {
-    /// Holds the directory at the end of a way.
+    /// Holds the directory at a remote path.
     ///
     /// # Errors
-    /// When it cannot be opened, or is not the one it was; with its path.
+    /// If it can't be opened or is another directory; its path comes with the error.
     pub fn hold(&self, way: &RemotePath) -> Result<Arc<DirHandle>, (Vec<u8>, Error)> {
         self.ways.hold(self.cache, way).map_err(|cause| (way.path(), cause))
     }
 
-    /// Makes the jobs of a part that has arrived, each of at most `chunk` entries, so that several workers do it. Entries whose
-    /// stamps are known and still right are skipped.
+    /// Creates the jobs of a received work item, each of at most `chunk` entries so that several
+    /// workers share it. Skips entries whose known stamps still match.
     ///
     /// # Errors
-    /// A directory that cannot be held as it was, and its path.
+    /// If a directory can't be held or is another one; its path comes with the error.
     pub fn admit<T: Distributed + 'static>(
         &self,
         tool: &T,
@@ -406,7 +414,7 @@ impl ItemReceiver<'_> {
             Some(known) => {
                 let (seen, names) = SeenEntries::look(tool, self.cache, (&node, names), &known);
                 part.seen.get_or_init(|| seen);
-                // If nothing is left to be done the part is over all the same.
+                // The item must complete even if every entry is skipped.
                 node.expect(1);
                 let node = Arc::clone(&node);
                 (names, Some(Job::Visit(Box::new(move |cx: &Context<'_, T>| cx.release(&node)))))

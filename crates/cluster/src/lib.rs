@@ -1,7 +1,8 @@
-//! haul on many hosts: the same run, its files done by the ranks of an MPI job.
+//! Distributed runs: a run whose files are processed by the ranks of an MPI job.
 //!
-//! The launch process walks and keeps the tree; rank 0 hands out parts of it; every rank does its parts with the same
-//! workers and engines as on one machine. `docs/design/cluster.md` has the picture and the vocabulary.
+//! The launch process walks and owns the tree, rank 0 schedules work items, and every rank
+//! processes its items with the same workers and engines as on a single machine. See
+//! `docs/design/cluster.md` for an overview and the terms.
 
 mod agent;
 pub mod batch;

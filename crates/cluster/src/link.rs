@@ -1,15 +1,18 @@
-//! The link between launch process and rank 0: frames over two pipes, or two channels where both are one process.
+//! The link between launch process and rank 0: frames over two pipes, or two channels if both are
+//! one process.
 //!
-//! The pipes are the standard input and output of what starts the job (`mpirun`, `srun`), which passes them on to rank 0 and
-//! back; libraries and start-up files of users may print there too. So a frame begins with a mark that no text has:
+//! The pipes are standard input and output of the program that starts the job (`mpirun`, `srun`),
+//! which forwards them to and from rank 0. Libraries and the users' startup files may print there
+//! too, so a frame begins with a mark that can't occur in text:
 //!
 //! ```text
-//! mark: 8 bytes | length: u32, little endian | XXH3 of the payload: u64 | payload: kind, content | line end
+//! mark: 8 bytes | length: u32 LE | XXH3 of payload: u64 | payload: kind, content | newline
 //! ```
 //!
-//! What stands between frames is not ours and is passed to the user. A frame whose sum is wrong breaks the link. The line end
-//! is for what passes output on line by line (srun). MPICH's launcher ends a job whose rank 0 reads too slowly, so rank 0 says
-//! how much it has read, and no more than a window is on its way unread.
+//! Bytes between frames are stray output and are passed to the user. A frame with a wrong checksum
+//! breaks the link. The newline is for programs that forward output line by line (srun). MPICH's
+//! launcher kills a job whose rank 0 reads too slowly, so rank 0 acknowledges what it reads, and at
+//! most a window of bytes is in flight.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -23,23 +26,23 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::wire::{pack, unpack};
 
-/// What a frame begins with.
+/// First bytes of a frame.
 const MARK: [u8; 8] = *b"\xffhaul\x00\xfe\x01";
 
-/// Bytes of a frame before its payload.
+/// Size of a frame's header, in bytes.
 const HEAD: usize = MARK.len() + 4 + 8;
 
-/// The longest payload that is believed, in bytes: a bundle of 1,024 names of 255 bytes is far below.
+/// Maximum payload, in bytes. A bundle of 1,024 names of 255 bytes is far below it.
 const PAYLOAD_MAX: u32 = 256 << 20;
 
-/// What comes over a link.
+/// Something received over a link.
 #[derive(Debug)]
 pub enum Arrival<M> {
     /// A message.
     Message(M),
-    /// Bytes that are not the other side's.
+    /// Stray output from something other than the peer.
     Stray(Vec<u8>),
-    /// Nothing any more: why.
+    /// The link is closed, and why.
     Gone(String),
 }
 
@@ -52,11 +55,11 @@ pub struct Link<S, R> {
 }
 
 impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S, R> {
-    /// Makes the launch process's end over the pipes to rank 0. No more than `window` bytes are on their way unread, where
-    /// what passes them on does not bear more.
+    /// Creates the launch process's end over the pipes to rank 0. `window` limits the bytes in
+    /// flight, for launchers that need it.
     ///
     /// # Errors
-    /// When no thread can be made.
+    /// If a thread can't be created.
     pub fn to_rank(
         input: impl Read + Send + 'static,
         output: impl Write + Send + 'static,
@@ -69,10 +72,10 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
         Ok(Self { post: Box::new(move |message| paced.write(&frame(MESSAGE, &pack(&message)))), receiver })
     }
 
-    /// Makes rank 0's end, which says how much it has read.
+    /// Creates rank 0's end, which acknowledges what it reads.
     ///
     /// # Errors
-    /// When no thread can be made.
+    /// If a thread can't be created.
     pub fn to_launch(
         input: impl Read + Send + 'static,
         output: impl Write + Send + 'static,
@@ -83,7 +86,7 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
         let acknowledge = move |count: u64| {
             if count >= told + ACKNOWLEDGED_EVERY {
                 told = count;
-                // If nobody hears it, the link's end is found by reading.
+                // If the write fails, the reader will find the link closed.
                 write_whole(&answers, &frame(READ_SO_FAR, &pack(&count))).unwrap_or_default();
             }
         };
@@ -95,12 +98,12 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
     /// Sends a message.
     ///
     /// # Errors
-    /// When the other side is gone.
+    /// If the peer is gone.
     pub fn send(&mut self, message: S) -> io::Result<()> {
         (self.post)(message)
     }
 
-    /// Takes what has arrived, if anything has.
+    /// Returns the next arrival, if there is one.
     pub fn receive(&self) -> Option<Arrival<R>> {
         match self.receiver.try_recv() {
             Ok(arrival) => Some(arrival),
@@ -109,7 +112,7 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
         }
     }
 
-    /// Takes apart what sends and what receives, for two threads.
+    /// Splits the end into a sending and a receiving half, for two threads.
     pub fn split(self) -> (Outgoing<S>, Incoming<R>) {
         (Outgoing { post: self.post }, Incoming { receiver: self.receiver })
     }
@@ -124,7 +127,7 @@ impl<S> Outgoing<S> {
     /// Sends a message.
     ///
     /// # Errors
-    /// When the other side is gone.
+    /// If the peer is gone.
     pub fn send(&mut self, message: S) -> io::Result<()> {
         (self.post)(message)
     }
@@ -136,7 +139,7 @@ pub struct Incoming<R> {
 }
 
 impl<R> Incoming<R> {
-    /// Waits for what arrives, as long as `patience` lasts.
+    /// Waits up to `patience` for an arrival.
     pub fn wait(&self, patience: Duration) -> Option<Arrival<R>> {
         match self.receiver.recv_timeout(patience) {
             Ok(arrival) => Some(arrival),
@@ -146,7 +149,7 @@ impl<R> Incoming<R> {
     }
 }
 
-/// Makes both ends of a link inside one process.
+/// Creates both ends of a link within one process.
 #[must_use]
 pub fn inside<A: Send + 'static, B: Send + 'static>() -> (Link<A, B>, Link<B, A>) {
     fn post<M: Send + 'static>(sender: Sender<Arrival<M>>) -> Post<M> {
@@ -157,14 +160,14 @@ pub fn inside<A: Send + 'static, B: Send + 'static>() -> (Link<A, B>, Link<B, A>
     (Link { post: post(to_right), receiver: from_right }, Link { post: post(to_left), receiver: from_left })
 }
 
-/// What a frame holds: a message, or how many bytes its sender has read so far.
+/// Frame kinds: a message, or the number of bytes its sender has read so far.
 const MESSAGE: u8 = 0;
 const READ_SO_FAR: u8 = 1;
 
-/// Rank 0 says how much it has read after so many bytes more.
+/// Rank 0 acknowledges at least this many bytes at a time.
 const ACKNOWLEDGED_EVERY: u64 = 2 << 10;
 
-/// How far the other side has read.
+/// How far the peer has read.
 #[derive(Default)]
 struct Progress {
     read: Mutex<(u64, bool)>,
@@ -172,14 +175,14 @@ struct Progress {
 }
 
 impl Progress {
-    /// Notes how much was read; `None` if nothing more will be.
+    /// Records the number of bytes read; `None` if the peer will read no more.
     fn note(&self, count: Option<u64>) {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         *read = count.map_or((read.0, true), |count| (count, read.1));
         self.changed.notify_all();
     }
 
-    /// Waits until all but `unread` of `sent` bytes were read.
+    /// Waits until at most `unread` of `sent` bytes are unread.
     fn wait(&self, sent: u64, unread: u64) -> io::Result<()> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         while sent > read.0 + unread {
@@ -192,7 +195,7 @@ impl Progress {
     }
 }
 
-/// A stream that is written no faster than the other side reads.
+/// A stream written no faster than the peer reads.
 struct Paced<W> {
     output: W,
     progress: Arc<Progress>,
@@ -214,7 +217,7 @@ impl<W: Write> Paced<W> {
     }
 }
 
-/// A stream that tells how much of it was read.
+/// A stream that reports how many bytes were read from it.
 struct Counted<R, F> {
     input: R,
     count: u64,
@@ -249,7 +252,8 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Reads frames in a thread of its own; `note` hears how far the other side has read, and when nothing more comes.
+/// Reads frames in a thread. `note` is called with the peer's acknowledgements, and with `None` at
+/// the end.
 fn spawn<R: DeserializeOwned + Send + 'static>(
     input: impl Read + Send + 'static,
     mut note: impl FnMut(Option<u64>) + Send + 'static,
@@ -262,7 +266,7 @@ fn spawn<R: DeserializeOwned + Send + 'static>(
     Ok(receiver)
 }
 
-/// Reads frames until the stream ends or is broken, or nobody listens any more.
+/// Reads frames until the stream ends or breaks, or the receiver is dropped.
 fn read<R: DeserializeOwned>(
     input: impl Read,
     receiver: &Sender<Arrival<R>>,
@@ -292,11 +296,11 @@ fn read<R: DeserializeOwned>(
             return;
         }
     };
-    // If nobody listens, nobody has to know.
+    // The receiver may have been dropped; nobody needs the reason then.
     receiver.send(Arrival::Gone(why)).unwrap_or_default();
 }
 
-/// Reads up to the next frame and the frame; `None` for it at the end of the stream.
+/// Reads stray bytes and the frame after them; no frame at EOF.
 fn read_frame(input: &mut impl Read, after_frame: bool) -> io::Result<(Vec<u8>, Option<Vec<u8>>)> {
     let (mut stray, mut matched, mut is_first) = (Vec::new(), 0, after_frame);
     let mut byte = [0];
@@ -305,14 +309,15 @@ fn read_frame(input: &mut impl Read, after_frame: bool) -> io::Result<(Vec<u8>, 
             stray.extend_from_slice(&MARK[..matched]);
             return Ok((stray, None));
         }
-        // The line end of the frame before.
+        // The newline after the previous frame.
         if std::mem::take(&mut is_first) && byte == *b"\n" {
             continue;
         }
         if byte[0] == MARK[matched] {
             matched += 1;
         } else {
-            // The mark's first byte is in it only once, so what was matched cannot begin another.
+            // The mark's first byte occurs only once in it, so the bytes matched can't start
+            // another mark.
             stray.extend_from_slice(&MARK[..matched]);
             matched = usize::from(byte[0] == MARK[0]);
             if matched == 0 {

@@ -1,13 +1,14 @@
-//! Rank 0: what comes over the link is handed out, what is done goes back, and whoever is silent too long is given up.
+//! Rank 0's master: hands out what arrives over the link, returns what is completed, and gives up
+//! ranks that are silent too long.
 //!
 //! ```text
-//! link ─► init-message ─► all ─► Hello ... ─► Ready ─► item ... ─► Scheduler ─► ranks
-//!                                               Report ◄───────────────── ranks
+//! link ─► init message ─► all ─► Hello ... ─► Ready ─► Item ... ─► Scheduler ─► ranks
+//!                                               Report ◄──────────────── ranks
 //! link ─► Stop ─► all ─► Bye ... ─► Stopped
 //! ```
 //!
-//! It ends when all have said good-bye, or with [`Broken`] when the link or a rank is gone; the launch process hears why if
-//! it can.
+//! It ends when all ranks have said goodbye, or with [`Broken`] when the link or a rank is gone.
+//! The launch process is sent the reason if possible.
 
 use std::time::{Duration, Instant};
 
@@ -19,13 +20,14 @@ use crate::wire::{
     FileOpened, Hello, InitMessage, Message, PackedInit, Report, ToLaunch, ToMaster, counted_by,
 };
 
-/// Messages of the link taken in one turn, so that the ranks are heard as well.
+/// Maximum messages received from the link in one turn, so that the ranks get theirs.
 const LINK_TURN: usize = 256;
 
-/// From so many ranks on the master does no other work: below, its host would lie idle.
+/// Number of ranks from which rank 0 only runs the master. With fewer ranks, its host would
+/// be wasted.
 const RANKS_WITH_A_MASTER_APART: u32 = 16;
 
-/// What is known of a rank.
+/// State of a rank.
 struct Peer {
     host: Option<String>,
     heard: Instant,
@@ -33,7 +35,7 @@ struct Peer {
     gone: bool,
 }
 
-/// The master.
+/// Master of a job, on rank 0.
 pub struct Master {
     link: Link<ToLaunch, ToMaster>,
     carrier: String,
@@ -46,7 +48,7 @@ pub struct Master {
     link_told: Instant,
     unfit: Vec<(String, String)>,
     orders: Vec<Order>,
-    /// Whether something was noted since work was last given out.
+    /// True if an event was noted since work was last given out.
     noted: bool,
     outgoing: Vec<(Rank, Message)>,
     messages: u64,
@@ -55,7 +57,7 @@ pub struct Master {
 }
 
 impl Master {
-    /// Makes the master of `size` ranks, whose messages `carrier` carries.
+    /// Creates the master of `size` ranks; `carrier` names the message transport.
     #[must_use]
     pub fn new(link: Link<ToLaunch, ToMaster>, size: u32, carrier: String) -> Self {
         let now = Instant::now();
@@ -80,7 +82,7 @@ impl Master {
         }
     }
 
-    /// Takes the messages that are to be sent.
+    /// Returns the messages to send.
     pub(crate) fn outgoing(&mut self) -> impl Iterator<Item = (Rank, Message)> {
         let now = Instant::now();
         for (to, _) in &self.outgoing {
@@ -90,20 +92,20 @@ impl Master {
         std::mem::take(&mut self.outgoing).into_iter()
     }
 
-    /// Tells whether all ranks have said good-bye.
+    /// True if all ranks have said goodbye.
     pub(crate) fn is_over(&self) -> bool {
         self.peers.iter().all(|peer| peer.gone)
     }
 
-    /// Tells the launch process that everybody is gone.
+    /// Reports to the launch process that all ranks have shut down.
     pub(crate) fn farewell(&mut self) {
-        // One that has not waited for it has what it wanted.
+        // A launch process that didn't wait for this has everything it needs.
         self.tell(ToLaunch::Stopped { messages: self.messages }).unwrap_or_default();
     }
 
-    /// Tells the launch process why the job is over, if it still can.
+    /// Reports to the launch process why the job is lost, if possible.
     pub(crate) fn lament(&mut self, why: &Broken) {
-        // Whoever cannot hear it will find the link closed.
+        // If this fails, the launch process will find the link closed.
         self.tell(ToLaunch::Lost { why: why.to_string() }).unwrap_or_default();
     }
 
@@ -118,7 +120,7 @@ impl Master {
         }
     }
 
-    /// Takes what has come over the link. Returns whether anything has.
+    /// Handles what has arrived over the link. Returns true if anything has.
     pub(crate) fn hear_link(&mut self) -> Result<bool, Broken> {
         let mut heard = false;
         for _ in 0..LINK_TURN {
@@ -151,7 +153,8 @@ impl Master {
         Ok(())
     }
 
-    /// Passes the init-message on. One of another build every rank refuses, this one's agent too.
+    /// Forwards the init message. If it is of another build, every rank refuses it, including the
+    /// agent on this one.
     fn begin(&mut self, packed: PackedInit) {
         if let Ok(init_message) = packed.unpack() {
             let size = self.peers.len() as u32;
@@ -163,7 +166,7 @@ impl Master {
         self.tell_all(&Message::InitMessage(packed));
     }
 
-    /// Takes a message of a rank.
+    /// Handles a message from a rank.
     pub(crate) fn take(&mut self, from: Rank, message: Message) -> Result<(), Broken> {
         self.peers[from.index()].heard = Instant::now();
         self.messages += u64::from(counts(&message));
@@ -171,7 +174,7 @@ impl Master {
             Message::Hello(hello) => self.greet(from, hello)?,
             Message::Report(report) => self.report(from, *report)?,
             Message::Bye => self.peers[from.index()].gone = true,
-            // Only a sign of life.
+            // Heartbeats only update `heard`.
             _ => {}
         }
         Ok(())
@@ -194,7 +197,7 @@ impl Master {
         self.tell(ToLaunch::Ready { hosts, carrier })
     }
 
-    /// Passes a report to the scheduler, and to the launch process.
+    /// Passes a report to the scheduler and to the launch process.
     fn report(&mut self, from: Rank, report: Report) -> Result<(), Broken> {
         for opened in &report.opened {
             self.event(Event::Open(large_file(from, self.counted_by, opened)));
@@ -215,7 +218,8 @@ impl Master {
         self.tell(ToLaunch::Report { rank: from, report: Box::new(report) })
     }
 
-    /// Notes an event; what follows from it is given out with what follows from others, in fuller messages.
+    /// Notes an event. Orders are given later, together with those of other events, in
+    /// fuller messages.
     fn event(&mut self, event: Event) {
         if let Some(scheduler) = &mut self.scheduler {
             scheduler.note(event, self.began.elapsed(), &mut self.orders);
@@ -223,7 +227,7 @@ impl Master {
         }
     }
 
-    /// Gives out what there is.
+    /// Gives out the orders that are due.
     pub(crate) fn give(&mut self) -> Result<(), Broken> {
         let Some(scheduler) = self.scheduler.as_mut().filter(|_| std::mem::take(&mut self.noted)) else {
             return Ok(());
@@ -235,7 +239,8 @@ impl Master {
                     let parts = parts.into_iter().map(|part| (part.id, part.body)).collect();
                     self.outgoing.push((to, Message::Parts(parts)));
                 }
-                // Whom a rank reports to follows from who counts, which every rank knows.
+                // Ranks know from the init message who counts ranges, so `report_to` needn't
+                // be sent.
                 Order::Range { to, file, leader, range, report_to: _, ticket } => {
                     let ticket = ticket.to_vec();
                     self.outgoing.push((to, Message::Range { file, leader, range, ticket }));
@@ -244,14 +249,15 @@ impl Master {
                     self.outgoing.push((to, Message::RangesOver { file, moved }));
                 }
                 Order::Remark(text) => self.tell(ToLaunch::Remark(text))?,
-                // The launch process decides when it is over: what comes back may have to go out again.
+                // The launch process decides when the job is done: bounced entries may have to go
+                // out again.
                 Order::Over => {}
             }
         }
         Ok(())
     }
 
-    /// Gives signs of life, and looks for those of others.
+    /// Sends heartbeats, and checks for those of the ranks and the launch process.
     pub(crate) fn tick(&mut self, now: Instant) -> Result<(), Broken> {
         if self.scheduler.is_none() {
             return Ok(());
@@ -284,7 +290,7 @@ impl Master {
     }
 }
 
-/// Returns which of so many ranks copy.
+/// Returns the ranks that copy, of `size` in all.
 pub(crate) fn workers(size: u32) -> std::ops::Range<u32> {
     u32::from(size >= RANKS_WITH_A_MASTER_APART)..size
 }
@@ -293,7 +299,7 @@ fn broken_link(why: String) -> Broken {
     Broken { doing: "the link to the launch process", why }
 }
 
-/// Tells whether a message is of the work, rather than a sign of life or a beginning or an end.
+/// True if a message concerns the work, not heartbeat, startup or shutdown.
 fn counts(message: &Message) -> bool {
     !matches!(
         message,
@@ -301,7 +307,7 @@ fn counts(message: &Message) -> bool {
     )
 }
 
-/// The measures of the schedule that a init-message asks for.
+/// Returns the scheduler limits for an init message.
 pub(crate) fn limits(init_message: &InitMessage) -> Limits {
     let usual = Limits { remarks: init_message.debug, ..Limits::default() };
     match init_message.range_bytes {

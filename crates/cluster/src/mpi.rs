@@ -1,17 +1,17 @@
-//! Ranks of an MPI job, by an MPI library that is opened at run time.
+//! Transport over MPI, using a library that is opened at run time.
 //!
-//! One binary serves any MPI: nothing of MPI is needed to build it, and nothing is linked. [`launched()`] reads what the launcher
-//! put into the environment; [`World::open`] finds the library that belongs to the launcher, knows its binary interface (`abi`),
-//! starts it, and compares its idea of the job with the launcher's, because a library that does not understand the launcher
-//! takes each process for the only one.
+//! One binary serves any MPI: none is needed to build it, and none is linked. [`launched()`] reads
+//! the launcher's environment variables. [`World::open`] finds the library that belongs to the
+//! launcher, determines its ABI (`abi`), initialises it, and compares its view of the job with the
+//! launcher's: a library that doesn't understand the launcher takes each process for the only one.
 //!
-//! Messages are sent and received without waiting: the calls that wait spin. The bytes of a message on its way belong to its
-//! flight until the library is done with them. Errors are returned; a library that loses a rank may still end the process, as
-//! MPI libraries do.
+//! Sends and receives are non-blocking, because the blocking calls spin. A message's bytes belong
+//! to its `Flight` until the library is done with them. Errors are returned, but a library that
+//! loses a rank may still end the process, as MPI libraries do.
 //!
-//! Promises: messages of a rank arrive once, whole, in the order it sent them. The library is called by one thread. What is
-//! received and not yet asked for is bounded; what is sent and has not left is bounded by whoever sends, see
-//! [`Transport::settle`].
+//! Guarantees: messages of a rank arrive once, whole, and in order. The library is called by one
+//! thread. Received messages that wait here are bounded; the sender bounds messages that have not
+//! left (see [`Transport::settle`]).
 
 mod abi;
 mod flight;
@@ -33,27 +33,28 @@ use crate::transport::{Broken, Rank, Transport};
 pub use launched::{LAUNCHER_VARIABLES, Launched, launched};
 pub use refusal::Refusal;
 
-/// The tag of all messages.
+/// Tag of all messages.
 const TAG: i32 = 0;
 
-/// Bounds how long a rank waits at its end for the others.
+/// Maximum time a rank waits for the others to reach the end.
 pub const GOODBYE_MAX: Duration = Duration::from_secs(60);
 
-/// Bounds how long a library may take to end, once all ranks have come to their end.
+/// Maximum time for a library to finalize, once all ranks have reached the end.
 pub const FINALIZE_MAX: Duration = Duration::from_secs(2);
 
-/// Bounds the messages that are being received at a time.
+/// Maximum messages being received at a time.
 const RECEIVING_MAX: usize = 32;
 
-/// Bounds their bytes; a single message may be longer.
+/// Maximum bytes being received at a time; a single message may be longer.
 const RECEIVING_BYTES_MAX: usize = 64 << 20;
 
-/// How many of the messages on their way out are looked at while messages are received.
+/// Outgoing messages tested on each receive.
 const SENDING_LOOKS: usize = 4;
 
-/// The ranks of the job this process belongs to.
+/// The ranks of the job that this process belongs to.
 ///
-/// Dropping it does not end MPI: a process that ends then is a lost rank to the others, which is right for one that failed.
+/// Dropping it does not finalize MPI: to the others, a process that exits then is a lost rank,
+/// which is right for one that failed.
 pub struct World {
     library: Library,
     version: String,
@@ -62,21 +63,22 @@ pub struct World {
     size: u32,
     /// Oldest first.
     sending: VecDeque<Flight>,
-    /// In the order in which they were matched, which is the order of each sender.
+    /// In the order of matching, which preserves the order of each sender.
     receiving: VecDeque<Flight>,
     /// Messages to oneself.
     own: VecDeque<Vec<u8>>,
-    /// Whether the next look goes to one's own messages first, so that neither kind waits for ever.
+    /// True to look at one's own messages first next time, so that neither kind starves.
     own_first: bool,
 }
 
 impl World {
     /// Opens the library `explicit`, or the one that belongs to the launcher, and joins the job.
     ///
-    /// The calling thread is the one that uses MPI from then on. A process can do this once.
+    /// From then on only the calling thread may use MPI. A process can do this once.
     ///
     /// # Errors
-    /// When there is no library, when it is none, does not start, or does not know of the launcher's ranks.
+    /// If there is no library, or if it is not usable, doesn't start, or doesn't know the
+    /// launcher's ranks.
     pub fn open(explicit: Option<&Path>) -> Result<Self, Refusal> {
         let launched = launched();
         one_host::tell(launched.as_ref());
@@ -89,7 +91,7 @@ impl World {
         library.start().map_err(not_started)?;
         let (size, rank) = (library.size().map_err(not_started)?, library.rank().map_err(not_started)?);
         if let Some(refusal) = launched.and_then(|launched| disagreement(&launched, size, rank, &version)) {
-            // The refusal is what counts; that the wrong library does not end well either adds nothing.
+            // The refusal matters more than whether the wrong library finalizes cleanly.
             library.finish().unwrap_or_default();
             return Err(refusal);
         }
@@ -113,33 +115,33 @@ impl World {
         &self.version
     }
 
-    /// Returns the path of the library, or the name by which the system's loader found it.
+    /// Returns the path of the library, or the name that the dynamic loader resolved.
     #[must_use]
     pub fn library(&self) -> &Path {
         self.library.path()
     }
 
-    /// Returns the name of the library's binary interface.
+    /// Returns the name of the library's ABI.
     #[must_use]
     pub fn abi(&self) -> &'static str {
         self.library.abi()
     }
 
-    /// Returns the name of the host this process is on.
+    /// Returns the name of this host.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Leaves the job: waits, without spinning, until all ranks do, and ends MPI.
+    /// Leaves the job: waits, without spinning, until all ranks do, and finalizes MPI.
     ///
-    /// Libraries have been seen to hang at that point (MPICH 4.0 and Open MPI 4 over UCX on TCP), when all is done and only
-    /// connections are taken down. So a library that is not back within [`FINALIZE_MAX`] is left there: the process ends
-    /// itself with `status`.
+    /// Libraries have been seen to hang at that point, after all work is done, while they tear down
+    /// connections (MPICH 4.0, and Open MPI 4 over UCX on TCP). If the library doesn't return
+    /// within [`FINALIZE_MAX`], the process exits with `status`.
     ///
     /// # Errors
-    /// When others do not come to their end within [`GOODBYE_MAX`], or what was sent to them is not taken; when messages were
-    /// received and not asked for; when the library fails.
+    /// If other ranks don't reach the end or don't receive their messages within [`GOODBYE_MAX`],
+    /// if received messages were not taken, or if the library fails.
     pub fn finish_or_exit(mut self, status: u8) -> Result<(), Broken> {
         let deadline = Instant::now() + GOODBYE_MAX;
         goodbye::until(deadline, || self.settle())?;
@@ -156,19 +158,20 @@ impl World {
         std::process::exit(status)
     }
 
-    /// Forgets some of the messages that have left, so that their memory goes while more are sent.
+    /// Drops some of the messages that have left, to free memory while more are sent.
     fn look_at_sending(&mut self) -> Result<(), Broken> {
         for _ in 0..SENDING_LOOKS.min(self.sending.len()) {
             let Some(mut flight) = self.sending.pop_front() else { break };
             if !flight.is_done(&self.library)? {
-                // To the back: one that its receiver does not take must not hide the others.
+                // Move it to the back: a message that its receiver doesn't take must not hide
+                // the others.
                 self.sending.push_back(flight);
             }
         }
         Ok(())
     }
 
-    /// Begins to receive what has announced itself, up to the bounds.
+    /// Starts to receive announced messages, up to the limits.
     fn look_for_messages(&mut self) -> Result<(), Broken> {
         let mut bytes: usize = self.receiving.iter().map(Flight::len).sum();
         while self.receiving.len() < RECEIVING_MAX && bytes < RECEIVING_BYTES_MAX {
@@ -179,7 +182,7 @@ impl World {
         Ok(())
     }
 
-    /// Takes the first message that is here whole and has no earlier one of its sender before it.
+    /// Returns the first complete message that no earlier one of its sender precedes.
     fn take_received(&mut self) -> Result<Option<(Rank, Vec<u8>)>, Broken> {
         let mut waiting: Vec<Rank> = Vec::new();
         for index in 0..self.receiving.len() {
@@ -249,11 +252,11 @@ impl Transport for World {
     }
 }
 
-/// Tells name, version and path of the library that ranks are likely to open: `explicit`, or the first that there is. MPI is
-/// not started for it, which its standard allows.
+/// Returns name, version and path of the library that ranks are likely to open: `explicit`, or the
+/// first one found. MPI is not initialised for it, which the standard allows.
 ///
 /// # Errors
-/// When there is no library, or it is none.
+/// If there is no library, or if it is not usable.
 pub fn library_there(explicit: Option<&Path>) -> Result<String, Refusal> {
     let library = match explicit {
         Some(path) => open_this(path)?,
@@ -262,12 +265,13 @@ pub fn library_there(explicit: Option<&Path>) -> Result<String, Refusal> {
     Ok(describe(&library))
 }
 
-/// Says what the library and the launcher do not agree on.
+/// Returns a refusal if library and launcher disagree about the job.
 fn disagreement(launched: &Launched, size: u32, rank: u32, library: &str) -> Option<Refusal> {
     let library = library.to_owned();
     match launched.ranks {
         Some(ranks) if ranks != size => Some(Refusal::OtherSize { launcher: ranks, size, library }),
-        // Where both know the number, libraries may number the ranks in an order of their own, as Cray's does on request.
+        // If both know the size, libraries may number ranks in an order of their own, as Cray's
+        // does on request.
         None if launched.rank != rank => Some(Refusal::OtherRank { launcher: launched.rank, rank, library }),
         _ => None,
     }
@@ -282,7 +286,7 @@ fn open_this(path: &Path) -> Result<Library, Refusal> {
     })
 }
 
-/// Opens the library that belongs to the launcher: one beside it, or one that the system's loader finds.
+/// Opens the launcher's library: one installed beside it, or one that the dynamic loader finds.
 fn find(launched: Option<&Launched>) -> Result<Library, Refusal> {
     let names = launched::library_names(launched.map_or(launched::Family::Any, |launched| launched.family));
     let folders = match launched {
@@ -295,7 +299,7 @@ fn find(launched: Option<&Launched>) -> Result<Library, Refusal> {
 /// Describes the library that ranks of a launcher would open.
 ///
 /// # Errors
-/// When there is no library, or it is none.
+/// If there is no library, or if it is not usable.
 pub fn library_of(launcher: &Path, family: command::Family) -> Result<String, Refusal> {
     let program = launcher.canonicalize().unwrap_or_else(|_| launcher.to_owned());
     let folders = launched::library_folders(Some(&program));
@@ -312,7 +316,7 @@ impl From<command::Family> for launched::Family {
     }
 }
 
-/// Opens the first library that there is.
+/// Opens the first library found.
 fn open_first(names: &[&str], folders: &[PathBuf]) -> Result<Library, Refusal> {
     let beside = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
     let mut useless = None;
@@ -320,7 +324,8 @@ fn open_first(names: &[&str], folders: &[PathBuf]) -> Result<Library, Refusal> {
         match Library::open(&path) {
             Ok(library) => return Ok(library),
             Err(NotOpened::Missing) => {}
-            // Another one may do; if not, the first that there is was meant.
+            // Another one may work. If none does, report the first, which was probably the
+            // one meant.
             Err(NotOpened::Useless(refusal)) => useless = useless.or(Some(refusal)),
         }
     }
@@ -328,7 +333,7 @@ fn open_first(names: &[&str], folders: &[PathBuf]) -> Result<Library, Refusal> {
     Err(useless.unwrap_or(Refusal::NotFound { tried }))
 }
 
-/// Names a library for people: what it says of itself, and where it is.
+/// Describes a library to users: its own version string and its path.
 fn describe(library: &Library) -> String {
     let version = library.version();
     let path = library.path().display();
@@ -355,7 +360,7 @@ mod tests {
         let folders = [folder.path().to_owned()];
         let Err(refusal) = open_first(&["libhaul-one.so.1", "libm.so.6"], &folders) else { unreachable!() };
         assert_eq!(refusal, Refusal::NotOpened { library: bad, why: "file too short".to_owned() });
-        // The loader's own libm was opened after it, and is no MPI.
+        // Opening succeeds with the system's libm, but it is not MPI.
         let Err(refusal) = open_first(&["libm.so.6"], &folders) else { unreachable!() };
         assert!(matches!(refusal, Refusal::NotMpi { .. }), "{refusal}");
     }

@@ -1,10 +1,10 @@
-//! A part as the owner of its entries: what differs on a rank from a run on one machine.
+//! A work item as the owner of its entries: where a rank differs from a run on one machine.
 //!
-//! A large file is led by the process that meets it and moved in pieces by any:
+//! A large file is led by the process that meets it, and its ranges are moved by any process:
 //!
 //! ```text
-//! leader:  open, look ─► tool makes the target ─► begun(ticket) ····· pieces are over ─► tool finishes ─► closed: over
-//! member:  open, look ─► tool joins by the ticket ─► moves the piece ─► closes both ─► done
+//! leader:  open, stat ─► tool makes target ─► begun(ticket) ·· ranges done ─► finished ─► over
+//! member:  open, stat ─► tool joins by ticket ─► moves the range ─► closes both ─► done
 //! ```
 
 use std::any::Any;
@@ -20,10 +20,10 @@ use crate::distributed::{Distributed, Joined};
 use crate::entered::{self, Elsewhere};
 use crate::item::{LargeFile, Piece, WorkItem};
 
-/// Maximum size of the results of a part together, in bytes: it is reported in one message.
+/// Maximum total size of an item's results, in bytes, because one message reports them.
 const EMITTED_BYTES_MAX: usize = 64 << 20;
 
-/// What was found out about an entry on another host is too long to be sent.
+/// A result is too long for a message.
 const RESULT_TOO_LONG: Wording = Wording("the output for {} is too long to be sent from one host to another");
 
 impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
@@ -48,8 +48,8 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         None
     }
 
-    /// An entry whose result is too long is handed back, with nothing emitted, if the tool can do it again; if not, that is an
-    /// error.
+    /// Hands an entry back if its result is too long and the tool can redo it; nothing is emitted
+    /// then. If the tool can't, that is an error.
     fn emit(&self, cx: &Context<'_, T>, entry: &Entry<T>, result: Vec<u8>) {
         let mut is_lost = false;
         self.change(|outcome| {
@@ -105,19 +105,20 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         Share::Range(FileRange { own, target, range: range.clone(), transfer, inspect })
     }
 
-    /// Announces a large file whose target is made, and takes its entry out of the part.
+    /// Announces a large file with an open target, and detaches its entry from the item.
     fn detach(&self, cx: &Context<'_, T>, file: &Arc<OpenFile<T>>, transfer: Transfer) -> bool {
         if !matches!(transfer, Transfer::Blocks(Holes::Read) | Transfer::Kernel(Holes::Read)) {
             return false;
         }
         let Some(number) = self.sink.large(&file.stat) else { return false };
         let tool = cx.tool();
-        // On one target several would only be in each other's way.
+        // With a single stripe, several ranks would only contend for one storage target.
         let is_striped = tool.striping(file).is_none_or(|striping| striping.stripes != 1);
         let Some(ticket) = tool.ticket(file).filter(|_| is_striped) else { return false };
         let name = file.entry.name().to_owned();
         self.change(|outcome| outcome.apart.push((name, number)));
-        // Before it leaves its part: whoever hears that the part is done must know of it.
+        // Announce the file before its entry leaves the item: whoever learns that the item is done
+        // must already know the file.
         self.sink.begun(tool, number, LargeFile { file: Arc::clone(file), transfer, ticket });
         cx.release(&file.entry.node);
         true
@@ -132,7 +133,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
             && let Err(cause) = synchronize(&**target)
             && file.fail()
         {
-            // What a journal says was moved must outlive the host.
+            // A journal may only record data that survives a crash of the host.
             cx.report_failure(&file.entry, Failure::WriteTarget(&cause));
         }
         let Some(piece) = piece else { return !file.has_failed() && cx.tool().finish_file(cx, file) };

@@ -1,12 +1,14 @@
-//! A rank's one thread that sends and receives: rank 0's master, and the agent that every rank has, share it.
+//! Event loop of a rank: its only thread that sends and receives, shared by rank 0's master and the
+//! agent of every rank.
 //!
 //! ```text
-//! rank-event-loop::wait ─► (init-message) ─► initialised-rank::serve ─► turns ... ─► Stop ─► Bye ─► over
+//! RankLoop::wait ─► init message ─► ReadyRank::serve ─► turns ... ─► Stop ─► Bye ─► done
 //! ```
 //!
-//! A turn takes what has arrived, sends what is ready, and pauses a little if there was neither: MPI's own waiting burns a
-//! processor that a worker needs. It ends when the master says so, when a message cannot be carried, or when the master has
-//! been silent too long, so that no rank is left behind a link that is down.
+//! A turn receives what has arrived, sends what is ready, and sleeps briefly if there was neither,
+//! because the waiting calls of MPI burn a processor that a worker needs. The loop ends when the
+//! master says so, when a message can't be delivered, or when the master has been silent too long,
+//! so that no rank is left behind a broken link.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -26,23 +28,23 @@ use crate::token;
 use crate::transport::{Broken, Rank, Transport};
 use crate::wire::{Hello, InitMessage, Message, PackedInit, pack, unpack};
 
-/// The pauses of a rank that has nothing to send or receive: short at first, so that an answer is not waited for; long when
-/// nothing has happened for a while, so that workers have the processor.
+/// Minimum and maximum sleep of an idle rank. It starts short so that an answer isn't delayed, and
+/// grows so that an idle rank leaves the processor to the workers.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));
 
-/// How long a rank waits for the init-message.
+/// Maximum wait for the init message.
 const BRIEF_WITHIN: Duration = Duration::from_secs(120);
 
-/// Bytes of one read or write.
+/// Size of a read or write, in bytes.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Workers of a rank: each waits for the metadata servers most of the time.
+/// Number of workers of a rank. Each waits for the metadata servers most of the time.
 const WORKERS: std::ops::RangeInclusive<usize> = 8..=16;
 
-/// Messages taken in one turn.
+/// Maximum messages received in one turn.
 const TURN: usize = 256;
 
-/// A rank that waits to hear what it is about.
+/// A rank before its init message.
 pub struct RankLoop<X: Transport> {
     transport: X,
     master: Option<Master>,
@@ -54,21 +56,20 @@ pub struct RankLoop<X: Transport> {
     standstill: Standstill,
 }
 
-/// What a rank has heard.
+/// What [`RankLoop::wait`] returned with.
 pub enum Word<X: Transport> {
-    /// What it is about.
+    /// The init message arrived.
     InitMessage(Box<ReadyRank<X>>),
     /// There is nothing to do.
     Nothing(X),
 }
 
-/// A rank that knows.
+/// A rank after its init message.
 pub struct ReadyRank<X: Transport> {
     station: RankLoop<X>,
     init_message: InitMessage,
 }
 
-/// What a turn came to.
 enum Turn {
     On,
     InitMessage(PackedInit),
@@ -76,7 +77,7 @@ enum Turn {
 }
 
 impl<X: Transport> RankLoop<X> {
-    /// Makes the station of a rank on `host`; rank 0's has the master.
+    /// Creates the event loop of a rank on `host`; rank 0 passes the master.
     pub fn new(transport: X, host: String, master: Option<Master>) -> Self {
         let now = Instant::now();
         Self {
@@ -91,10 +92,10 @@ impl<X: Transport> RankLoop<X> {
         }
     }
 
-    /// Waits for the init-message.
+    /// Waits for the init message.
     ///
     /// # Errors
-    /// When none comes.
+    /// If none comes.
     pub fn wait(mut self) -> Result<Word<X>, Broken> {
         loop {
             match self.turn(&mut |message| Some(message))? {
@@ -112,7 +113,8 @@ impl<X: Transport> RankLoop<X> {
         }
     }
 
-    /// Takes what has arrived and sends what is ready. `work` takes messages of the work.
+    /// Receives what has arrived and sends what is ready. `work` handles messages that concern the
+    /// work and returns the others.
     fn turn(&mut self, work: &mut dyn FnMut(Message) -> Option<Message>) -> Result<Turn, Broken> {
         let outcome = self.try_turn(work);
         if let (Err(broken), Some(master)) = (&outcome, &mut self.master) {
@@ -151,7 +153,7 @@ impl<X: Transport> RankLoop<X> {
         Ok(turn)
     }
 
-    /// Does the master's part. Returns whether there was something to do.
+    /// Runs the master for one turn. Returns true if there was something to do.
     fn lead(&mut self) -> Result<bool, Broken> {
         let Some(master) = &mut self.master else { return Ok(false) };
         let mut busy = master.hear_link()?;
@@ -164,7 +166,7 @@ impl<X: Transport> RankLoop<X> {
         Ok(busy)
     }
 
-    /// Gives the master a sign of life, and looks for its.
+    /// Sends the master a heartbeat, and checks for the master's own.
     fn show_life(&mut self) -> Result<(), Broken> {
         if self.transport.rank() == Rank::MASTER {
             return Ok(());
@@ -201,7 +203,7 @@ impl<X: Transport> RankLoop<X> {
 }
 
 impl<X: Transport> ReadyRank<X> {
-    /// Says which tool is wanted.
+    /// Returns the name of the requested tool.
     #[must_use]
     pub fn tool(&self) -> &str {
         &self.init_message.tool
@@ -210,15 +212,15 @@ impl<X: Transport> ReadyRank<X> {
     /// Refuses to do the work.
     ///
     /// # Errors
-    /// When that cannot be told either.
+    /// If the refusal can't be sent.
     pub fn refuse(self, why: String) -> Result<X, Broken> {
         self.station.sit_out(why)
     }
 
-    /// Does what is to be done until the end; returns the transport.
+    /// Processes work until told to stop; returns the transport.
     ///
     /// # Errors
-    /// When the job is over before that.
+    /// If the job ends before that.
     pub fn serve<T: Distributed + 'static>(mut self) -> Result<X, Broken> {
         let (cache, ways, settings) = match self.prepare() {
             Ok(ready) => ready,
@@ -231,8 +233,8 @@ impl<X: Transport> ReadyRank<X> {
         let rank = station.transport.rank();
         let send_queue = Arc::new(SendQueue::<T>::new(rank, &init_message));
         let driver = Local::new(settings.jobs).preferring(settings.precedence());
-        // A worker that hangs in the file system when the job is lost is never waited for, so what it works with lives as
-        // long as the process, which serves once.
+        // If the job is lost, nobody waits for a worker that hangs in the file system, so the
+        // worker's data must live as long as the process, which serves only once.
         let pool: &'static WorkerPool<T> = Box::leak(Box::new(WorkerPool { tool, settings, cache, driver }));
         let feed = pool.driver.feed();
         let workers_outbox = Arc::clone(&send_queue);
@@ -246,13 +248,13 @@ impl<X: Transport> ReadyRank<X> {
         station.greet(None)?;
         station.serve_until_stop(&agent)?;
         drop(agent);
-        // A panic ends the process before this.
+        // A worker's panic aborts the process, so `join` can't fail.
         workers.join().unwrap_or_default();
         station.send(Rank::MASTER, &Message::Report(Box::new(send_queue.take_all())))?;
         station.leave()
     }
 
-    /// Gets this process ready: where names start, and what it must see.
+    /// Sets working directory and umask, and checks the engine and the tokens.
     fn prepare(&mut self) -> Result<(DirCache, RemotePaths, Settings), String> {
         let init_message = &self.init_message;
         let directory = OsStr::from_bytes(&init_message.working_directory);
@@ -271,8 +273,8 @@ impl<X: Transport> ReadyRank<X> {
     }
 }
 
-/// Says how a process that is one of many uses its host where the user does not: what many hosts share is a parallel file
-/// system, which likes large transfers (1 MiB, as the authors of spdcp found for Lustre), and whose metadata is far away.
+/// Fills in settings the user left open. Many hosts share a parallel file system, which prefers
+/// large transfers (1 MiB, as the authors of spdcp found for Lustre) and whose metadata is remote.
 fn for_many_hosts(config: &Config) -> Config {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let jobs = config.jobs.unwrap_or((2 * processors).clamp(*WORKERS.start(), *WORKERS.end()));
@@ -305,14 +307,14 @@ impl<X: Transport> RankLoop<X> {
         }
     }
 
-    /// Says why this rank cannot work, and waits for the end.
+    /// Reports why this rank can't work, and waits for the end.
     fn sit_out(mut self, why: String) -> Result<X, Broken> {
         self.greet(Some(why))?;
         while !matches!(self.turn(&mut Some)?, Turn::Stop) {}
         self.leave()
     }
 
-    /// Says good-bye; the master when all have.
+    /// Sends the goodbye message. The master waits for that of every rank.
     fn leave(mut self) -> Result<X, Broken> {
         self.send(Rank::MASTER, &Message::Bye)?;
         while self.master.as_ref().is_some_and(|master| !master.is_over()) {

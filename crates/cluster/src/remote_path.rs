@@ -1,11 +1,13 @@
-//! remote-paths: how another process finds a directory that this one holds, and makes sure that it is the same.
+//! Remote paths: how another process finds a directory that this one holds, and verifies that it is
+//! the same.
 //!
-//! A way is the path to an operand's place and the names of the directories below it. It is walked component by component,
-//! without following links where this process did not, and at its end must be the directory with the same inode number.
-//! Numbers of devices mean nothing on another host, so each process notes which of its devices stands for which of the
-//! sender's, and holds it to that.
+//! A remote path consists of the path to an operand's place and the names of the directories below
+//! it. It is walked component by component, following only the links that the sender followed, and
+//! must end at a directory with the same inode number. Device numbers mean nothing on another host,
+//! so each process records which of its devices corresponds to which of the sender's, and insists
+//! on it.
 //!
-//! What is known is a tree like the directories themselves, so a way costs as much as it is long, however deep
+//! Known directories form a tree, so a lookup costs one step per component, at any depth
 //! (test: `a_way_is_looked_up_step_by_step`).
 
 use std::collections::hash_map;
@@ -18,11 +20,11 @@ use haul_flow::{DirCache, DirHandle};
 use haul_sys::{Errno, Error, Identity, Open, Operation, open, stat};
 use serde::{Deserialize, Serialize};
 
-/// Directories that stay known although no part is in them now: a few per directory being visited, as its parents are
-/// needed for its neighbours.
+/// Directories kept alive although no work item is in them: a few per directory being visited,
+/// because siblings need its parents.
 const KNOWN: usize = 1024;
 
-/// How to find a directory.
+/// Path to a directory, for another process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemotePath {
     steps: Vec<RemoteStep>,
@@ -30,7 +32,7 @@ pub struct RemotePath {
     inode: u64,
 }
 
-/// One directory on a way: the first by its path, each further one by its name in the one before.
+/// One component: the first has a path, the others a name in the previous directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct RemoteStep {
     name: CString,
@@ -49,7 +51,7 @@ impl Hash for RemoteStep {
 }
 
 impl RemotePath {
-    /// Describes the way to a directory.
+    /// Returns the remote path of a directory.
     #[must_use]
     pub fn to(held: &DirHandle) -> Self {
         let mut steps = Vec::new();
@@ -73,7 +75,7 @@ impl RemotePath {
         self.inode
     }
 
-    /// Returns the path, as the user would write it.
+    /// Returns the path as the user would write it.
     #[must_use]
     pub fn path(&self) -> Vec<u8> {
         let shown = self.steps.iter().rposition(|step| step.display.is_some()).unwrap_or_default();
@@ -91,7 +93,7 @@ impl RemotePath {
 }
 
 impl RemoteStep {
-    /// Holds the directory of this step, in the one that the step before led to.
+    /// Opens the directory of this step, in the directory of the previous one.
     fn open(&self, cache: &DirCache, above: Option<&Arc<DirHandle>>) -> Result<Arc<DirHandle>, Error> {
         let how = Open::of_bits(self.how);
         let Some(above) = above else {
@@ -104,16 +106,17 @@ impl RemoteStep {
     }
 }
 
-/// What is known, by the steps to it.
+/// Known directories, by the steps that lead to them.
 ///
-/// Invariant: a directory that is held keeps the one above it, so as long as one is alive no other can be found below the
-/// address of the one above it.
+/// Invariant: a handle keeps its parent alive. While any directory below is alive, the parent's
+/// address can't be reused for another one.
 #[derive(Debug, Default)]
 struct Known {
-    /// For the address of each directory, what is known below; for 0, where ways begin.
+    /// For the address of each directory, the known ones below it; key 0 is where remote
+    /// paths begin.
     below: HashMap<usize, HashMap<RemoteStep, Weak<DirHandle>>>,
     directories: usize,
-    /// What was alive when it was last looked through for what is not.
+    /// Live entries at the last sweep.
     alive: usize,
 }
 
@@ -126,7 +129,7 @@ impl Known {
         self.below.get(&Self::address(above))?.get(step)?.upgrade()
     }
 
-    /// Goes as far on a way as it is known; returns where that is, and the steps that are left.
+    /// Follows known steps. Returns the last known directory and the remaining steps.
     fn follow<'s>(&self, steps: &'s [RemoteStep]) -> (Option<Arc<DirHandle>>, &'s [RemoteStep]) {
         let (mut held, mut left) = (None, steps);
         while let Some((step, rest)) = left.split_first() {
@@ -139,7 +142,8 @@ impl Known {
     fn insert(&mut self, above: Option<&Arc<DirHandle>>, step: &RemoteStep, held: &Arc<DirHandle>) {
         let below = self.below.entry(Self::address(above)).or_default();
         self.directories += usize::from(below.insert(step.clone(), Arc::downgrade(held)).is_none());
-        // Only when it has doubled, so that looking through it costs nothing beside what was added.
+        // Sweep only when the table has doubled, so that the amortised cost per insertion
+        // is constant.
         if self.directories > 2 * self.alive.max(2 * KNOWN) {
             self.below.retain(|_, below| {
                 below.retain(|_, held| held.strong_count() > 0);
@@ -151,7 +155,7 @@ impl Known {
     }
 }
 
-/// The directories that were found by ways.
+/// Directories found by their remote paths.
 #[derive(Debug, Default)]
 pub struct RemotePaths {
     known: Mutex<Known>,
@@ -160,10 +164,10 @@ pub struct RemotePaths {
 }
 
 impl RemotePaths {
-    /// Holds the directory at the end of a way.
+    /// Holds the directory at a remote path.
     ///
     /// # Errors
-    /// When it cannot be opened; `ESTALE` when it is another directory than the one the way was described to.
+    /// If it can't be opened; `ESTALE` if it is not the directory that the path was made from.
     pub fn hold(&self, cache: &DirCache, way: &RemotePath) -> Result<Arc<DirHandle>, Error> {
         let (mut held, left) = self.known().follow(&way.steps);
         for step in left {
@@ -180,7 +184,8 @@ impl RemotePaths {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers a directory that was opened; returns the one to go on with, which another worker may have opened before.
+    /// Records an opened directory. Returns the handle to continue with: another worker may have
+    /// opened the same directory first.
     fn remember(
         &self,
         above: Option<&Arc<DirHandle>>,
@@ -201,7 +206,7 @@ impl RemotePaths {
         held
     }
 
-    /// Checks that what was found is what the way was described to.
+    /// Checks that the directory found is the one that the path was made from.
     fn recognise(&self, way: &RemotePath, found: Identity) -> Result<(), Error> {
         let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
         let device = match devices.entry(way.device) {
@@ -232,11 +237,11 @@ mod tests {
     use super::*;
 
     thread_local! {
-        /// Steps that were hashed in this thread.
+        /// Steps hashed by this thread.
         pub(super) static HASHED: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// Describes the way from `place` through directories below it.
+    /// Returns the remote path from `place` through the directories below it.
     fn way(place: &Path, names: &[&str]) -> RemotePath {
         let first = place.as_os_str().as_bytes();
         let step = |name: &[u8], display| RemoteStep {
@@ -264,7 +269,8 @@ mod tests {
             let before = HASHED.get();
             (ways.hold(&cache, way).unwrap(), HASHED.get() - before)
         };
-        // Once when it is looked for, once in case another worker was quicker, and once when it is kept.
+        // One hash to look up the step, one in case another worker was quicker, and one to
+        // insert it.
         let (held, hashed) = count(&deep);
         assert!((501..=3 * 501).contains(&hashed), "{hashed}");
         let (held_below, hashed) = count(&below);
@@ -297,7 +303,7 @@ mod tests {
         }
         let directories = ways.known().directories;
         assert!((KNOWN..=4 * KNOWN + 1).contains(&directories), "{directories}");
-        // The first is found all the same.
+        // The first is still found.
         ways.hold(&cache, &way(folder.path(), &[&names[0]])).unwrap();
     }
 }

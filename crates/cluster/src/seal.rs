@@ -1,12 +1,13 @@
-//! Sealing parts of a journaled run: what a rank reports as done is on storage by then.
+//! Seals the work items of a journaled run: what a rank reports as done is on storage.
 //!
 //! ```text
-//! last entry of a part ─► waiting ─┐
-//! last entry of a part ─► waiting ─┴─► one worker: syncfs once for all ─► any worker: stamps ─► reported
+//! last entry of an item ─► waiting ─┐
+//! last entry of an item ─► waiting ─┴─► one worker: one syncfs ─► any worker: stamps ─► reported
 //! ```
 //!
-//! Parts that are finished while a flush runs wait for the next one, so the flushes are as few as the storage is slow. A FUSE
-//! file system may answer `syncfs` without doing anything (only virtiofs passes it on), so there each file is flushed.
+//! Items that complete during a flush wait for the next one, so slower storage means fewer flushes.
+//! A FUSE file system may answer `syncfs` without doing anything (only virtiofs forwards it), so
+//! there each file is flushed.
 
 use std::sync::Arc;
 
@@ -19,10 +20,10 @@ use crate::item::item_of;
 /// `FUSE_SUPER_MAGIC`.
 const FUSE: u64 = 0x6573_5546;
 
-/// The data may not be on storage.
+/// `syncfs` failed, so the data may not be on storage.
 const CANNOT_FLUSH: Wording = Wording("cannot flush {}");
 
-/// Parts that wait to be flushed.
+/// Work items that wait to be flushed.
 pub(crate) struct Sealing<T: Distributed> {
     waiting: Vec<Arc<DirNode<T>>>,
     is_flushing: bool,
@@ -35,20 +36,20 @@ impl<T: Distributed> Default for Sealing<T> {
 }
 
 impl<T: Distributed> Sealing<T> {
-    /// Adds a part. Returns whether the caller has to have it flushed.
+    /// Adds an item. Returns true if the caller must start the flush.
     pub(crate) fn add(&mut self, node: Arc<DirNode<T>>) -> bool {
         self.waiting.push(node);
         !std::mem::replace(&mut self.is_flushing, true)
     }
 
-    /// Takes all that wait; none ends the flushing.
+    /// Returns all waiting items. If there are none, the flush ends.
     pub(crate) fn take(&mut self) -> Vec<Arc<DirNode<T>>> {
         self.is_flushing = !self.waiting.is_empty();
         std::mem::take(&mut self.waiting)
     }
 }
 
-/// Flushes the file systems of some parts, and has each part stamped and reported.
+/// Flushes the file systems of some items, and has each item stamped and reported.
 pub(crate) fn flush<T: Distributed + 'static>(cx: &Context<'_, T>, nodes: Vec<Arc<DirNode<T>>>) {
     let mut flushed = Vec::new();
     for node in nodes {
@@ -72,7 +73,8 @@ pub(crate) fn flush<T: Distributed + 'static>(cx: &Context<'_, T>, nodes: Vec<Ar
     }
 }
 
-/// Opens the directory in which the entries of a part are made, if they are; with its device.
+/// Opens the directory in which a work item's entries are created, and returns it with its device;
+/// `None` if the tool creates nothing.
 fn target<T: Distributed>(
     cx: &Context<'_, T>,
     node: &Arc<DirNode<T>>,
@@ -86,7 +88,7 @@ fn entry_of<T: Distributed>(node: &Arc<DirNode<T>>, name: &std::ffi::CStr) -> En
     Entry { node: Arc::clone(node), name: name.into(), kind: EntryType::Unknown, seen: None }
 }
 
-/// Stamps a part whose data is on storage, and reports it.
+/// Stamps an item if its data is on storage, and reports it.
 fn conclude<T: Distributed + 'static>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, is_flushed: bool) {
     let Some(part) = item_of(node) else { return };
     if is_flushed {
@@ -95,7 +97,7 @@ fn conclude<T: Distributed + 'static>(cx: &Context<'_, T>, node: &Arc<DirNode<T>
     part.sink.done(part);
 }
 
-/// Flushes a file where flushing its file system may do nothing. Returns whether it is on storage.
+/// On FUSE, flushes the file itself. Returns true if it is on storage.
 fn is_on_storage<T: Distributed>(cx: &Context<'_, T>, entry: &Entry<T>) -> bool {
     let Some((held, name)) = cx.tool().made(entry) else { return false };
     let flush = || {

@@ -1,7 +1,7 @@
-//! What a rank has to tell, collected by its workers and sent by its one thread that sends.
+//! Send queue of a rank: workers add results, and the one thread that sends takes them.
 //!
-//! Results go when a bundle is done, so that one of many small parts costs one message; and once a second besides, so that
-//! progress shows.
+//! Results are sent when a bundle is complete, so that many small work items cost one message, and
+//! in any case once a second to show progress.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -27,60 +27,58 @@ use crate::wire::{
     FileOpened, FileOver, InitMessage, ItemOver, PackedLine, PackedProblem, RangeOver, Report, pack,
 };
 
-/// How long results may wait for others.
+/// Maximum time results wait for others.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Seconds after which a rank knows how fast it is.
+/// Seconds before a rank trusts its own measured rate.
 const MEASURED_AFTER: f64 = 0.5;
 
-/// What a range that is being moved is told by.
-struct RangeInHand {
+/// A range that is being moved.
+struct RangeAssignment {
     over: RangeOver,
     leader: Rank,
     began: Instant,
 }
 
-/// What is collected.
+/// Results waiting to be sent.
 struct Collected {
     report: Report,
-    /// When the first of it came.
+    /// When the first of them was added.
     since: Option<Instant>,
-    /// Parts that are left of each bundle, and the bundle of each part.
+    /// Items left of each bundle, and the bundle of each item.
     bundles: HashMap<u64, usize>,
     bundle_of: HashMap<ItemId, u64>,
-    /// Whether a bundle is whole since the last report.
+    /// True if a bundle was completed since the last report.
     whole: bool,
-    /// When the first part or range came, and the bytes moved since.
+    /// When the first item or range arrived, and the bytes moved since.
     rate: Option<(Instant, u64)>,
-    /// What went wrong in parts and pieces that are not over.
+    /// Problems of items and ranges in hand.
     problems: HashMap<ItemKey, Vec<PackedProblem>>,
-    /// Those of them with an error.
+    /// Items and ranges in hand that had an error.
     flawed: HashSet<ItemKey>,
-    /// Ranges in hand, by the numbers of their pieces.
-    ranges: HashMap<u64, RangeInHand>,
-    /// Ranges that are over, to be told to other ranks.
+    /// Ranges in hand, by number.
+    ranges: HashMap<u64, RangeAssignment>,
+    /// Completed ranges to be reported to their leaders.
     moved: Vec<(Rank, RangeOver)>,
     next: u64,
 }
 
 impl Collected {
-    /// Takes what went wrong in a part or a piece; tells first whether there was no error.
+    /// Returns the problems of an item or range, and true if none is an error.
     fn take_problems(&mut self, key: ItemKey) -> (bool, Vec<PackedProblem>) {
         (!self.flawed.remove(&key), self.problems.remove(&key).unwrap_or_default())
     }
 }
 
-/// A file this rank leads.
+/// A file led by this rank.
 pub(crate) struct Led<T: Distributed> {
-    /// The file.
     pub(crate) file: Arc<OpenFile<T>>,
-    /// Bytes that are not yet known to be moved.
+    /// Bytes not yet reported as moved.
     pub(crate) left: u64,
-    /// Whether a range was not moved.
+    /// True if a range failed.
     pub(crate) failed: bool,
 }
 
-/// The send-queue of a rank.
 pub(crate) struct SendQueue<T: Distributed> {
     rank: Rank,
     limits: Limits,
@@ -129,7 +127,6 @@ impl<T: Distributed + 'static> SendQueue<T> {
         self.sealing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the files this rank leads.
     pub(crate) fn led(&self) -> MutexGuard<'_, HashMap<FileId, Led<T>>> {
         self.led.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -140,7 +137,7 @@ impl<T: Distributed + 'static> SendQueue<T> {
         change(&mut collected.report);
     }
 
-    /// Records that a bundle was given to this rank.
+    /// Records that this rank received a bundle.
     pub(crate) fn begin_bundle(&self, parts: impl ExactSizeIterator<Item = ItemId>) {
         let mut collected = self.collected();
         let bundle = collected.next;
@@ -152,22 +149,22 @@ impl<T: Distributed + 'static> SendQueue<T> {
         }
     }
 
-    /// Says how many parts this rank has to do.
+    /// Returns the number of work items this rank has in hand.
     pub(crate) fn parts_in_hand(&self) -> usize {
         self.collected().bundle_of.len()
     }
 
-    /// Records that a range was given to this rank; returns the number its piece is to have.
+    /// Records that this rank received a range. Returns the range's number.
     pub(crate) fn begin_range(&self, over: RangeOver, leader: Rank) -> u64 {
         let mut collected = self.collected();
         collected.rate.get_or_insert_with(|| (Instant::now(), 0));
         let number = collected.next;
         collected.next += 1;
-        collected.ranges.insert(number, RangeInHand { over, leader, began: Instant::now() });
+        collected.ranges.insert(number, RangeAssignment { over, leader, began: Instant::now() });
         number
     }
 
-    /// Records that a part could not even be begun.
+    /// Records that a work item could not be started.
     pub(crate) fn refuse_part(&self, part: ItemId, problem: Problem) {
         CompletionSink::note(self, ItemKey::Item(part.0), problem);
         self.part_over(part, ItemOutcome::default());
@@ -188,7 +185,6 @@ impl<T: Distributed + 'static> SendQueue<T> {
         collected.report.parts.push(ItemOver { part, outcome, flawless, problems });
     }
 
-    /// Records that a range is over.
     pub(crate) fn range_over(&self, number: u64, moved: bool) {
         let mut collected = self.collected();
         let Some(range) = collected.ranges.remove(&number) else { return };
@@ -202,17 +198,17 @@ impl<T: Distributed + 'static> SendQueue<T> {
         }
     }
 
-    /// Passes on what a member has told a leader that counts.
+    /// Forwards a member's report of a range to the master.
     pub(crate) fn pass_on(&self, over: RangeOver) {
         self.add(|report| report.ranges.push(over));
     }
 
-    /// Takes what is to be told to the leaders of others' files.
+    /// Returns completed ranges to be reported to the leaders of their files.
     pub(crate) fn take_moved(&self) -> Vec<(Rank, RangeOver)> {
         std::mem::take(&mut self.collected().moved)
     }
 
-    /// Takes the report, if it is time.
+    /// Returns the report if it is due.
     pub(crate) fn take_if_due(&self) -> Option<Report> {
         let mut collected = self.collected();
         let since = collected.since?;
@@ -228,12 +224,12 @@ impl<T: Distributed + 'static> SendQueue<T> {
         Some(std::mem::take(&mut collected.report))
     }
 
-    /// Has rank 0 told that the run is cancelled.
+    /// Records that the run is cancelled, for the next report.
     pub(crate) fn note_cancelled(&self) {
         self.add(|report| report.called_off = true);
     }
 
-    /// Takes whatever there is.
+    /// Returns everything collected so far.
     pub(crate) fn take_all(&self) -> Report {
         let mut collected = self.collected();
         collected.since = None;
@@ -241,7 +237,7 @@ impl<T: Distributed + 'static> SendQueue<T> {
     }
 }
 
-/// Counts the bytes that are in any of some ranges: in two of them, they are there all the same only once.
+/// Counts the bytes covered by `ranges`, overlaps once.
 fn covered(ranges: &[Range<u64>]) -> u64 {
     let mut ranges = ranges.to_vec();
     ranges.sort_unstable_by_key(|range| range.start);
@@ -274,7 +270,7 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
 
     fn flush(&self, cx: &Context<'_, T>) {
         loop {
-            // The lock is not held while the file systems are at work: others add what comes next.
+            // Release the lock while file systems flush, so that others can add items.
             let nodes = self.sealing().take();
             if nodes.is_empty() {
                 return;
@@ -306,7 +302,7 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
         }
         let number = collected.next;
         collected.next += 1;
-        // No two ranks, and no two attempts, give the same number.
+        // Unique across ranks and attempts.
         Some(u64::from(self.attempt) << 56 | u64::from(self.rank.0) << 32 | number)
     }
 
@@ -344,7 +340,8 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
         let part = item_of(&entry.node);
         let stamp = part.filter(|_| moved).map_or(Stamp::NONE, |part| part.stamp_of(cx, entry));
         let mut collected = self.collected();
-        // Its part is over, or its other entries are still to come: their problems go along.
+        // The item may be complete already, or still have other entries in progress; its problems
+        // so far are reported with the file.
         let problems = part.and_then(|part| collected.problems.remove(&part.key()));
         let over = FileOver { file: FileId(number), moved, stamp, problems: problems.unwrap_or_default() };
         collected.since.get_or_insert_with(Instant::now);

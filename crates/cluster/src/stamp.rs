@@ -1,18 +1,19 @@
-//! Stamps: the state that source and target of an entry were in when the entry was done, so that a later run can skip it if
-//! both are still what they were.
+//! Stamps: the state of an entry's source and target at completion, so that a later run can skip
+//! the entry if neither has changed.
 //!
 //! ```text
-//! part arrives ─► look at each source ─► known stamp = source now + target now? ── yes ─► skipped
-//!                                                 │ no
-//!                                                 ▼
-//!                                  copied ─► flushed ─► look at the target ─► new stamp
+//! item arrives ─► stat each source ─► known stamp = source now + target now? ── yes ─► skipped
+//!                                               │ no
+//!                                               ▼
+//!                                copied ─► flushed ─► stat the target ─► new stamp
 //! ```
 //!
-//! The source is looked at *before* it is opened and the target *after* everything is done, so a source that changes in
-//! between has another state than its stamp says, and is copied again. A stamp covers the file system's id, inode number,
-//! type, size, and the times of modification and change of both. The device number is left out: it differs between hosts.
+//! Sources are stat'ed *before* they are opened and targets *after* everything is done, so a source
+//! that changes in between no longer matches its stamp and is copied again. A stamp covers, for
+//! both sides, the file system id, inode number, type, size, mtime and ctime. Device numbers are
+//! left out because they differ between hosts.
 //!
-//! Invariant: only a whole entry gets a stamp (tests: `cli/tests/cluster/journal.rs`).
+//! Invariant: only a complete entry gets a stamp (tests: `cli/tests/cluster/journal.rs`).
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::distributed::Distributed;
 
-/// The state of an entry's source and target, as one number.
+/// Hash of the states of an entry's source and target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp(pub u64);
 
@@ -33,16 +34,15 @@ impl Stamp {
     pub const NONE: Self = Self(0);
 }
 
-/// One run of a copy that may take several: what names of files in the making are derived from.
+/// One run of a copy that may take several. Temporary names are derived from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunId {
-    /// The number that all runs with one journal share.
+    /// Number shared by all runs with one journal.
     pub number: u64,
-    /// Which of them this is, the first being 1.
+    /// Number of this run, starting at 1.
     pub epoch: u32,
 }
 
-/// The state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State([u64; 7], FileType);
 
@@ -54,7 +54,7 @@ impl State {
         Self(state, stat.kind)
     }
 
-    /// A target of another type is not a copy of its own: it is a link that was followed, say.
+    /// A target of another type is not the copy itself: a followed symbolic link, for instance.
     fn stamp(&self, target: &Self) -> Stamp {
         if self.1 != target.1 || self.1 == FileType::Directory {
             return Stamp::NONE;
@@ -64,22 +64,22 @@ impl State {
     }
 }
 
-/// An entry of a part as it was found.
+/// An entry of a work item, as first seen.
 #[derive(Debug)]
 struct Seen {
     name: CString,
     source: Option<State>,
-    /// The stamp of an entry that is skipped.
+    /// Stamp of a skipped entry; otherwise [`Stamp::NONE`].
     kept: Stamp,
 }
 
-/// The entries of a part that is journaled.
+/// Entries of a journaled work item.
 #[derive(Debug, Default)]
 pub(crate) struct SeenEntries(Vec<Seen>);
 
 impl SeenEntries {
-    /// Looks at the sources; returns what was seen and the names that are to be done. `known` are the stamps of an earlier
-    /// run, in the order of the names.
+    /// Stats the sources. Returns the entries seen, and the names that are left to process. `known`
+    /// holds the stamps of an earlier run, in the order of the names.
     pub(crate) fn look<T: Distributed>(
         tool: &T,
         cache: &DirCache,
@@ -108,7 +108,8 @@ impl SeenEntries {
         (Self(seen), left)
     }
 
-    /// Stamps the entries that `may_be` stamped, in the order of the names, without those that are `apart`.
+    /// Stamps the entries for which `may_be` is true, in the order of the names. Detached entries
+    /// (`apart`) are left out.
     pub(crate) fn stamps<T: Distributed>(
         &self,
         (tool, cache): (&T, &DirCache),
@@ -131,14 +132,13 @@ impl SeenEntries {
         self.0.iter().filter(|seen| !apart(&seen.name)).map(stamp_of).collect()
     }
 
-    /// Stamps one entry.
     pub(crate) fn stamp_of<T: Distributed>(&self, tool: &T, cache: &DirCache, entry: &Entry<T>) -> Stamp {
         let seen = self.0.iter().find(|seen| seen.name.as_c_str() == entry.name());
         seen.map_or(Stamp::NONE, |seen| stamp(tool, cache, entry, seen.source.as_ref()))
     }
 }
 
-/// An open directory, and the file system it is on.
+/// An open directory and the id of its file system.
 struct Place<'a> {
     directory: &'a Fd,
     file_system: u64,
@@ -150,7 +150,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Stamps an entry by the state of its target now. What cannot be looked at gets no stamp.
+/// Stamps an entry with the current state of its target. Returns no stamp if a `stat` fails.
 fn stamp<T: Distributed>(tool: &T, cache: &DirCache, entry: &Entry<T>, source: Option<&State>) -> Stamp {
     let look = || {
         let (held, name) = tool.made(entry)?;

@@ -1,25 +1,24 @@
-//! Noticing that this process stood still: stopped, frozen, or on a machine that was suspended. Whoever measures the silence of
-//! others must not count that time, in which it could not have heard them.
+//! Detects that this process was stopped, frozen, or on a suspended machine. Silence detection must
+//! not count such a period, because no message could have been received in it.
 
 use std::time::{Duration, Instant};
 
-/// A turn that took longer than this was no turn: the threads that look never wait for anything.
+/// Maximum length of a normal turn: the threads that call [`Standstill::turn`] never block.
 const TURN_MAX: Duration = Duration::from_secs(2);
 
-/// Watches the turns of a thread.
+/// Tracks the turns of a thread.
 #[derive(Debug)]
 pub(crate) struct Standstill {
     last: Instant,
 }
 
 impl Standstill {
-    /// Begins to watch.
     pub(crate) fn new(now: Instant) -> Self {
         Self { last: now }
     }
 
-    /// Notes a turn; returns how long the process stood still before it, if it did. What was heard before is to be taken as
-    /// heard that much later.
+    /// Records a turn. Returns how long the process stood still before it, or zero; the caller
+    /// moves its receive times forward by that.
     pub(crate) fn turn(&mut self, now: Instant) -> Duration {
         let passed = now.saturating_duration_since(self.last);
         self.last = now;

@@ -1,5 +1,6 @@
-//! Tokens: files that the launch process leaves where something is made, so that every rank can see that it has the same
-//! directory there, and not one of its own host. They are taken away when all ranks have looked.
+//! Tokens: files that the launch process creates in target directories, so that every rank can
+//! verify that it sees the same directory and not one of its own host. They are removed when all
+//! ranks have looked.
 
 use std::ffi::{CStr, CString};
 
@@ -9,18 +10,19 @@ use crate::remote_path::{RemotePath, RemotePaths};
 use crate::stamp::RunId;
 use crate::wire::Token;
 
-/// The launch process cannot take its token away.
+/// The launch process can't remove a token.
 const CANNOT_REMOVE_TOKEN: Wording = Wording("cannot remove {}");
 
-/// The tokens that were left in directories everybody has to see; taken away when it is dropped.
+/// Tokens in directories that all ranks must see. Dropping this removes them.
 pub(crate) struct Tokens<'a, T> {
     spec: &'a JobSpec<'a, T>,
     left: Vec<(usize, Token)>,
 }
 
 impl<'a, T> Tokens<'a, T> {
-    /// Leaves a token in each place. One where none can be made says so when copies are made. What earlier runs with the same
-    /// journal left there is removed: the journal's lock says that they are over.
+    /// Creates a token in each place. A failure is not reported here: creating the copies will fail
+    /// too. Removes tokens left by earlier runs with the same journal, which are finished because
+    /// this run holds the journal's lock.
     pub(crate) fn leave(spec: &'a JobSpec<'a, T>, run: Option<RunId>) -> Self {
         let family = format!(".haul-token-{:016x}-", run.map_or_else(rand::random, |run| run.number));
         for place in spec.places.iter().filter(|_| run.is_some_and(|run| run.epoch > 1)) {
@@ -28,7 +30,7 @@ impl<'a, T> Tokens<'a, T> {
             let kept = sweep(spec.cache, place, is_ours).unwrap_or_else(|cause| vec![cause]);
             kept.iter().for_each(|cause| spec.report.debug(&format!("a token stays: {cause:#}")));
         }
-        // It has no NUL.
+        // The name has no NUL.
         let name = CString::new(format!("{family}{:016x}", rand::random::<u64>())).unwrap_or_default();
         let rights = haul_sys::Open::create(haul_sys::Mode::new(0o600));
         let mut left = Vec::new();
@@ -45,7 +47,6 @@ impl<'a, T> Tokens<'a, T> {
         Self { spec, left }
     }
 
-    /// Lists them.
     pub(crate) fn left(&self) -> impl Iterator<Item = &Token> {
         self.left.iter().map(|(_, token)| token)
     }
@@ -66,7 +67,7 @@ impl<T> Drop for Tokens<'_, T> {
     }
 }
 
-/// Checks that a directory is the one that the launch process has left a token in.
+/// Checks that a directory contains the launch process's token.
 pub(crate) fn check(cache: &DirCache, ways: &RemotePaths, token: &Token) -> Result<(), String> {
     let path = String::from_utf8_lossy(&token.place.path()).into_owned();
     let path = if path.is_empty() { "." } else { path.as_str() };

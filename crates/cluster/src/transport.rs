@@ -1,8 +1,9 @@
-//! Ranks that send each other bytes: the seam between a job's logic and what carries its messages.
+//! Ranks that send each other bytes: the seam between the logic of a job and its message transport.
 //!
-//! One thread of a process owns its end. Messages between two ranks arrive in the order they were sent; between three there
-//! is no order. Nothing blocks: whoever waits for messages does so by calling [`Transport::receive`] again, after a pause of
-//! its own making, because the waiting calls of MPI libraries burn a processor.
+//! One thread of a process owns its end. Messages between two ranks arrive in the order they
+//! were sent; there is no order across pairs. Nothing blocks: to wait for a message, call
+//! [`Transport::receive`] again after a pause, because the waiting calls of MPI libraries burn
+//! a processor.
 
 pub mod threads;
 
@@ -16,19 +17,19 @@ impl Rank {
     /// The master.
     pub const MASTER: Rank = Rank(0);
 
-    /// Returns the rank as an index of tables.
+    /// Returns the rank as a table index.
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Why the messages stop.
+/// Why the transport failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// What was tried.
+    /// Operation that failed.
     pub doing: &'static str,
-    /// What the carrier says of it.
+    /// The transport's own error text.
     pub why: String,
 }
 
@@ -40,29 +41,29 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// One rank's end of what carries the messages.
+/// One rank's end of the message transport.
 pub trait Transport {
-    /// Returns which rank this is.
+    /// Returns this process's rank.
     fn rank(&self) -> Rank;
 
-    /// Returns how many ranks there are.
+    /// Returns the number of ranks.
     fn size(&self) -> u32;
 
     /// Sends a message; returns before it has arrived. A message to oneself arrives like any other.
     ///
     /// # Errors
-    /// When the carrier fails: the job is over.
+    /// If the transport fails: the job is lost.
     fn send(&mut self, to: Rank, message: Vec<u8>) -> Result<(), Broken>;
 
-    /// Takes a message that has arrived, if one has.
+    /// Receives a message, if one has arrived.
     ///
     /// # Errors
-    /// When the carrier fails: the job is over.
+    /// If the transport fails: the job is lost.
     fn receive(&mut self) -> Result<Option<(Rank, Vec<u8>)>, Broken>;
 
-    /// Moves what is on its way along; tells whether everything that was sent has left.
+    /// Advances outstanding sends. Returns true if everything sent has left.
     ///
     /// # Errors
-    /// When the carrier fails: the job is over.
+    /// If the transport fails: the job is lost.
     fn settle(&mut self) -> Result<bool, Broken>;
 }

@@ -1,8 +1,9 @@
-//! The messages, as types: between ranks ([`Message`]), and over the link between launch process and rank 0
-//! ([`ToMaster`], [`ToLaunch`]).
+//! Messages as types: between ranks ([`Message`]), and over the link between launch process and
+//! rank 0 ([`ToMaster`], [`ToLaunch`]).
 //!
-//! All processes of a run are of one build, so messages have no versions: before anything else a process learns the build of the
-//! launch process ([`PackedInit`]), and says so if its own is another. What cannot be read is an error that ends the job.
+//! All processes of a run are of one build, so messages have no versions. Before anything else, a
+//! process learns the launch process's build ([`PackedInit`]), and reports if its own differs. A
+//! message that can't be decoded is an error that ends the job.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -22,29 +23,29 @@ use crate::schedule::{CountedBy, FileId, ItemId};
 use crate::stamp::Stamp;
 use crate::transport::Rank;
 
-/// A init-message on its way.
+/// An init message in transit.
 ///
-/// Invariant: this type, [`Hello`], and the places of their variants in [`Message`] and [`ToMaster`] never change, so that
-/// processes of different builds understand that they are.
+/// Invariant: this type, [`Hello`], and the positions of their variants in [`Message`] and
+/// [`ToMaster`] never change, so that processes of different builds can detect that they differ.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PackedInit {
-    /// The launch process's build.
+    /// Build of the launch process.
     build: String,
-    /// The init-message, as that build writes it.
+    /// The init message, as packed by that build.
     init_message: Vec<u8>,
 }
 
 impl PackedInit {
-    /// Packs a init-message of this build.
+    /// Packs an init message of this build.
     #[must_use]
     pub fn new(init_message: &InitMessage) -> Self {
         Self { build: build::own().to_owned(), init_message: pack(init_message) }
     }
 
-    /// Unpacks the init-message.
+    /// Unpacks the init message.
     ///
     /// # Errors
-    /// Why this process cannot do its part: it is another build.
+    /// If this process is of another build; the message says so.
     pub fn unpack(&self) -> Result<InitMessage, String> {
         if self.build != build::own() {
             return Err(build::mismatch(&self.build, build::own()));
@@ -53,180 +54,180 @@ impl PackedInit {
     }
 }
 
-/// What every process of a job is told first.
+/// The first message to every process of a job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct InitMessage {
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// What it has to know.
+    /// The tool's own init message.
     pub options: Vec<u8>,
-    /// What of the machine is used.
+    /// Which resources of the machine to use.
     pub config: Config,
-    /// The directory that relative names start from.
+    /// Working directory, which relative names start from.
     pub working_directory: Vec<u8>,
-    /// The rights that new files do not get.
+    /// The umask.
     pub umask: u32,
-    /// Directories that every process must see, and what it must find there.
+    /// Token files in directories that every process must see.
     pub tokens: Vec<Token>,
-    /// Which attempt this is, the first being 1.
+    /// Attempt number, starting at 1.
     pub attempt: u32,
-    /// Who counts the ranges of large files.
+    /// Who counts the ranges of large files: the leader if true, otherwise the master.
     pub leader_counts: bool,
-    /// Whether what is moved of large files is on storage before that is reported.
+    /// True if ranges of large files must be on storage before they are reported.
     pub flushes: bool,
-    /// The bytes of a range, if the user says.
+    /// Size of a range, in bytes, if the user set it.
     pub range_bytes: Option<u64>,
-    /// Whether remarks are wanted.
+    /// True to send `--debug` output.
     pub debug: bool,
-    /// After how long a silent process is given up.
+    /// Time after which a silent process is given up.
     pub silence: Duration,
 }
 
-/// A file that shows that a directory is the same one.
+/// A file that identifies a directory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Token {
     /// The directory.
     pub place: RemotePath,
-    /// The file's name in it.
+    /// Name of the file in it.
     pub name: CString,
 }
 
-/// What a process says of itself.
+/// A process's answer to the init message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Hello {
-    /// Its host.
+    /// Name of its host.
     pub host: String,
-    /// Its number there.
+    /// Its process id on that host.
     pub process: u32,
-    /// Why it cannot do its part, if it cannot.
+    /// Why it can't take part; `None` if it can.
     pub unfit: Option<String>,
 }
 
 /// A message between ranks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Message {
-    /// Master to all: what it is about.
+    /// Master to all: the init message.
     InitMessage(PackedInit),
-    /// Any to the master: the answer.
+    /// Any rank to the master: answer to the init message.
     Hello(Hello),
-    /// Master: do these parts.
+    /// Master: process these work items.
     Parts(Vec<(ItemId, Vec<u8>)>),
     /// Master: move a range.
     Range {
         /// The file.
         file: FileId,
-        /// Who leads it.
+        /// Its leader.
         leader: Rank,
         /// The range.
         range: Range<u64>,
-        /// What the leader sent along: a part with a piece.
+        /// The leader's packed work item for members ([`FileOpened::member`]).
         ticket: Vec<u8>,
     },
-    /// A member to a leader that counts: a range is over.
+    /// Member to a leader that counts: a range is complete.
     Moved(RangeOver),
-    /// Master to a leader that does not count: all ranges are over.
+    /// Master to a leader that does not count: all ranges are complete.
     RangesOver {
         /// The file.
         file: FileId,
-        /// Whether all were moved.
+        /// True if all of them were moved.
         moved: bool,
     },
-    /// Any to the master: what was done.
+    /// Any rank to the master: completed work.
     Report(Box<Report>),
-    /// Master to all: the tool has called the run off.
+    /// Master to all: the tool has cancelled the run.
     CalledOff,
-    /// Whoever has been silent for a while: still here.
+    /// Heartbeat of a process that has sent nothing for a while.
     Alive,
-    /// Master to all: the end.
+    /// Master to all: shut down.
     Stop,
-    /// Any to the master: nothing more will come from here.
+    /// Any rank to the master: nothing more will be sent from here.
     Bye,
 }
 
-/// A part that is done.
+/// A completed work item.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ItemOver {
-    /// The part.
+    /// The item.
     pub part: ItemId,
-    /// What became of its entries.
+    /// Outcome of its entries.
     pub outcome: ItemOutcome,
-    /// Whether nothing went wrong in it.
+    /// True if it had no errors.
     pub flawless: bool,
-    /// What went wrong in it.
+    /// Its problems.
     pub problems: Vec<PackedProblem>,
 }
 
-/// A large file that was begun.
+/// A newly announced large file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FileOpened {
     /// Its number.
     pub file: FileId,
-    /// The part it was in.
+    /// The work item it was in.
     pub part: ItemId,
     /// Its name there.
     pub name: CString,
-    /// Its bytes.
+    /// Size, in bytes.
     pub size: u64,
-    /// Bytes of a stripe; 0 where nothing is known.
+    /// Size of a stripe, in bytes; 0 if unknown.
     pub stripe_bytes: u64,
-    /// Storage targets it lies on; 1 where nothing is known.
+    /// Number of storage targets; 1 if unknown.
     pub stripes: u32,
-    /// Ranges that an earlier attempt has moved.
+    /// Ranges moved by an earlier attempt.
     pub done: Vec<Range<u64>>,
     /// The tool's ticket.
     pub ticket: Vec<u8>,
-    /// What a member needs: a part with a piece of no bytes.
+    /// A packed work item with an empty range, for members to fill in.
     pub member: Vec<u8>,
 }
 
-/// A range that is over.
+/// A completed range.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RangeOver {
-    /// Who had it.
+    /// The rank that moved it.
     pub rank: Rank,
     /// The file.
     pub file: FileId,
     /// The range.
     pub range: Range<u64>,
-    /// How long it was moved.
+    /// How long the move took.
     pub took: Duration,
-    /// Whether all of it was.
+    /// True if every byte was moved.
     pub moved: bool,
-    /// What went wrong with it.
+    /// Its problems.
     pub problems: Vec<PackedProblem>,
 }
 
-/// A large file that is over.
+/// A completed large file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FileOver {
     /// The file.
     pub file: FileId,
-    /// Whether all went well.
+    /// True if it was copied completely.
     pub moved: bool,
-    /// Its stamp, if it was in a journaled part.
+    /// Its stamp, if it was in a journaled item.
     pub stamp: Stamp,
-    /// What went wrong with it, but for its ranges.
+    /// Its problems, without those of its ranges.
     pub problems: Vec<PackedProblem>,
 }
 
-/// What a rank has done since the last report.
+/// What a rank has done since its last report.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// Large files begun.
+    /// Large files announced.
     pub opened: Vec<FileOpened>,
-    /// Parts done.
+    /// Work items completed.
     pub parts: Vec<ItemOver>,
-    /// Ranges over.
+    /// Ranges completed.
     pub ranges: Vec<RangeOver>,
-    /// Large files over.
+    /// Large files completed.
     pub files: Vec<FileOver>,
-    /// What the user is to be told.
+    /// Output for the user.
     pub news: News,
-    /// Whether the tool has called the run off.
+    /// True if the tool has cancelled the run.
     pub called_off: bool,
 }
 
-/// What the user is to be told.
+/// Output for the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct News {
     /// Problems.
@@ -235,13 +236,13 @@ pub struct News {
     pub lines: Vec<PackedLine>,
     /// Bytes for standard streams.
     pub output: Vec<(Standard, Vec<u8>)>,
-    /// Remarks of `--debug`.
+    /// Lines of `--debug`.
     pub remarks: Vec<String>,
     /// Counts.
     pub tally: Tally,
 }
 
-/// A problem on its way.
+/// A problem in transit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackedProblem {
     line: PackedLine,
@@ -249,7 +250,7 @@ pub struct PackedProblem {
     is_warning: bool,
 }
 
-/// A line on its way.
+/// A line in transit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackedLine {
     wording: String,
@@ -257,7 +258,7 @@ pub struct PackedLine {
 }
 
 impl PackedProblem {
-    /// Tells whether the exit status is affected.
+    /// True if the problem affects the exit status.
     #[must_use]
     pub fn is_error(&self) -> bool {
         !self.is_warning
@@ -280,7 +281,8 @@ impl From<&Line> for PackedLine {
     }
 }
 
-/// The sentences that came from other processes, each kept once: there are as many as the program has.
+/// Interns the sentences that came from other processes; there are only as many as the
+/// program contains.
 #[derive(Debug, Default)]
 pub struct Sentences(Mutex<HashMap<String, Wording>>);
 
@@ -290,12 +292,12 @@ impl Sentences {
         *known.entry(text).or_insert_with_key(|text| Wording(String::leak(text.clone())))
     }
 
-    /// Makes the line that was packed.
+    /// Unpacks a line.
     pub fn line(&self, packed: PackedLine) -> Line {
         Line { wording: self.wording(packed.wording), names: packed.names }
     }
 
-    /// Makes the problem that was packed; `host` is where it happened.
+    /// Unpacks a problem that occurred on `host`.
     pub fn problem(&self, packed: PackedProblem, host: &str) -> Problem {
         let Line { wording, names } = self.line(packed.line);
         let cause = packed.cause.map(|(operation, arguments, errno)| {
@@ -307,66 +309,66 @@ impl Sentences {
     }
 }
 
-/// Launch process to master.
+/// A message from launch process to master.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToMaster {
-    /// What it is about.
+    /// The init message.
     InitMessage(PackedInit),
-    /// A part to be done.
+    /// A work item.
     Item {
         /// Its number.
         part: ItemId,
-        /// What tells its directory from most others.
+        /// Identifies its directory; collisions are harmless.
         directory: u64,
-        /// How many entries it has.
+        /// Number of entries.
         entries: u32,
-        /// The packed part.
+        /// The packed item.
         body: Vec<u8>,
     },
-    /// Nothing more is to be expected, but for what comes of what is being done.
+    /// No more work items follow, except those that result from outstanding ones.
     Closed,
-    /// The tool has called the run off.
+    /// The tool has cancelled the run.
     CallOff,
-    /// Still here.
+    /// Heartbeat.
     Alive,
-    /// The end.
+    /// Shut down.
     Stop,
 }
 
-/// Master to launch process.
+/// A message from master to launch process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToLaunch {
-    /// Every rank is there and fit: their hosts, in their order, and the messages' carrier.
+    /// Every rank has started and is fit for work.
     Ready {
-        /// The hosts.
+        /// Hosts, in the order of the ranks.
         hosts: Vec<String>,
-        /// What carries the messages.
+        /// Name of the message transport.
         carrier: String,
     },
-    /// The job cannot be done, as some hosts say.
+    /// Some hosts can't do the job.
     Unfit {
-        /// Why, each with its host.
+        /// Pairs of host and reason.
         reasons: Vec<(String, String)>,
     },
-    /// What a rank has done.
+    /// A rank's report.
     Report {
         /// The rank.
         rank: Rank,
-        /// What.
+        /// The report.
         report: Box<Report>,
     },
-    /// The messages stop, or a rank is silent: the job is over.
+    /// The transport has failed or a rank is silent: the job is lost.
     Lost {
-        /// What has happened, with the host's name.
+        /// The reason, with the host's name.
         why: String,
     },
-    /// A remark for `--debug`.
+    /// A line for `--debug`.
     Remark(String),
-    /// Still here.
+    /// Heartbeat.
     Alive,
-    /// The end: messages sent between ranks in all, as rank 0 has counted those it sent and received.
+    /// Shutdown is complete.
     Stopped {
-        /// How many.
+        /// Messages between ranks that rank 0 sent or received.
         messages: u64,
     },
 }
@@ -374,19 +376,18 @@ pub enum ToLaunch {
 /// Packs a message.
 #[must_use]
 pub fn pack(message: &impl Serialize) -> Vec<u8> {
-    // Only types that refuse to be serialised fail, and these do not.
+    // Serialisation fails only for types that postcard doesn't support, and none of these is one.
     postcard::to_allocvec(message).unwrap_or_default()
 }
 
 /// Unpacks a message.
 ///
 /// # Errors
-/// What is wrong with it.
+/// If the bytes can't be decoded; the message says why.
 pub fn unpack<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, String> {
     postcard::from_bytes(bytes).map_err(|error| format!("a message of {} bytes: {error}", bytes.len()))
 }
 
-/// Names the one who counts.
 pub(crate) fn counted_by(leader_counts: bool) -> CountedBy {
     if leader_counts { CountedBy::Leader } else { CountedBy::Master }
 }

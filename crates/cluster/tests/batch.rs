@@ -1,4 +1,5 @@
-//! Batch jobs in a real Slurm: submitted, followed, cancelled, lost and begun again; and in a PBS of stand-in programs.
+//! Batch jobs in a real Slurm (submitted, followed, cancelled, lost and restarted), and in a PBS of
+//! stand-in programs.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -21,7 +22,7 @@ use haul_testkit::{needs, note, require, rustix, signals, wait};
 const PATIENCE: Duration = Duration::from_secs(60);
 const INTERRUPT: i32 = 2;
 
-/// What was heard of a job, and what is to be done when something is heard.
+/// Records a job's output and events, and reacts to them.
 struct Heard<'a> {
     output: Vec<u8>,
     error: Vec<u8>,
@@ -83,12 +84,12 @@ fn in_slurm(slurm: &Slurm, folder: &Path, script: &str) -> Order {
     order(System::Slurm, folder, slurm.environment(), script)
 }
 
-/// Lists what is in a folder: a spool that was left is.
+/// Lists a directory: a spool that was left shows up.
 fn names_in(folder: &Path) -> Vec<String> {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// The number in the remark that a job was submitted.
+/// Returns the job's id from the remark that it was submitted.
 fn submitted(remark: &str) -> Option<String> {
     remark.strip_prefix("submitted job ").map(str::to_owned)
 }
@@ -154,8 +155,8 @@ fn a_job_cancelled_from_outside_is_lost() {
     require!(slurm::needed());
     let slurm = Slurm::start(1).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    // One that dies of the signal, and one that makes a status of it.
-    // The same status, should the sleep end before the shell hears of it.
+    // One script that the signal kills, and one that turns it into an exit status. The latter also
+    // exits with 143 if the sleep ends before the shell handles the signal.
     let with_status = "trap 'exit 143' TERM; echo begun; sleep 1000 & wait; exit 143";
     for script in ["echo begun; exec sleep 1000", with_status] {
         let mut job = String::new();
@@ -192,7 +193,7 @@ fn a_signal_cancels_the_job() {
     assert_eq!(names_in(folder.path()), Vec::<String>::new());
 }
 
-/// The part of the next test that is interrupted, in a process of its own.
+/// The process that the next test interrupts.
 #[test]
 #[ignore = "run by `real_signals_cancel_the_job`, in a process of its own"]
 fn follower() {
@@ -245,7 +246,7 @@ fn a_job_whose_node_is_killed_is_followed_when_it_begins_again() {
             slurm.declare_lost(node.trim()).unwrap();
         }
         if text.contains("was put back into the queue") {
-            // Slurm would wait two minutes before it begins it again.
+            // Slurm would wait two minutes before it restarts the job.
             slurm.release(&job).unwrap();
         }
     });
@@ -263,7 +264,7 @@ fn a_job_whose_node_is_killed_is_followed_when_it_begins_again() {
 #[test]
 fn a_job_that_takes_too_long_is_lost() {
     require!(slurm::needed());
-    // Slurm counts in minutes, and looks every half a minute.
+    // Slurm's limits are in minutes, and it checks them every half minute.
     require!(needs::full_run());
     let slurm = Slurm::start(1).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -310,7 +311,7 @@ fn in_an_allocation_srun_links_rank_0() {
     assert!(start_line(&surroundings, &Wanted { ranks: 4, ..wanted }).is_err());
 }
 
-/// Sends bytes without any line end through rank 0 and back, then ends the job.
+/// Sends bytes without newlines through rank 0 and back, then ends the job.
 fn echo_through(line: &StartLine) {
     use std::io::{Read, Write};
     let (sender, said) = channel();
@@ -353,7 +354,8 @@ fn in_a_job_each_launcher_reaches_all_nodes() {
         "PATH" => std::env::var_os("PATH"),
         _ => None,
     });
-    // Hydra gives ranks the environment of mpiexec, also on other nodes: its proxies know where they are.
+    // Hydra gives ranks the environment of mpiexec, even on other nodes; its proxies have the
+    // right one.
     let rank = "node=$(tr '\\0' '\\n' </proc/$PPID/environ | sed -n 's/^SLURMD_NODENAME=//p'); \
                 echo \"${node:-$SLURMD_NODENAME} ${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$SLURM_PROCID}}\"";
     let arguments = ["-c", rank].map(OsString::from);
@@ -370,7 +372,7 @@ fn in_a_job_each_launcher_reaches_all_nodes() {
             places: &[],
         };
         let mut line = start_line(&surroundings, &wanted).unwrap();
-        // What the launch process, which is not run here, does when it is root.
+        // The launch process, which doesn't run here, adds this when it is root.
         if launcher.ends_with("mpirun.openmpi") {
             line.words.insert(1, "--allow-run-as-root".into());
         }

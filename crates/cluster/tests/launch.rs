@@ -1,6 +1,7 @@
-//! Jobs under real launchers: what passes through the pipes of rank 0, and that nothing is left of a job that ended.
+//! Jobs under real launchers: what passes through rank 0's pipes, and that an ended job leaves
+//! nothing behind.
 //!
-//! The ranks are shells: what is tested is the launcher, not MPI.
+//! The ranks are shells, because the launcher is tested, not MPI.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -24,13 +25,13 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Says which rank it is, whatever started it.
+/// Determines the rank, under any launcher.
 const RANK: &str = "rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$SLURM_PROCID}}; ";
 
-/// The launchers that these tests know, by what their programs are called on Debian.
+/// Launchers known to these tests, by their program names on Debian.
 const LAUNCHERS: [&str; 2] = ["mpirun.openmpi", "mpiexec.mpich"];
 
-/// The command line for ranks that are shells.
+/// Returns the command line for ranks that are shells.
 fn shells(launcher: &Path, ranks: u32, script: &str) -> StartLine {
     let arguments = ["-c".into(), OsString::from(format!("{RANK}{script}"))];
     let launcher = [launcher.as_os_str().to_owned()];
@@ -47,14 +48,14 @@ fn shells(launcher: &Path, ranks: u32, script: &str) -> StartLine {
     start_line(&Surroundings::of_process(), &wanted).unwrap()
 }
 
-/// Starts a job, and lists what it says on standard error.
+/// Starts a job, and collects the lines of its standard error.
 fn start(line: &StartLine) -> (Job, Receiver<String>) {
     let (sender, said) = channel();
     let tell = move |line: &[u8]| sender.send(String::from_utf8_lossy(line).into_owned()).unwrap_or_default();
     (Job::start(line, tell).unwrap(), said)
 }
 
-/// Runs a test under each launcher that is there.
+/// Runs a test under each launcher that is installed.
 fn under_each(test: impl Fn(&Path)) {
     let found: Vec<PathBuf> = LAUNCHERS.iter().filter_map(find_tool).collect();
     if found.is_empty() {
@@ -66,7 +67,7 @@ fn under_each(test: impl Fn(&Path)) {
     }
 }
 
-/// How many bytes came back, and who waits for more.
+/// Number of bytes that came back, and those who wait for more.
 #[derive(Default)]
 struct Echoed(Mutex<usize>, Condvar);
 
@@ -76,7 +77,7 @@ impl Echoed {
         self.1.notify_all();
     }
 
-    /// Waits until fewer than `window` bytes of those sent have not come back.
+    /// Waits until fewer than `window` bytes are outstanding. Returns how many more may be sent.
     fn wait_for_room(&self, sent: usize, window: usize) -> usize {
         let guard = self.0.lock().unwrap();
         let (back, timeout) =
@@ -135,7 +136,7 @@ fn output_that_is_read_late_is_whole() {
         let (mut job, _said) = start(&line);
         drop(job.take_input());
         let mut output = job.take_output().unwrap();
-        // Until it piles up: how full a pipe becomes depends on the pieces that are written.
+        // Wait until output piles up. How full a pipe gets depends on the sizes of the writes.
         assert!(wait::until(PATIENCE, || rustix::io::ioctl_fionread(&output).unwrap() >= 16_000));
         let mut all = Vec::new();
         output.read_to_end(&mut all).unwrap();
@@ -168,7 +169,7 @@ fn a_failing_rank_is_a_failing_job() {
     });
 }
 
-/// Waits until each rank of a job has written its process number, and lists them.
+/// Waits until each rank of a job has printed its process id, and returns the ids.
 fn processes(said: &Receiver<String>, ranks: usize) -> Vec<u32> {
     let mut pids = Vec::new();
     while pids.len() < ranks {
@@ -178,7 +179,7 @@ fn processes(said: &Receiver<String>, ranks: usize) -> Vec<u32> {
     pids
 }
 
-/// Tells whether a process still runs: one that ended and was not waited for does not.
+/// Returns true if a process still runs; a zombie doesn't.
 fn runs(pid: &u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
@@ -191,7 +192,7 @@ fn signal(pid: u32, signal: Signal) {
 #[test]
 fn an_ended_job_leaves_nothing() {
     under_each(|launcher| {
-        // Each rank has a child too, and ignores what it can.
+        // Each rank also has a child, and ignores the signals it can.
         let script = "trap '' TERM INT HUP; echo pid $$ >&2; sleep 1000 & echo pid $! >&2; wait; sleep 1000";
         for by_drop in [false, true] {
             let (mut job, said) = start(&shells(launcher, 3, script));

@@ -1,6 +1,7 @@
-//! Messages between the ranks of real MPI jobs, under every installation that is there.
+//! Messages between the ranks of real MPI jobs, under every installation on this machine.
 //!
-//! The ranks run the example program `ranks`, which checks what it receives and says so; the tests read what it says.
+//! The ranks run the example program `ranks`, which checks and prints what it receives; the tests
+//! check its output.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot prepare what it needs fails")]
 
@@ -11,7 +12,7 @@ use haul_testkit::mpi::{Kind, Mpi, example};
 use haul_testkit::run::Run;
 use haul_testkit::{Outcome, Sandbox, needs, require, skip};
 
-/// No job of these tests takes so long; one that does hangs.
+/// Maximum time of any job here; one that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,7 +32,7 @@ fn run(mpi: &Mpi, count: u32, arguments: &[&str], expecting: Expecting) -> Outco
     job.finish().expect("a launcher that can be run")
 }
 
-/// The path of an installation's library, where its jobs do not find that one by themselves.
+/// Returns the path of an installation's library if its jobs don't find it by themselves.
 fn explicit(mpi: &Mpi) -> Vec<&str> {
     match mpi.kind() {
         Kind::Mpich5 => mpi.library().to_str().into_iter().collect(),
@@ -39,7 +40,7 @@ fn explicit(mpi: &Mpi) -> Vec<&str> {
     }
 }
 
-/// How the ranks' lines end, which shows that the library in use is the one asked for.
+/// Returns the end of the ranks' lines, which proves that the requested library is in use.
 fn abi(kind: Kind) -> &'static str {
     match kind {
         Kind::OpenMpi4 | Kind::OpenMpi5 => ", Open MPI",
@@ -48,7 +49,7 @@ fn abi(kind: Kind) -> &'static str {
     }
 }
 
-/// The lines that begin with `prefix`, without it, sorted.
+/// Returns the lines that begin with `prefix`, without it, sorted.
 fn lines(outcome: &Outcome, prefix: &str) -> Vec<String> {
     let printed = outcome.printed();
     let lines = printed.lines().filter_map(|line| line.strip_prefix(prefix));
@@ -61,7 +62,7 @@ fn everything(outcome: &Outcome) -> String {
     format!("{:?}\n{}\n{}", outcome.ending, outcome.printed(), outcome.errors())
 }
 
-/// All to all, so that thousands of messages of 0 bytes to 3 MiB cross; the ranks check contents and order.
+/// All-to-all: thousands of messages of 0 bytes to 3 MiB. The ranks check contents and order.
 fn messages_arrive(kind: Kind) {
     let mpi = Mpi::find(kind).unwrap();
     for (count, each) in [(1, 1_000), (2, 250), (4, 90), (8, 32)] {
@@ -78,7 +79,7 @@ fn messages_arrive(kind: Kind) {
     }
 }
 
-/// The error is the sender's, and messages go on.
+/// The sender gets the error, and messages still work.
 fn what_cannot_be_sent_is_an_error(kind: Kind) {
     let mpi = Mpi::find(kind).unwrap();
     let outcome = run(&mpi, 2, &[vec!["stray"], explicit(&mpi)].concat(), Expecting::World);
@@ -90,7 +91,8 @@ fn what_cannot_be_sent_is_an_error(kind: Kind) {
     assert_eq!(told.matches(": 6 messages").count(), 2, "{}", everything(&outcome));
 }
 
-/// A library that does not know the launcher takes each rank for the only one. All ranks must refuse it.
+/// A library that doesn't know the launcher takes each rank for the only one. All ranks must
+/// refuse it.
 fn the_library_of_another_mpi_is_refused(kind: Kind) {
     let mpi = Mpi::find(kind).unwrap();
     let installed = Mpi::installed();
@@ -103,7 +105,7 @@ fn the_library_of_another_mpi_is_refused(kind: Kind) {
         let outcome = run(&mpi, 3, &["exchange", "5", library], Expecting::Refusal);
         let told = lines(&outcome, "refused: ");
         if matches!(other.kind(), Kind::Mpich5 | Kind::Standard) {
-            // MPICH 5 sees that it was launched by Open MPI, and ends the process by itself, with a page of text.
+            // MPICH 5 detects that Open MPI launched it, prints a page of text and exits.
             let ended = told.is_empty() && !outcome.succeeded() && !outcome.printed().contains("messages");
             assert!(ended, "{}", everything(&outcome));
             continue;
@@ -118,7 +120,7 @@ fn the_library_of_another_mpi_is_refused(kind: Kind) {
     }
 }
 
-/// What is given as a library and is none is refused by each rank, before MPI is started.
+/// Each rank refuses a file that is not an MPI library, before MPI is initialised.
 fn what_is_no_library_is_refused(kind: Kind) {
     let mpi = Mpi::find(kind).unwrap();
     let sandbox = Sandbox::in_memory().expect("a folder");
@@ -141,8 +143,8 @@ fn what_is_no_library_is_refused(kind: Kind) {
     }
 }
 
-/// On one host nobody is reached by a fast network, so ranks do not look for one: that takes Open MPI longer than all else of its
-/// start. What the user says is done.
+/// On one host, ranks don't look for fast networks, which would take Open MPI longer than the rest
+/// of its startup. The user's settings win.
 fn ranks_of_one_host_look_for_no_network(kind: Kind) {
     require!(needs::tool("strace"));
     let mpi = Mpi::find(kind).unwrap();
@@ -166,7 +168,7 @@ fn ranks_of_one_host_look_for_no_network(kind: Kind) {
     assert!(opened_with(&["OMPI_MCA_pml=^cm"]) >= 2);
 }
 
-/// Makes a module of tests for each installation.
+/// Creates a module of tests for each installation.
 macro_rules! under {
     ($($module:ident $kind:ident: $($test:ident)*;)*) => { $(mod $module {
         use super::*;

@@ -1,4 +1,4 @@
-//! MPI jobs over several hosts, and what is seen of a host that is cut off.
+//! MPI jobs on several hosts, and the effect of a host that is cut off.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot prepare what it needs fails")]
 
@@ -10,27 +10,27 @@ use haul_testkit::hosts::{self, Hosts};
 use haul_testkit::mpi::{Kind, Mpi, example};
 use haul_testkit::{Sandbox, require, wait};
 
-/// No job of these tests takes so long; one that does hangs.
+/// Maximum time of any job here; one that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn ranks() -> PathBuf {
     example("haul-cluster", "ranks").expect("the example program")
 }
 
-/// The path of an installation's library, where its jobs do not find that one by themselves.
+/// Returns the path of an installation's library if its jobs don't find it by themselves.
 fn explicit(mpi: &Mpi) -> Option<PathBuf> {
     (mpi.kind() == Kind::Mpich5).then(|| mpi.library().to_owned())
 }
 
-/// All to all between six ranks on three hosts; each host's name is told by two ranks.
+/// All-to-all between six ranks on three hosts. Two ranks report the name of each host.
 fn messages_cross_hosts(kind: Kind) {
     let mpi = Mpi::find(kind).unwrap();
     let three = Hosts::new(3).expect("three hosts");
     let job = three.job(&mpi, 6, &ranks()).expect("a job").args(["exchange", "32"]).args(explicit(&mpi));
     let outcome = job.within(LIMIT).finish().expect("a launcher");
     let told = outcome.printed();
-    // MPICH 4 may hang at its end, when the ranks have said all they have to say: they leave it there, which its launcher may
-    // take amiss.
+    // MPICH 4 may hang in its finalizer after the ranks have printed everything. They then exit
+    // without it, which its launcher may report as a failure.
     assert!(outcome.succeeded() || kind == Kind::Mpich4, "{told}\n{}", outcome.errors());
     assert!(outcome.took < LIMIT / 2, "{:?}", outcome.took);
     for host in three.names() {
@@ -39,8 +39,8 @@ fn messages_cross_hosts(kind: Kind) {
     assert_eq!(told.matches(": 192 messages, ").count(), 6, "{told}");
 }
 
-/// Rank 0 misses the rank on the host that is cut off, and still hears the other, if the library lets it live; whatever it does,
-/// all can be ended.
+/// Rank 0 misses the rank on the host that is cut off and still hears the other, unless the library
+/// ends the job. Either way all processes can be killed.
 fn a_host_that_is_cut_off_is_silent(kind: Kind) {
     let mpi = Mpi::find(kind).unwrap();
     let three = Hosts::new(3).expect("three hosts");
@@ -61,7 +61,7 @@ fn a_host_that_is_cut_off_is_silent(kind: Kind) {
     let before: BTreeSet<u32> = three.processes("h3").expect("processes").into_iter().collect();
     assert!(!before.is_empty());
     three.cut("h3").expect("a port to take down");
-    // A library may notice, and end the job instead; then that is what is seen.
+    // A library may notice the loss and end the job instead; the launcher is then a zombie.
     let status = format!("/proc/{}/stat", running.process());
     let has_ended = || std::fs::read_to_string(&status).is_ok_and(|status| status.contains(") Z "));
     assert!(wait::until(LIMIT, || says("misses 2") || has_ended()));
@@ -74,7 +74,7 @@ fn a_host_that_is_cut_off_is_silent(kind: Kind) {
     assert!(!outcome.succeeded());
 }
 
-/// Makes a module of tests for each installation.
+/// Creates a module of tests for each installation.
 macro_rules! under {
     ($($module:ident $kind:ident: $($test:ident)*;)*) => { $(mod $module {
         use super::*;

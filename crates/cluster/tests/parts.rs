@@ -1,7 +1,8 @@
-//! Parts: what a run gives away is done once by another, and the run that walks hears of it once, and goes on as if it had done
-//! it itself.
+//! Work items: what one run gives away is done once by another. The walking run is notified once,
+//! and continues as if it had done the work itself.
 //!
-//! The other run is in this process: parts go to it as they would be sent, but for their being bytes.
+//! The other run is in this process. It receives work items as they would be sent, but
+//! not serialised.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -76,22 +77,22 @@ impl Distributed for Recorder {
 /// How a run gives its work away.
 #[derive(Clone, Copy, Debug)]
 struct Giving {
-    /// Workers of the run that walks, and of the one that is given its files.
+    /// Workers of the walking run and of the other.
     workers: [usize; 2],
-    /// Entries of a part, and of a job of the run that is given it.
+    /// Entries of a work item, and of a job of the run that receives it.
     entries: [usize; 2],
-    /// Whether directories are given away as well.
+    /// True to give directories away as well.
     directories: bool,
 }
 
-/// A part under way: as long as it is, the run that walks goes on.
+/// A work item in flight. Its feed keeps the walking run alive.
 struct Sent {
     pending: PendingItem<Recorder>,
     claimed: bool,
     feed: Feed<'static, Job<Recorder>>,
 }
 
-/// The driver of the run that walks, and what the other run tells of its parts.
+/// State of the walking run's driver, which also receives the reports of the other run.
 struct Post {
     giving: Giving,
     tool: &'static Recorder,
@@ -101,9 +102,9 @@ struct Post {
     ways: Arc<RemotePaths>,
     under_way: Mutex<HashMap<u64, Sent>>,
     parts: AtomicU64,
-    /// Parts that were told to be done and were not under way.
+    /// Items reported as done that were not in flight.
     strays: Mutex<Vec<u64>>,
-    /// Does something about a part before it is sent.
+    /// Hook that runs before an item is sent.
     before: fn(&PackedItem),
 }
 
@@ -125,7 +126,7 @@ impl Post {
     }
 }
 
-/// The post as the driver of the run that walks.
+/// Driver of the walking run.
 struct Giver(Arc<Post>);
 
 impl Driver<Job<Recorder>> for Giver {
@@ -185,19 +186,19 @@ impl CompletionSink<Recorder> for Post {
     fn over(&self, _: &Context<'_, Recorder>, _: &Entry<Recorder>, _: u64, _: bool) {}
 }
 
-/// What came of a run that gave its files away.
+/// Result of a run that gave its files away.
 struct Given {
     tool: &'static Recorder,
     notes: &'static Notes,
-    /// Of the run that walked, and of the other.
+    /// Status of the walking run and of the other.
     statuses: [Status; 2],
     parts: u64,
 }
 
-/// Runs over a tree, and gives the files to another run.
+/// Runs over a tree and gives the files to another run.
 fn give(root: &Path, giving: Giving, held: usize, before: fn(&PackedItem)) -> Given {
     let settings = Settings { held, ..Settings::within(&Config::default(), MACHINE) };
-    // Parts are known to their entries, which may live as long as anything.
+    // Entries refer to these, and there is no limit to an entry's lifetime.
     let tool: &Recorder = Box::leak(Box::default());
     let notes: &Notes = Box::leak(Box::default());
     let [local, other] = giving.workers.map(|workers| &*Box::leak(Box::new(Local::new(workers))));
@@ -260,7 +261,8 @@ proptest! {
     }
 }
 
-/// Removes the files of a part that are to be gone when it arrives; of those with several names, when it arrives claimed.
+/// Removes files that must be gone when a work item arrives; those with several names only when it
+/// arrives with a hard-link claim.
 fn remove_gone(part: &PackedItem) {
     let folder = String::from_utf8(part.source.path()).unwrap();
     for name in part.names.bytes().split(|byte| *byte == 0) {
@@ -299,7 +301,7 @@ fn what_goes_wrong_in_a_part_is_told_once_and_ends_nothing() {
     }
 }
 
-/// Hears whether a piece was moved.
+/// Records whether a range was moved.
 #[derive(Default)]
 struct Heard {
     moved: Mutex<Vec<bool>>,
@@ -325,8 +327,8 @@ impl CompletionSink<Recorder> for Heard {
     fn over(&self, _: &Context<'_, Recorder>, _: &Entry<Recorder>, _: u64, _: bool) {}
 }
 
-/// Moves a piece of a file of `bytes` bytes that had `size` when its leader opened it; returns whether it was told to be moved,
-/// the bytes that were, and how many problems there were.
+/// Moves a range of a file of `bytes` bytes that had `size` when its leader opened it. Returns
+/// whether it was reported as moved, the number of bytes moved, and the number of problems.
 fn move_piece(bytes: usize, piece: std::ops::Range<u64>, size: u64) -> (Vec<bool>, u64, usize) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
@@ -364,9 +366,9 @@ fn a_piece_is_told_to_be_moved_only_if_all_of_it_was() {
     let size = 5 << 20;
     assert_eq!(move_piece(5 << 20, 1 << 20..5 << 20, size), (vec![true], 4 << 20, 0));
     assert_eq!(move_piece(5 << 20, 0..1, size), (vec![true], 1, 0));
-    // Another file stands in its place, or it has grown or become shorter since.
+    // The file was replaced, or has grown or shrunk since.
     assert_eq!(move_piece(4 << 20, 0..1, size), (vec![false], 0, 1));
-    // It becomes shorter behind the leader's back, and the last bytes of the piece are not there.
+    // It shrinks after the leader opened it, so the last bytes of the range are missing.
     let (told, moved, problems) = move_piece(3 << 20, 2 << 20..4 << 20, 3 << 20);
     assert_eq!((told, moved, problems), (vec![false], 1 << 20, 1));
 }

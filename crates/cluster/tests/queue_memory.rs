@@ -1,4 +1,5 @@
-//! Ten million entries queued at rank 0 take less than 200 MB. The only test of its process, whose memory it measures.
+//! Ten million entries queued at rank 0 take less than 200 MB. This is the only test of its
+//! process, whose peak memory it measures.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at whatever it did not expect, its own parts included")]
 
@@ -9,14 +10,14 @@ use haul_cluster::transport::Rank;
 
 const ENTRIES: u64 = 10_000_000;
 
-/// Returns the most memory that this process ever had, in bytes.
+/// Returns the peak memory of this process, in bytes.
 fn memory_max() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Makes a body as it goes over the wire: what is said of the directory, then a kind, a length and a name for each entry.
+/// Creates a body as it is sent: the directory's data, then type, length and name of each entry.
 fn body(entries: u32, directory_bytes: usize) -> Vec<u8> {
     let mut body = vec![b'/'; directory_bytes];
     for entry in 0..entries {
@@ -26,7 +27,8 @@ fn body(entries: u32, directory_bytes: usize) -> Vec<u8> {
     body
 }
 
-/// Queues ten million entries in parts of `entries`, lets one worker take all of them, and returns the memory at the fullest.
+/// Queues ten million entries in items of `entries`, has one worker process all of them, and
+/// returns the peak memory.
 fn queue(entries: u32) -> u64 {
     let mut scheduler = Scheduler::new(vec![Rank(1)], Limits::default());
     let mut orders = Vec::new();

@@ -1,4 +1,5 @@
-//! The simulation is honest: it reaches what the modelled hardware gives, never more, and says the same for the same seed.
+//! The simulation is honest: it reaches the limits of the modelled hardware but never exceeds them,
+//! and is deterministic.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use proptest::prelude::*;
 
 const MB: f64 = 1e6;
 
-/// Eighty targets of 125 MB/s, links of 300 MB/s, and everything else nearly for nothing.
+/// 80 targets of 125 MB/s, links of 300 MB/s, and everything else almost free.
 fn machine() -> Machine {
     let little = Duration::from_nanos(1);
     Machine {
@@ -51,7 +52,7 @@ fn scene(clients: u32, classes: &[(u64, u64, u32)]) -> Scene {
 fn check_whole(scene: &Scene, outcome: &Outcome) {
     assert_eq!((outcome.files, outcome.bytes), (scene.workload.files(), scene.workload.bytes()));
     let lost = scene.faults.lost_ranks.min(scene.clients - 1);
-    // Without bytes nothing says when to lose a rank.
+    // With no bytes to copy, losses are never due.
     let attempts = if outcome.bytes == 0 && lost > 0 { outcome.attempts } else { lost + 1 };
     assert_eq!(outcome.attempts, attempts);
     assert!(outcome.bytes_written >= outcome.bytes);
@@ -123,7 +124,7 @@ fn small_files_are_copied_at_the_rate_of_the_metadata_server() {
     }
 }
 
-/// Simulates the scene with some faults.
+/// Simulates the scene with these faults.
 fn with_faults(scene: &Scene, faults: Faults) -> Outcome {
     let scene = Scene { faults, ..scene.clone() };
     let outcome = run(&scene);
@@ -142,7 +143,7 @@ fn a_lost_rank_costs_its_work_and_the_restart() {
             let waited = f64::from(lost_ranks) * restart_time.as_secs_f64();
             let longer = outcome.seconds - whole.seconds;
             assert!((waited..1.5 * waited).contains(&longer), "{longer:.1} s longer for {classes:?}");
-            // What was reported as done is not copied again.
+            // Work reported as done is not repeated.
             let again = (outcome.bytes_written - outcome.bytes) as f64 / outcome.bytes as f64;
             assert!(again > 0.0 && again < 0.25, "{again} of the bytes again for {classes:?}");
         }
@@ -170,7 +171,7 @@ fn stragglers_take_the_rate_that_they_lack() {
     let scene = scene(20, &[(40, 4_000_000_000, 80)]);
     let whole = run(&scene).rate();
     let slow = Faults { stragglers: 0.2, straggler_speed: 0.5, ..Faults::default() };
-    // A fifth of the ranks at half speed is a tenth less; nobody waits for them.
+    // A fifth of the ranks at half speed costs a tenth; nobody waits for them.
     let left = with_faults(&scene, slow).rate() / whole;
     assert!((0.85..=0.92).contains(&left), "{left}");
     let usual = Faults { stragglers: 0.2, straggler_speed: 1.0, ..Faults::default() };
@@ -195,7 +196,7 @@ fn uneven_targets_hold_up_files_that_lie_on_all_of_them() {
     let left = with_faults(&on_all, uneven).rate() / run(&on_all).rate();
     // Every stripe row waits for the slowest target, which has half the rate.
     assert!((0.48..=0.6).contains(&left), "{left}");
-    // One client never had more than its link.
+    // A single client is limited by its link anyway.
     let alone = scene(1, &[(4, 4_000_000_000, 80)]);
     let left = with_faults(&alone, uneven).rate() / run(&alone).rate();
     assert!(left > 0.9, "{left}");

@@ -1,16 +1,20 @@
-//! Which way a file's data goes: through the page cache or past it, and what it leaves there.
+//! Cache policy: whether a file's data goes through the page cache or past it, and what it
+//! leaves there.
 //!
-//! The usual way is through the cache, and what is left there is the kernel's affair. Two switches change that:
-//! - [`Switches::direct`]: past the cache. Where a file system has no such way, or not for these two files, the data goes
-//!   through the cache after all. Direct transfers are made of whole sectors, so the last bytes of a file are read with
-//!   the rest of their sector, kept ([`Tail`]), and written through the cache when the rest of the file is on its way: the
-//!   flag that bypasses the cache belongs to the open file, so to clear it earlier would take the other streams along.
-//! - [`Switches::drop_cache`]: the cache is left as it was found. Where the engine and the file system can, each transfer
-//!   drops what it brought in; elsewhere the file's pages are dropped at its end, those of the source only if none of
-//!   them was there before.
+//! By default data goes through the cache, and the kernel decides what stays. Two switches
+//! change that:
+//! - [`Switches::direct`] bypasses the cache. It falls back to the cache if a file system has no
+//!   direct I/O, or has none for these two files. Direct transfers are whole sectors, so the last
+//!   bytes of a file are read with the rest of their sector, kept ([`Tail`]), and written through
+//!   the cache after everything else. `O_DIRECT` belongs to the open file, so clearing it earlier
+//!   would affect the other streams.
+//! - [`Switches::drop_cache`] leaves the cache as it was found. Each transfer drops the pages it
+//!   brought in, if the engine and the file system can. At the end the file's pages are dropped,
+//!   the source's only if none were cached before.
 //!
-//! Invariant: a cache-policy only ever becomes plainer, and a transfer is tried again only if it was begun on a cache-policy that was less
-//! plain; so each is tried again finitely often.
+//! Invariant: a policy only ever falls back, and a transfer is retried only if it began before the
+//! fallback, so each is retried finitely often (test:
+//! `each_transfer_refused_for_the_same_reason_is_tried_again_once`).
 
 use std::mem;
 use std::ops::Range;
@@ -22,48 +26,48 @@ use haul_sys::{advise, bypass_cache, cached_pages, direct_alignment, use_cache, 
 
 use crate::config::Switches;
 
-/// The way of one file's data.
+/// Cache policy of one file.
 #[derive(Debug)]
 pub(crate) struct CachePolicy {
-    /// Bytes of which direct transfers are multiples; 0 through the cache.
+    /// Direct transfers are multiples of this many bytes; 0 if data goes through the cache.
     sector_bytes: AtomicU64,
-    /// Whether each transfer drops what it brings into the cache.
+    /// True if each transfer drops the pages it brings into the cache.
     drops: AtomicBool,
     tidies: Tidies,
-    /// What is written last, and through the cache.
+    /// Bytes kept to be written last, through the cache.
     tail: Mutex<Option<Tail>>,
 }
 
-/// Bytes that fill no sector.
+/// Last bytes of a file, which don't fill a sector.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Tail {
-    /// Where they belong.
+    /// Offset in the file.
     pub(crate) offset: u64,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// How the bytes of a block are written.
+/// How to write a range of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Writable {
-    /// This range at once.
+    /// Write this range now.
     Now(Range<usize>),
-    /// None of them: they are kept, to be written last.
+    /// Write nothing: the bytes were kept, to be written last.
     Last,
 }
 
-/// What of the page cache is to be put in order when the file is done.
+/// Pages to drop from the page cache when the file is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tidies {
-    /// Nothing: the kernel keeps what it sees fit.
+    /// Drop nothing: the kernel decides what stays.
     Nothing,
-    /// The target's pages; some of the source's were there before.
+    /// The target's. Some of the source's were cached before.
     Target,
-    /// The pages of both.
+    /// The source's and the target's.
     Both,
 }
 
-/// What was special about a transfer when it was begun. Of several in flight for one file, one may be refused after another
-/// has made the cache-policy plainer.
+/// Special properties of a transfer, as it began. A file may have several transfers in flight, and
+/// one may be refused after another has already made the policy fall back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Special {
     direct: bool,
@@ -71,7 +75,7 @@ pub(crate) struct Special {
 }
 
 impl CachePolicy {
-    /// Makes the usual cache-policy.
+    /// Returns the default policy: through the cache.
     pub(crate) fn usual() -> Self {
         Self {
             sector_bytes: AtomicU64::new(0),
@@ -81,8 +85,8 @@ impl CachePolicy {
         }
     }
 
-    /// Makes the cache-policy that the switches ask for, as far as the files can take it, before any data has moved. `note` is
-    /// told why not better.
+    /// Returns the policy that the switches ask for, as far as both files support it. Must be
+    /// called before any data moves. `note` receives the reason for a fallback.
     pub(crate) fn choose(
         switches: &Switches,
         (source, target): (&Fd, &Fd),
@@ -103,18 +107,18 @@ impl CachePolicy {
         if !switches.drop_cache {
             return cache_policy;
         }
-        // A kernel that cannot tell counts as one that has the file: what is there is left.
+        // If the kernel can't say, assume the source was cached, and leave its pages alone.
         let found = cached_pages(source).map_or(true, |pages| pages > 0);
         let tidies = if found { Tidies::Target } else { Tidies::Both };
         Self { drops: AtomicBool::new(engine_drops), tidies, ..cache_policy }
     }
 
-    /// Returns what a transfer is to leave in the cache.
+    /// Returns whether a transfer should leave its pages in the cache.
     pub(crate) fn cache(&self) -> Cache {
         if self.drops.load(Ordering::Relaxed) { Cache::Drop } else { Cache::Keep }
     }
 
-    /// Returns how much of `length` bytes from a sector's start are whole sectors: all of it through the cache.
+    /// Rounds `length` down to whole sectors. Returns it unchanged if data goes through the cache.
     pub(crate) fn whole_sectors(&self, length: usize) -> usize {
         match self.sector_bytes() {
             0 => length,
@@ -122,7 +126,8 @@ impl CachePolicy {
         }
     }
 
-    /// Returns how many bytes have to be asked for to read `length` bytes from a sector's start.
+    /// Rounds `length` up to whole sectors, the least a read may ask for. Returns it unchanged if
+    /// data goes through the cache.
     pub(crate) fn sectors_around(&self, length: usize) -> usize {
         match self.sector_bytes() {
             0 => length,
@@ -130,10 +135,11 @@ impl CachePolicy {
         }
     }
 
-    /// Says what of `bytes`' `range` can be written at `offset` at once; keeps what fills no sector.
+    /// Returns the part of `bytes[range]` that can be written at `offset` now. Keeps bytes that
+    /// don't fill a sector.
     ///
     /// # Errors
-    /// When the target cannot be opened to the cache.
+    /// If `O_DIRECT` can't be cleared on the target.
     pub(crate) fn writable(
         &self,
         target: &Fd,
@@ -152,12 +158,12 @@ impl CachePolicy {
         if range.len() < sector && self.keep(offset, &bytes[range.clone()]) {
             return Ok(Writable::Last);
         }
-        // A write that ended within a sector: what follows it cannot go directly.
+        // A short write ended inside a sector, so the rest is not aligned for direct I/O.
         use_cache(target)?;
         Ok(Writable::Now(range))
     }
 
-    /// Keeps the bytes to be written last, unless others are kept already; returns whether it does.
+    /// Keeps the bytes to be written last. Returns false if others are kept already.
     fn keep(&self, offset: u64, bytes: &[u8]) -> bool {
         let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         let free = tail.is_none();
@@ -167,8 +173,8 @@ impl CachePolicy {
         free
     }
 
-    /// Opens the target to the cache and gives what was kept to be written last, if anything. No other transfer of the file
-    /// may be in flight.
+    /// Clears `O_DIRECT` on the target and returns the bytes kept to be written last, if any. No
+    /// other transfer of the file may be in flight.
     pub(crate) fn take_tail(&mut self, target: &Fd) -> Option<Result<Tail, Error>> {
         let kept = self.tail.get_mut().unwrap_or_else(PoisonError::into_inner);
         let tail = mem::take(kept)?;
@@ -176,12 +182,12 @@ impl CachePolicy {
         Some(use_cache(target).map(|()| tail))
     }
 
-    /// Returns what is special about a transfer that begins now.
     pub(crate) fn special(&self) -> Special {
         Special { direct: self.sector_bytes() > 0, drops: self.drops.load(Ordering::Relaxed) }
     }
 
-    /// Becomes plainer, if `cause` is the refusal of what was special about a transfer; returns whether to try it again.
+    /// Falls back if `cause` means that a special property of the transfer was refused. Returns
+    /// true if the transfer should be retried.
     pub(crate) fn becomes_plainer(
         &self,
         cause: &Error,
@@ -189,7 +195,8 @@ impl CachePolicy {
         source: &Fd,
         target: Option<&Arc<Fd>>,
     ) -> bool {
-        // What is no file system's answer is that of a filter, which forbids the call that can drop.
+        // `EOPNOTSUPP` is the file system's answer. The others come from a filter (seccomp) that
+        // forbids the call that can drop pages.
         let refusals = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::PERM];
         if tried.drops && refusals.into_iter().any(|errno| cause.is(errno)) {
             self.drops.store(false, Ordering::Relaxed);
@@ -202,11 +209,12 @@ impl CachePolicy {
         use_cache(source).is_ok() && target.is_none_or(|target| use_cache(&**target).is_ok())
     }
 
-    /// Puts the page cache in order after the last of the file's data was written. A kernel that refuses leaves something
-    /// in the cache, which changes nothing but the speed of others.
+    /// Drops the file's pages after the last of its data was written. If the kernel refuses, pages
+    /// stay in the cache, which affects nothing but the speed of others.
     ///
     /// # Errors
-    /// When the data did not reach the disk: the kernel tells of that once, and this was the asking.
+    /// If the data did not reach the disk. The kernel reports that once, and this call consumed
+    /// the report.
     pub(crate) fn tidy(&self, source: &Fd, target: Option<&Arc<Fd>>) -> Result<(), Error> {
         if self.tidies == Tidies::Nothing {
             return Ok(());
@@ -215,7 +223,7 @@ impl CachePolicy {
             advise(source, Advice::DontNeed, 0).unwrap_or_default();
         }
         let Some(target) = target else { return Ok(()) };
-        // Dirty pages cannot be dropped.
+        // Only clean pages can be dropped.
         match write_back(&**target) {
             Ok(()) => advise(&**target, Advice::DontNeed, 0).unwrap_or_default(),
             Err(cause) if matches!(cause.errno(), Errno::IO | Errno::NOSPC | Errno::DQUOT) => {
@@ -231,7 +239,8 @@ impl CachePolicy {
     }
 }
 
-/// Makes both files direct; returns the bytes of which their transfers have to be multiples, or why it cannot be.
+/// Sets `O_DIRECT` on both files. Returns the sector size for their transfers, or why it
+/// isn't possible.
 fn open_direct(source: &Fd, target: &Fd, block_bytes: usize) -> Result<u64, String> {
     let alignment = |file: &Fd, which: &str| match direct_alignment(file) {
         Ok(Some(alignment)) => Ok(alignment),
@@ -240,7 +249,7 @@ fn open_direct(source: &Fd, target: &Fd, block_bytes: usize) -> Result<u64, Stri
     };
     let (from, to) = (alignment(source, "source")?, alignment(target, "target")?);
     let sector = from.offset.max(to.offset);
-    // Buffers begin on a page; blocks have to end on a sector.
+    // Buffers are page-aligned; blocks must be whole sectors.
     if from.memory.max(to.memory) > Buffer::ALIGNMENT || !block_bytes.is_multiple_of(sector) {
         return Err(format!("direct transfers have to be multiples of {sector} bytes"));
     }
@@ -279,7 +288,7 @@ mod tests {
         };
         assert_eq!(writable(&cache_policy, 0..1300), Writable::Now(0..1024));
         assert_eq!(writable(&cache_policy, 1024..1300), Writable::Last);
-        // One tail is kept, not any number of them.
+        // Only one tail is kept.
         assert_eq!(writable(&cache_policy, 512..600), Writable::Now(512..600));
         let tail = cache_policy.take_tail(&target).unwrap().unwrap();
         assert_eq!(tail, Tail { offset: 1024, bytes: bytes[1024..].to_vec() });

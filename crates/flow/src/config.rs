@@ -1,51 +1,51 @@
-//! What a run is asked to do with the machine: plain data, lowered once from what the user typed.
+//! Requested use of the machine: plain data, lowered once from what the user typed.
 
 use haul_engine::{Choice, Ops};
 
-/// How a run uses the machine. Fields left `None` are chosen by the run and told under `--debug`.
+/// How a run uses the machine. Fields left `None` are chosen by the run and logged under `--debug`.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Config {
-    /// Workers at once.
+    /// Number of workers.
     pub jobs: Option<usize>,
-    /// Which engine each worker has.
+    /// Engine of each worker.
     pub engine: Choice,
-    /// Operations in flight per worker, for engines that have several.
+    /// Operations in flight per worker, for asynchronous engines.
     pub queue_depth: Option<usize>,
-    /// Bytes of one read or write.
+    /// Size of one read or write, in bytes.
     pub block_bytes: Option<usize>,
-    /// Files a worker keeps open ahead of the one it copies, so that the disk is busy with them.
+    /// Files a worker keeps open ahead of the one it copies, to keep the disk busy.
     pub look_ahead: Option<usize>,
-    /// How engines that can have several operations in flight use them.
+    /// How asynchronous engines use their operations.
     pub ops: Option<Ops>,
-    /// What is done to be fast, each for itself.
+    /// Optimisations, each on or off.
     pub switches: Switches,
 }
 
-/// What a run does to be fast, and can be told to do or to leave each for itself.
+/// Optimisations of a run, each of which can be turned on or off by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Switches {
-    /// Data goes past the page cache, where both file systems can.
+    /// Bypass the page cache, if both file systems can.
     pub direct: bool,
-    /// The buffers are made known to the kernel once, by engines that can.
+    /// Register the buffers with the kernel once, if the engine can.
     pub registered_buffers: bool,
-    /// Files are made known to the kernel once, by engines that can.
+    /// Register files with the kernel once, if the engine can.
     pub direct_descriptors: bool,
-    /// A target's space is reserved before it is written.
+    /// Reserve a target's space before it is written.
     pub allocate: bool,
-    /// Data is asked for before it is needed.
+    /// Request data before it is needed.
     pub read_ahead: bool,
-    /// The kernel is told that large files are read in order.
+    /// Advise the kernel that large files are read sequentially.
     pub advise: bool,
-    /// The page cache is left as it was found.
+    /// Leave the page cache as it was found.
     pub drop_cache: bool,
     /// Directories go before files, within a bound.
     pub directory_first: bool,
-    /// Entries of a directory go in the order of their inode numbers, rather than that of the listing.
+    /// Do the entries of a directory in inode order, not in listing order.
     pub inode_order: bool,
 }
 
 impl Default for Switches {
-    /// What measurements found best (docs/measurements/).
+    /// The best values in measurements (docs/measurements/).
     fn default() -> Self {
         Self {
             direct: false,

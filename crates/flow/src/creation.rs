@@ -1,27 +1,31 @@
-//! Proof that an entry is the one this process has just made.
+//! Proof that an entry is the one this process has just created.
 //!
-//! `mkdirat`, `mknodat` and `symlinkat` return no descriptor, so the new entry has to be opened by its name. Whoever
-//! may write to the directory can exchange the entry for another one first (`renameat2(RENAME_EXCHANGE)`): a private
-//! file of root's, say, which root would then give away. So an entry made where others may write is pinned
-//! and checked before anything is changed, and it is only ever changed through that descriptor:
+//! `mkdirat`, `mknodat` and `symlinkat` return no descriptor, so the new entry has to be opened by
+//! name. Anyone who may write to the directory can exchange it for another entry first
+//! (`renameat2(RENAME_EXCHANGE)`): a private file of root's, say, which root would then give away.
+//! So where others may write, a new entry is pinned and checked before anything is changed, and it
+//! is only changed through that descriptor:
 //!
 //! ```text
-//! clock ─► make ─► pin (O_PATH) ─► type, device number, owner, mode, links, birth time not before the clock ─► change
+//! clock ─► create ─► pin (O_PATH) ─► type, device number, owner, mode, links,  ─► change
+//!                                    birth time not before the clock
 //! ```
 //!
-//! The owner of a directory can't create a file that belongs to somebody else, and root's older files were
-//! born earlier. A new file is stamped with the time of the last tick, or with the latest precise time that any file got
-//! since (multigrain timestamps, Linux 6.13), which may be ahead of the next tick but never of the time itself. So before its
-//! first entry where others may write, a process waits until the ticks have passed the time at which it began to wait.
-//! What passes was made by this user at this moment. That no two names of a run lead to one new directory is for the caller
-//! to check.
+//! The owner of a directory can't create a file that belongs to somebody else, and root's older
+//! files have earlier birth times. The kernel stamps a new file with the time of the last tick, or
+//! with the latest precise time that any file has received since (multigrain timestamps, Linux
+//! 6.13). That may be ahead of the next tick, but never of the real time. So before its first entry
+//! where others may write, a process waits until the ticks have passed the time at which the wait
+//! began. An entry that passes was created by this user just now. The caller must check that no two
+//! names of a run lead to the same new directory.
 //!
-//! Some file systems map owners (vfat, `root_squash`), ignore modes, or stamp files by another host's clock or with
-//! whole seconds. There an entry that fails the check is compared with a regular file made for the purpose: creating
-//! one returns a descriptor, so nobody can put another file in its place.
+//! Some file systems map owners (vfat, `root_squash`), ignore modes, or stamp files by another
+//! host's clock or in whole seconds. There an entry that fails the check is compared with a regular
+//! file created for the purpose: creating one returns a descriptor, so nobody can put another file
+//! in its place.
 //!
-//! Invariant: an entry that was made by another user, or before the call, is refused wherever a file system keeps
-//! owners and times (tests: the races on targets, and those below).
+//! Invariant: an entry created by another user, or before the call, is refused wherever a file
+//! system keeps owners and times (tests: the races on targets, and those below).
 
 use std::ffi::{CStr, CString};
 use std::hash::{BuildHasher, RandomState};
@@ -34,13 +38,13 @@ use haul_sys::{
     Timestamp, change_mode, clock, effective_identity, open, precise_clock, remove, stat,
 };
 
-/// Times of a file system that rounds them are off by no more than this (vfat).
+/// Maximum rounding error of a file's times, in seconds (vfat).
 const GRANULARITY_SECONDS: i64 = 2;
 
-/// True if somebody other than `user` or root may exchange entries of a directory.
+/// Returns true if anyone other than `user` or root may exchange entries of a directory.
 ///
-/// An access list that lets others write shows in the group bits of the mode. In a sticky directory only its owner,
-/// root, and the owner of an entry may rename or remove the entry.
+/// An access list that lets others write shows in the group bits of the mode. In a sticky directory
+/// only its owner, root, and the owner of an entry may rename or remove the entry.
 #[must_use]
 pub fn is_shared(directory: &Stat, user: u32) -> bool {
     const STICKY: Mode = Mode::new(0o1000);
@@ -49,7 +53,7 @@ pub fn is_shared(directory: &Stat, user: u32) -> bool {
     !(trusted && (closed || directory.mode.contains(STICKY)))
 }
 
-/// The making of one entry: begin before the system call, then check what the name leads to.
+/// Creation of one entry: begin before the system call, then check what the name leads to.
 #[derive(Clone, Copy, Debug)]
 pub struct Creation {
     began: Timestamp,
@@ -57,8 +61,9 @@ pub struct Creation {
 }
 
 impl Creation {
-    /// Begins to make an entry of this type, mode and device number. Where others may write, `is_shared`, the first one
-    /// of a process waits a few milliseconds: everything that was there before is older than it then.
+    /// Begins to create an entry of this type, mode and device number. Where others may write
+    /// (`is_shared`), the first call of a process waits a few milliseconds, so that everything that
+    /// exists already is older.
     #[must_use]
     pub fn begin(asked: Special, is_shared: bool) -> Self {
         static TICKED: Once = Once::new();
@@ -68,10 +73,10 @@ impl Creation {
         Self { began: clock(), asked }
     }
 
-    /// Pins the entry made as `name` in `directory`, and checks it if others may write there.
+    /// Pins the entry created as `name` in `directory`, and checks it if others may write there.
     ///
     /// # Errors
-    /// `ESTALE` when it is another one; else the kernel's.
+    /// `ESTALE` if it is another entry; any other error from the kernel.
     pub fn pin(&self, directory: &Fd, name: &CStr, is_shared: bool) -> Result<Pinned> {
         let pinned = Pinned::open(directory, name)?;
         if is_shared {
@@ -80,14 +85,15 @@ impl Creation {
         Ok(pinned)
     }
 
-    /// Opens the directory made as `name` in `directory`, whose owner may then work in it; returns what it was made
-    /// as, too. Where others may write, it is checked, and must be empty.
+    /// Opens the directory created as `name` in `directory` and gives its owner full access.
+    /// Returns it with its `stat` from before. Where others may write, it is checked and must
+    /// be empty.
     ///
     /// # Errors
-    /// `ESTALE` when it is another one; else the kernel's.
+    /// `ESTALE` if it is another entry; any other error from the kernel.
     pub fn open_directory(&self, directory: &Fd, name: &CStr, is_shared: bool) -> Result<(Fd, Stat)> {
         let (file, made) = match open(directory, name, Open::DIRECTORY) {
-            // The umask, or a default access list, took the right to read it.
+            // The umask, or a default access list, took away read permission.
             Err(cause) if cause.is(Errno::ACCESS) => {
                 let pinned = self.pin(directory, name, is_shared)?;
                 let made = pinned.stat()?;
@@ -103,7 +109,8 @@ impl Creation {
                 let made = stat(&file)?;
                 if is_shared {
                     self.check(directory, &made)?;
-                    // Before anything is changed: root's directory with something in it isn't the new one.
+                    // Before anything is changed: a directory of root's with entries in it isn't
+                    // the new one.
                     if !is_empty(&file)? {
                         return Err(stale(&made));
                     }
@@ -117,10 +124,10 @@ impl Creation {
         Ok((file, made))
     }
 
-    /// Checks that an open entry of `directory` is the one made.
+    /// Checks that an open entry of `directory` is the one created.
     ///
     /// # Errors
-    /// `ESTALE` when it is another one; the kernel's when that can't be found out.
+    /// `ESTALE` if it is another entry; any other error from the kernel if the check can't be done.
     pub fn check(&self, directory: &Fd, made: &Stat) -> Result<()> {
         let Special { kind, device_number, .. } = self.asked;
         let links_max = if kind == FileType::Directory { 2 } else { 1 };
@@ -139,7 +146,7 @@ impl Creation {
             && first_seen(made) >= self.began
     }
 
-    /// Compares an entry with a file that is surely ours, made since.
+    /// Compares an entry with a file that is certainly ours and was created later.
     fn is_like(&self, reference: &Stat, made: &Stat) -> bool {
         let keeps_modes = reference.mode.without(Mode::OWNER).is_empty();
         let has_mode = made.mode.without(self.asked.mode).without(Mode::SPECIAL).is_empty();
@@ -156,8 +163,9 @@ impl Creation {
     }
 }
 
-/// Waits until no file can be stamped any more with a time at which files before it may have been. Ticks are up to 10 ms
-/// apart, more where the host of a virtual machine is busy. A clock that stands still (`faketime`) is not waited for.
+/// Waits until no new file can get a timestamp that an older file may have. Ticks are up to 10 ms
+/// apart, more if the host of a virtual machine is busy. Gives up after about a second on a clock
+/// that stands still (`faketime`).
 fn await_tick() {
     const PAUSE: Duration = Duration::from_micros(200);
     const PAUSES_MAX: usize = 5000;
@@ -180,14 +188,13 @@ fn is_empty(directory: &Fd) -> Result<bool> {
     Ok(names.is_empty())
 }
 
-/// The earliest time a file can have come into being at, as far as its owner alone decides.
-///
-/// Without a birth time it is that of the last modification: renaming and exchanging leave it as it is.
+/// Returns the birth time, or without one the time of the last modification, which renaming and
+/// exchanging leave alone.
 fn first_seen(file: &Stat) -> Timestamp {
     file.born.unwrap_or(file.modified)
 }
 
-/// Makes a file in `directory`, looks at it, and removes it.
+/// Creates a file in `directory`, stats it, and removes it.
 fn reference(directory: &Fd) -> Result<Stat> {
     if let Ok(file) = open(directory, c".", Open::unnamed(Mode::OWNER)) {
         return stat(&file);
@@ -200,8 +207,9 @@ fn reference(directory: &Fd) -> Result<Stat> {
     looked
 }
 
-/// Returns a name for an entry that is renamed or removed at once. No other worker uses it, in this process or
-/// another, on this host or another: it is removed by name in the end and must not be somebody else's then.
+/// Returns a name for an entry that is renamed or removed at once. No other worker uses it, in this
+/// or another process, on this or another host: the entry is eventually removed by name, and must
+/// not be somebody else's then.
 #[must_use]
 pub fn temporary_name() -> CString {
     static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
@@ -275,8 +283,8 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// A directory made just after another file got a precise time has that time, which is ahead of the next tick
-    /// (multigrain timestamps).
+    /// A directory created just after another file got a precise time gets the same time, which is
+    /// ahead of the next tick (multigrain timestamps).
     #[test]
     fn what_was_made_before_the_wait_is_older_than_what_is_made_after_it() {
         use std::io::Write;
@@ -288,7 +296,7 @@ mod tests {
         for round in 0..50 {
             std::thread::sleep(Duration::from_micros(round * 97 % 4000));
             for _ in 0..2 {
-                // Who asks for a file's times has the next change of it stamped precisely.
+                // Querying a file's times makes the kernel stamp its next change precisely.
                 busy.metadata().unwrap();
                 busy.write_all(b"x").unwrap();
             }
@@ -316,7 +324,7 @@ mod tests {
         // The server's clock is a minute behind.
         assert!(like(file(0, 0o600, -60), file(0, 0o700, -60)));
         assert!(!like(file(0, 0o600, -60), file(0, 0o700, -600)));
-        // Everything belongs to the user who mounted it, and has one mode.
+        // Everything belongs to the user who mounted it and has one mode.
         assert!(like(file(7, 0o777, 1), file(7, 0o777, 1)));
         assert!(!like(file(7, 0o777, 1), file(8, 0o777, 1)));
         assert!(!like(file(7, 0o600, 1), file(7, 0o777, 1)));

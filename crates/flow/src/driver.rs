@@ -1,4 +1,5 @@
-//! Who does which job when: the seam between one machine, a cluster, and a simulation.
+//! Drivers: which worker does which job, and when. One interface for one machine, a cluster, and
+//! a simulation.
 
 use std::io;
 use std::sync::Arc;
@@ -12,29 +13,30 @@ use crate::settings::Settings;
 use crate::tool::{Order, Tool};
 use crate::{Report, Status};
 
-/// Decides by whom the jobs of a tool are done: this process, or several.
+/// Decides which processes do a tool's jobs: this one, or several.
 pub trait Executor<T: Tool> {
-    /// Calls `run` with a driver, once, and returns how it ended. A tool may execute several jobs one after the other.
+    /// Calls `run` with a driver, exactly once, and returns its status. A tool may execute several
+    /// jobs in sequence.
     fn execute(&self, job: &JobSpec<'_, T>, run: impl FnOnce(&dyn Driver<Job<T>>) -> Status) -> Status;
 }
 
-/// What is to be done.
+/// A job for an executor: a tool and what it runs with.
 pub struct JobSpec<'a, T> {
     /// The tool.
     pub tool: &'a T,
-    /// What of the machine is used, as it was asked for.
+    /// Machine use as requested.
     pub config: &'a Config,
-    /// And as it was resolved for this machine.
+    /// Machine use as resolved for this machine.
     pub settings: &'a Settings,
-    /// The directories held.
+    /// The directory cache.
     pub cache: &'a DirCache,
-    /// Those of them in which something is made: everybody has to see the same.
+    /// Directories in which the tool creates entries. Every process must see the same ones.
     pub places: Vec<Arc<DirHandle>>,
-    /// Who listens.
+    /// The reporter.
     pub report: &'a dyn Report,
 }
 
-/// This process alone.
+/// Executes jobs in this process only.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone;
 
@@ -48,77 +50,80 @@ impl<T: Tool> Executor<T> for Alone {
     }
 }
 
-/// Makes the driver of this process for a tool.
+/// Creates the driver of this process for a tool.
 pub(crate) fn local<T: Tool>(settings: &Settings, tool: &T) -> Local<Job<T>> {
     let local = Local::new(settings.jobs).preferring(settings.precedence());
     local.in_walk_order(tool.policy().order == Order::Walk)
 }
 
-/// What a driver must know of a job to order it.
+/// Properties of a job that a driver needs to order it.
 pub trait JobWeight {
-    /// Tells whether doing the job finds more work (a directory) rather than ends some (files).
+    /// Returns true if the job finds more work (a directory) rather than finishing some (files).
     fn finds_work(&self) -> bool;
 
-    /// Says how many entries wait in it.
+    /// Returns the number of entries waiting in the job.
     fn entries(&self) -> usize;
 }
 
-/// What one step of a worker came to.
+/// Result of one step of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Something was done; step again.
     Worked,
-    /// The worker has nothing in hand and found nothing to take.
+    /// The worker has nothing in hand and found no job to take.
     Idle,
 }
 
-/// Somebody who takes jobs, one step at a time.
+/// A worker, which takes jobs and does them one step at a time.
 pub trait Step {
-    /// Does a little.
+    /// Does a small amount of work.
     fn step(&mut self) -> Progress;
 }
 
-/// Makes a worker, given its number. Called on the thread that will step it.
+/// Creates a worker, given its number. Called on the thread that will step it.
 pub type MakeWorker<'a> = dyn Fn(usize) -> Box<dyn Step + 'a> + Sync + 'a;
 
-/// Workers there should have been, and were not.
+/// Workers that could not be started.
 #[derive(Debug)]
 pub struct MissingWorkers {
-    /// How many.
+    /// Number of missing workers.
     pub workers: usize,
-    /// What kept the last of them away.
+    /// Why the last of them could not be started.
     pub cause: io::Error,
 }
 
 /// Hands out jobs and runs workers.
 ///
-/// Jobs are shared only by workers that are stepping (and by the caller before [`Driver::drive`]). So when every worker
-/// is idle and no job is queued, nothing can come any more: that is the end of the run.
+/// Termination: only workers that are stepping share jobs (and the caller, before
+/// [`Driver::drive`]). Once every worker is idle and no job is queued, no job can appear, and the
+/// run ends.
 pub trait Driver<J: JobWeight + Send>: Sync {
-    /// Says how many workers there are.
+    /// Returns the number of workers.
     fn workers(&self) -> usize;
 
-    /// Offers a job to everybody; `me` is the worker that found it.
+    /// Offers a job to all workers; `me` is the worker that found it.
     fn share(&self, me: usize, job: J);
 
-    /// Offers a job that others may be waiting for: where jobs have an order, it comes before all of them.
+    /// Offers a job that others may be waiting for. A driver with a fixed job order puts it first.
     fn share_first(&self, me: usize, job: J) {
         self.share(me, job);
     }
 
-    /// Takes the job `me` should do next, if there is one.
+    /// Removes and returns the next job for worker `me`, if there is one.
     fn take(&self, me: usize) -> Option<J>;
 
-    /// True if entries are to be classified before they are shared, as other processes may do those that are no directories.
+    /// Returns true if entries must be classified before they are shared, because non-directories
+    /// may go to other processes.
     fn classifies_first(&self) -> bool {
         false
     }
 
-    /// Says how many entries one job should have of those that were just found in a directory.
+    /// Returns how many of the entries just found in a directory go into one job.
     fn chunk_entries(&self, _found: usize) -> usize {
         plan::CHUNK_ENTRIES
     }
 
-    /// Runs workers until all are idle and no job is left. Does with fewer where not all can be had, and tells.
+    /// Runs the workers until all are idle and no job is left. If some can't be started, goes on
+    /// with fewer and returns how many are missing.
     fn drive(&self, make: &MakeWorker<'_>) -> Option<MissingWorkers>;
 }

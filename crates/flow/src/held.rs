@@ -1,18 +1,20 @@
-//! Directories held as descriptors, in a bounded cache.
+//! Directory handles, and a bounded cache of their descriptors.
 //!
-//! Below the operands no path is ever resolved twice: every name is opened in a directory that is held. A deep or wide
-//! tree has more directories than a process may have descriptors, so the cache closes the ones used least recently
-//! and opens them again when they are needed: from the nearest held ancestor, one component at a time, without
-//! following links, or upwards from a child through `..`. Either way the directory must have the identity it had
-//! before, so a directory swapped for another (or for a link to one) is noticed and refused.
+//! Below the operands no path is ever resolved twice: every name is opened relative to a directory
+//! handle. A deep or wide tree has more directories than a process may have descriptors, so the
+//! cache closes the least recently used ones and reopens them when they are needed: from the
+//! nearest open ancestor, one component at a time, without following links, or upwards from a child
+//! through `..`. Either way the directory must have the identity it had before. A directory that
+//! was exchanged for another, or for a link to one, is noticed and refused.
 //!
-//! Invariant: a descriptor given out by [`DirCache::open`] has the identity recorded when the directory was first
-//! held (tests: `an_evicted_directory_is_reopened_or_refused`, and the race tests).
+//! Invariant: a descriptor returned by [`DirCache::open`] has the identity recorded when the
+//! directory was first held (tests: `an_evicted_directory_is_reopened_or_refused`, and the
+//! race tests).
 //!
-//! Bound: at most `capacity` descriptors are cached. One that is in use when its turn to be evicted comes stays open
-//! until its user lets go; users hold at most a few per worker. With a capacity of 0 nothing is cached: every use opens
-//! the directory and closes it, and the current directory is used without a descriptor (test:
-//! `without_capacity_nothing_stays_open`).
+//! Bound: at most `capacity` descriptors are cached. One that is in use when its turn to be evicted
+//! comes stays open until its user drops it; users hold at most a few per worker. With a capacity
+//! of 0 nothing is cached: every use opens the directory and closes it, and the current directory
+//! is used without a descriptor (test: `without_capacity_nothing_stays_open`).
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
@@ -21,10 +23,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use haul_sys::{Errno, Error, Fd, Identity, Open, Operation, Result, open, open_parent, open_path, stat};
 
-/// What no directory is: no file system numbers an inode 0.
+/// Sentinel for a directory that doesn't exist: no file system uses inode number 0.
 const ABSENT: Identity = Identity { device: 0, inode: 0 };
 
-/// One directory that can be opened again.
+/// Handle of a directory, which can be reopened.
 #[derive(Debug)]
 pub struct DirHandle {
     parent: Option<Arc<DirHandle>>,
@@ -37,19 +39,19 @@ pub struct DirHandle {
 }
 
 impl DirHandle {
-    /// Returns which directory it is.
+    /// Returns the directory's identity.
     #[must_use]
     pub fn identity(&self) -> Identity {
         self.identity
     }
 
-    /// Returns its name in its parent; for an operand, its path.
+    /// Returns its name in its parent; for an operand's directory, its path.
     #[must_use]
     pub fn name(&self) -> &CStr {
         &self.name
     }
 
-    /// Returns the directory it was found in; none for an operand's.
+    /// Returns its parent; `None` for an operand's directory.
     #[must_use]
     pub fn parent(&self) -> Option<&DirHandle> {
         self.parent.as_deref()
@@ -61,19 +63,19 @@ impl DirHandle {
         self.how
     }
 
-    /// Returns its path in messages, if it has one of its own there.
+    /// Returns the path that messages show for it, if that was set explicitly.
     #[must_use]
     pub fn display(&self) -> Option<&[u8]> {
         self.display.as_deref()
     }
 
-    /// Tells whether it is opened through a symbolic link, if its name is one.
+    /// Returns true if a symbolic link at its name is followed.
     #[must_use]
     pub fn follows(&self) -> bool {
         self.how.follows()
     }
 
-    /// Tells whether it stands for a directory that is not there.
+    /// Returns true if this is a placeholder for a directory that doesn't exist.
     #[must_use]
     pub fn is_absent(&self) -> bool {
         self.identity == ABSENT
@@ -106,7 +108,8 @@ impl DirHandle {
         };
         for (index, component) in components.into_iter().rev().enumerate() {
             if index > 0 {
-                // An operand's own slashes end here; what stands before it is as the user wrote it.
+                // The operand's own trailing slashes end here. What precedes them is as the user
+                // wrote it.
                 let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len(), |last| last + 1);
                 path.truncate(end);
             }
@@ -120,43 +123,44 @@ impl DirHandle {
 }
 
 impl DirHandle {
-    /// Checks that a directory opened again is the one it was.
+    /// Checks that a reopened directory is the same one as before.
     fn recognise(&self, fd: Fd) -> Result<Arc<Fd>> {
         if stat(&fd)?.identity == self.identity { Ok(Arc::new(fd)) } else { Err(stale(self)) }
     }
 }
 
-/// The bounded set of open directories.
+/// Bounded cache of open directories.
 #[derive(Debug)]
 pub struct DirCache {
     capacity: usize,
     queue: Mutex<Queue>,
 }
 
-/// The directories in the order they were opened, among them some that have been closed since.
+/// Directories in the order they were opened. Some may have been closed since.
 #[derive(Debug, Default)]
 struct Queue {
     entries: VecDeque<Weak<DirHandle>>,
-    /// How many of them are open, at most: a directory forgotten without being closed is noticed at the next clearing.
+    /// Upper bound of how many are open: a directory that was dropped without being closed is
+    /// noticed at the next sweep.
     open: usize,
 }
 
-/// Takes a lock whose holder cannot have left it in a bad state.
+/// Locks a mutex. Ignores poisoning: no holder can leave a bad state.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl DirCache {
-    /// Makes a cache of at most `capacity` open directories.
+    /// Creates a cache of at most `capacity` open directories.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self { capacity, queue: Mutex::new(Queue::default()) }
     }
 
-    /// Holds a directory that an operand names; `display` is what stands before the names in it in messages.
+    /// Holds an operand's directory. `display` is what messages put before the names in it.
     ///
     /// # Errors
-    /// When it cannot be opened or looked at.
+    /// If it can't be opened or stat'ed.
     pub fn hold_operand(&self, path: &CStr, how: Open, display: Vec<u8>) -> Result<Arc<DirHandle>> {
         let fd = self.open_operand(path, how)?;
         let identity = stat(&fd)?.identity;
@@ -179,8 +183,8 @@ impl DirCache {
         open_path(path, how)
     }
 
-    /// Stands for an operand's directory that is not there: opening it will fail, at the place that can say best what
-    /// that means.
+    /// Returns a placeholder for an operand's directory that doesn't exist. Opening it will fail,
+    /// at the place where that can be reported best.
     #[must_use]
     pub fn hold_absent(&self, path: &CStr, how: Open, display: Vec<u8>) -> Arc<DirHandle> {
         self.insert(DirHandle {
@@ -194,8 +198,8 @@ impl DirCache {
         })
     }
 
-    /// Holds a directory found as `name` in `parent`: `fd` is its descriptor, opened in the way `how`; none if it could
-    /// not be opened, when it serves to name what it is.
+    /// Holds a directory found as `name` in `parent`. `fd` is its descriptor, opened with `how`;
+    /// `None` if it couldn't be opened and the handle only serves to name it.
     #[must_use]
     pub fn hold(
         &self,
@@ -208,7 +212,7 @@ impl DirCache {
         self.hold_shown((parent, name), how, identity, fd, None)
     }
 
-    /// As [`DirCache::hold`], for a directory that messages name in a way of its own: `display` is its path in them.
+    /// Same as [`DirCache::hold`], for a directory that messages show as `display`.
     #[must_use]
     pub fn hold_shown(
         &self,
@@ -241,12 +245,12 @@ impl DirCache {
         held
     }
 
-    /// Returns the directory's descriptor, opening it again if it was evicted.
+    /// Returns the directory's descriptor, and reopens it if it was evicted.
     ///
     /// # Errors
-    /// When it cannot be opened; `ESTALE` when another directory stands in its place.
+    /// If it can't be opened; `ESTALE` if another directory has taken its place.
     pub fn open(&self, held: &Arc<DirHandle>) -> Result<Arc<Fd>> {
-        // Written only if it changes: workers in one directory share the cache line.
+        // Stored only if it changes: workers in one directory share the cache line.
         if !held.recent.load(Ordering::Relaxed) {
             held.recent.store(true, Ordering::Relaxed);
         }
@@ -265,7 +269,8 @@ impl DirCache {
                 None => break None,
             }
         };
-        // Only the directory asked for is cached: the way to it could evict everything that others need.
+        // Only the requested directory is cached: its ancestors could evict everything that
+        // others need.
         for directory in chain.into_iter().rev() {
             let fd = match &from {
                 Some(parent) => open(parent, &directory.name, directory.how)?,
@@ -277,24 +282,25 @@ impl DirCache {
         from.ok_or_else(|| stale(held))
     }
 
-    /// Opens the evicted parent of an open directory through `..`, which costs one call however deep the tree is.
+    /// Reopens the evicted parent of an open directory through `..`: one call, however deep the
+    /// tree is.
     ///
-    /// Called when a directory is finished and its parent will be next. Not being able to is no error: the parent can
-    /// still be reached from above.
+    /// Called when a directory is finished and its parent will be next. A failure doesn't matter:
+    /// the parent can still be reached from above.
     pub fn lift(&self, child: &DirHandle) {
         let (Some(parent), Some(fd)) = (&child.parent, lock(&child.open).clone()) else { return };
         if lock(&parent.open).is_some() || parent.how != child.how {
             return;
         }
-        // A directory that was moved has another parent now, which is not recognised.
+        // A directory that was moved has another parent now, which fails the identity check.
         let lifted = open_parent(&fd).and_then(|fd| parent.recognise(fd));
         lifted.map_or_else(drop, |fd| drop(self.reinstate(parent, fd)));
     }
 
-    /// Closes a directory that is not needed any more.
+    /// Closes a directory that is no longer needed.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Any error from `close(2)`.
     pub fn close(&self, held: &DirHandle) -> Result<()> {
         let Some(fd) = lock(&held.open).take() else { return Ok(()) };
         let mut queue = lock(&self.queue);
@@ -303,7 +309,8 @@ impl DirCache {
         Arc::into_inner(fd).map_or(Ok(()), Fd::close)
     }
 
-    /// Caches the descriptor of a directory opened again. If somebody else was faster, theirs is the one to use.
+    /// Caches the descriptor of a reopened directory. If another worker was faster, returns
+    /// that worker's.
     fn reinstate(&self, held: &Arc<DirHandle>, fd: Arc<Fd>) -> Arc<Fd> {
         if self.capacity == 0 {
             return fd;
@@ -318,13 +325,15 @@ impl DirCache {
         fd
     }
 
-    /// Puts an open directory at the end of the queue and closes from its front what is too many.
+    /// Appends an open directory to the queue, and evicts directories from the front if there are
+    /// too many.
     fn enqueue(&self, held: &Arc<DirHandle>) {
         let mut queue = lock(&self.queue);
         queue.entries.push_back(Arc::downgrade(held));
         queue.open += 1;
         if queue.entries.len() > 2 * self.capacity {
-            // Once in `capacity` times, so the cost of looking at all is that of looking at two.
+            // Happens once in `capacity` calls, so checking all entries costs as much as checking
+            // two each time.
             queue.entries.retain(|entry| entry.upgrade().is_some_and(|held| lock(&held.open).is_some()));
             queue.open = queue.entries.len();
         }
@@ -341,14 +350,14 @@ impl DirCache {
     }
 }
 
-/// What trying to evict a directory came to.
+/// Result of trying to evict a directory.
 enum Evicted {
     Now,
     Before,
     InUse,
 }
 
-/// Closes the directory's descriptor unless it was used recently or is in use.
+/// Closes the directory's descriptor, unless it is in use or was used recently.
 fn evict(held: &DirHandle) -> Evicted {
     let mut open = lock(&held.open);
     match open.as_ref() {
@@ -357,7 +366,7 @@ fn evict(held: &DirHandle) -> Evicted {
         Some(fd) if Arc::strong_count(fd) > 1 => return Evicted::InUse,
         Some(_) => {}
     }
-    // Nothing was written through a directory's descriptor, so its close has nothing to report.
+    // Nothing was written through a directory's descriptor, so its close has no error to report.
     drop(open.take());
     Evicted::Now
 }

@@ -1,4 +1,4 @@
-//! Files that a run leaves behind when it is killed, and their removal by a later run of the same copy.
+//! Removal of files that a killed run has left behind, by a later run of the same copy.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -11,18 +11,19 @@ use haul_sys::{
 use crate::held::{DirCache, DirHandle};
 use crate::plan::WINDOW_ENTRIES;
 
-/// Removes the entries of a directory whose names say that an earlier run of this copy has left them: regular files of this
-/// user with one name, nothing else. Returns what could not be removed.
+/// Removes the files of a directory whose names `is_leftover` recognises as left by an earlier
+/// run of this copy: only regular files of this user with a single link. Returns the removals
+/// that failed.
 ///
 /// # Errors
-/// When the directory cannot be listed.
+/// If the directory can't be listed.
 pub fn sweep(
     cache: &DirCache,
     held: &Arc<DirHandle>,
     is_leftover: impl Fn(&CStr) -> bool,
 ) -> Result<Vec<Error>, Error> {
     let directory = cache.open(held)?;
-    // Held directories may be open for searching only, and a listing moves the offset that others use.
+    // The handle may be open for searching only, and a listing moves the offset that others use.
     let listed = open(&*directory, c".", Open::DIRECTORY)?;
     let (mut reader, mut found) = (DirectoryReader::new(), Vec::new());
     loop {
@@ -41,7 +42,7 @@ pub fn sweep(
     Ok(found.into_iter().filter_map(|name| remove_own(&directory, &name).err()).collect())
 }
 
-/// Removes a regular file of this user; anything else stays.
+/// Removes a regular file of this user with a single link. Leaves anything else alone.
 fn remove_own(directory: &Fd, name: &CStr) -> Result<(), Error> {
     let gone = |cause: Error| if cause.is(Errno::NOENT) { Ok(()) } else { Err(cause) };
     match stat_at(directory, name) {

@@ -1,13 +1,19 @@
-//! The framework under the tools of haul: walk, plan, run, finish.
+//! The framework under haul's tools: walks trees, plans jobs, moves bytes, finishes directories.
 //!
-//! A [`Tool`] says what each entry of a tree needs; this crate finds the entries, decides who does what when, and moves
-//! the bytes through an engine. It knows no tool by name, prints nothing, and ends no process.
+//! A [`Tool`] decides what each entry of a tree needs. This crate finds the entries, schedules the
+//! work, and moves the bytes through an engine. It knows no tool by name, prints nothing, and never
+//! ends the process.
 //!
 //! ```text
 //! run ─► jobs of the operands ─► Driver (who, when) ─► Worker (states of files) ─► Engine
 //!           ▲                                             │
-//!           └──────────── walk: directories ◄─────────────┘ ─► settle ─► Tool::finish_dir (children first)
+//!           └──────────── walk: directories ◄─────────────┤
+//!                                                         └─► complete ─► Tool::finish_dir
+//!                                                                         (children first)
 //! ```
+//!
+//! Start with `tool.rs`, the interface to a tool, then `run/mod.rs` and `run/worker.rs`, the
+//! core loop.
 
 mod cache_policy;
 mod config;
@@ -61,30 +67,31 @@ pub use tool::{
     Reported, Start, Tool, Transfer, Write,
 };
 
-/// How a run ended: the worst that happened.
+/// Result of a run. The worst status wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
     /// Everything was done.
     Success,
-    /// Something was not; the report knows what.
+    /// Something was not done. The reporter knows what.
     Failure,
 }
 
-/// The surroundings of a run.
+/// Everything a run needs besides its tool and operands.
 pub struct Setup<'a, T: Tool> {
-    /// How the machine is used.
+    /// Resolved settings.
     pub settings: Settings,
-    /// The directories held; the operands' are among them.
+    /// The directory cache. It holds the operands' directories too.
     pub cache: &'a DirCache,
-    /// Who listens.
+    /// The reporter.
     pub report: &'a dyn Report,
-    /// Who does what when.
+    /// The driver.
     pub driver: &'a dyn Driver<Job<T>>,
-    /// An engine that was made already, for the worker that comes first ([`Settings::first_engine`]).
+    /// An engine created in advance, for whichever worker starts first
+    /// ([`Settings::first_engine`]).
     pub engine: Mutex<Option<Box<dyn Engine>>>,
 }
 
-/// Runs a tool over its operands, all at once, and returns when the last directory is finished.
+/// Runs a tool over all its operands at once. Returns when the last directory is finished.
 pub fn run<T: Tool>(
     tool: &T,
     operands: impl IntoIterator<Item = Operand<T>>,

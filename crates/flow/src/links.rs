@@ -1,44 +1,45 @@
-//! Which names are one file: hard links kept across directories and workers.
+//! Hard links: which names are one file, across directories and workers.
 //!
-//! The first worker to meet a file with several names claims it and does it; names met meanwhile wait here, without
-//! anybody blocking; names met afterwards get the answer at once. When the first fails, the waiting names are given
-//! back to be tried anew, so one bad moment does not lose the others.
+//! The first worker to meet a file with several names claims it and does it. Names met meanwhile
+//! wait here, without blocking anybody; names met afterwards get the answer at once. If the first
+//! fails, the waiting names are handed back to be retried, so one failure doesn't lose the others.
 //!
 //! ```text
 //!           claim: First                 complete(answer)
 //! (unknown) ───────────────► in progress ────────────────► known
 //!      ▲                      │  claim: Waits (name kept)      claim: Known(answer)
 //!      └──────────────────────┘
-//!        abandon: waiting names returned
+//!        abandon: waiting names handed back
 //! ```
 //!
-//! An inode number alone doesn't identify a file for the length of a run: when the file is deleted, the next one that is
-//! made may get its number. The birth time tells the two apart ([`FileKey`]).
+//! An inode number alone doesn't identify a file for the length of a run: after the file is
+//! deleted, a new one may get its number. The birth time tells the two apart ([`FileKey`]).
 //!
-//! Invariant: every name that waited is returned exactly once, by `complete` or `abandon`.
+//! Invariant: every waiting name is handed back exactly once, by `complete` or `abandon` (tests:
+//! `names_wait_and_are_returned_once`, `a_failed_first_gives_the_others_another_try`).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use haul_sys::{Identity, Stat, Timestamp};
 
-/// Locks taken by different files should differ.
+/// Number of locks, so that different files rarely share one.
 const SHARDS: usize = 16;
 
-/// A file, told from any other that has its inode number before or after it.
+/// Identifies a file, even if its inode number is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileKey {
-    /// Which file it is among those that exist at one time.
+    /// Identity among the files that exist at one time.
     pub identity: Identity,
     since: Since,
 }
 
-/// What differs between two files that have had one inode number.
+/// Distinguishes files that have had the same inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Since {
     Born(Timestamp),
-    /// For file systems without birth times: the last change, and the size. Whoever changes the file during the run
-    /// makes it another one, which costs a link and never mixes up contents.
+    /// Without birth times: the time of the last change, and the size. If the file changes during
+    /// the run it counts as another one, which costs a link but never mixes up contents.
     Changed(Timestamp, u64),
 }
 
@@ -54,27 +55,28 @@ enum Progress<W, A> {
     Known(A),
 }
 
-/// The file that has, or had, an inode number when it was claimed.
+/// The last file that was claimed under an identity.
 struct Claimed<W, A> {
     since: Since,
     progress: Progress<W, A>,
 }
 
-/// What a claim comes to.
+/// Result of a claim.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Claim<W, A> {
-    /// The caller is the first and must `complete` or `abandon`; it gets its name back.
+    /// The caller is first and must call `complete` or `abandon`. It gets its name back.
     First(W),
-    /// Somebody is at it; the name waits here.
+    /// Another worker does the file. The name waits here.
     Waits,
-    /// It is done already; the caller gets its name back, with the answer.
+    /// The file is done. The caller gets its name back, with the answer.
     Known(W, A),
-    /// Another file with the same inode number is in progress, although that must have been deleted meanwhile. The caller
-    /// does this name by itself.
+    /// Another file with the same inode number is in progress, although it must have been deleted
+    /// meanwhile. The caller does this name independently.
     Alone(W),
 }
 
-/// The files met so far that have several names. `W` is a name that waits, `A` what those who wait need to know.
+/// The files with several names met so far. `W` is a waiting name, `A` what waiting names need
+/// to know.
 pub struct LinkTable<W, A> {
     shards: [Mutex<HashMap<Identity, Claimed<W, A>>>; SHARDS],
 }
@@ -86,7 +88,7 @@ impl<W, A: Clone> Default for LinkTable<W, A> {
 }
 
 impl<W, A: Clone> LinkTable<W, A> {
-    /// Makes an empty table.
+    /// Creates an empty table.
     #[must_use]
     pub fn new() -> Self {
         Self { shards: std::array::from_fn(|_| Mutex::new(HashMap::new())) }
@@ -101,7 +103,7 @@ impl<W, A: Clone> LinkTable<W, A> {
         change(&mut shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Says who does `file`; `waiter` is the caller's name for it.
+    /// Claims `file` for the caller, whose name for it is `waiter`.
     pub fn claim(&self, file: FileKey, waiter: W) -> Claim<W, A> {
         let FileKey { identity, since } = file;
         self.with_shard(identity, |files| match files.get_mut(&identity) {
@@ -121,7 +123,7 @@ impl<W, A: Clone> LinkTable<W, A> {
         })
     }
 
-    /// Records that the file that was claimed under an identity is done and returns the names that waited.
+    /// Records that the file claimed under an identity is done. Returns the waiting names.
     pub fn complete(&self, file: Identity, answer: A) -> Vec<W> {
         self.with_shard(file, |files| {
             let Some(claimed) = files.get_mut(&file) else { return Vec::new() };
@@ -132,7 +134,8 @@ impl<W, A: Clone> LinkTable<W, A> {
         })
     }
 
-    /// Forgets the file that was claimed under an identity and could not be done, and returns the names that waited.
+    /// Forgets the file claimed under an identity, which could not be done. Returns the
+    /// waiting names.
     pub fn abandon(&self, file: Identity) -> Vec<W> {
         self.with_shard(file, |files| match files.remove(&file) {
             Some(Claimed { progress: Progress::InProgress(waiting), .. }) => waiting,

@@ -1,23 +1,28 @@
-//! The driver for one machine: a thread a worker, with work stealing.
+//! The driver for one machine: one thread per worker, with work stealing.
 //!
-//! Every worker has two queues: directories, last in first out (depth first, so that few are open), and files, first in
-//! first out (the order the planner chose). A worker serves itself first and then steals from the others, the oldest
-//! first. Which of the two kinds it wants is [`plan::preference`]. Where a tool wants its workers together, there is one ordered-queue for
-//! all instead.
+//! Every worker has two queues: directories, last in first out (depth first, so that few are open),
+//! and files, first in first out (the planner's order). A worker takes from its own queues first,
+//! then steals from the others, oldest job first. [`plan::preference`] decides between the two
+//! kinds. If a tool wants its workers close together in the tree, one [`OrderedQueue`] for all
+//! replaces these queues.
 //!
-//! Sleeping and the end, for one lock and two counters:
+//! Sleep and termination need one lock and a few counters:
 //!
 //! ```text
 //! sharer:  push job; queued += 1; if sleepers > 0 { lock; notify one }
-//! sleeper: lock; sleepers += 1; while queued == 0 && !over { if sleepers == present { over = true; notify all } wait }
+//! sleeper: lock; sleepers += 1
+//!          if sleepers == present && queued == 0 && feeds == 0 { over = true; notify all }
+//!          while queued == 0 && !over { wait }
+//!          sleepers -= 1
 //! ```
 //!
-//! Those present are the workers whose threads could be made: where the system refuses one, the others do its work
-//! (test: `without_threads_the_first_worker_does_everything`).
+//! `present` counts the workers whose threads could be started. If the system refuses one, the
+//! others do its work (test: `without_threads_the_first_worker_does_everything`).
 //!
-//! The counters are sequentially consistent, so of a sharer and a sleeper at least one sees the other. Only running
-//! workers share; so once all sleep and nothing is queued, nothing ever will be, and the run is over. Jobs may also come from
-//! outside, through a [`Feed`]: then the run goes on until the last feed is dropped, and all sleep and nothing is queued.
+//! The counters are sequentially consistent, so at least one of a sharer and a sleeper sees the
+//! other. Only running workers share jobs, so once all sleep and nothing is queued, nothing ever
+//! will be: the run has ended. Jobs may also come from outside, through a [`Feed`]. Then the run
+//! continues until the last feed is dropped, all workers sleep, and nothing is queued.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -30,8 +35,8 @@ use crate::driver::{Driver, JobWeight, MakeWorker, MissingWorkers, Progress};
 use crate::ordered_queue::OrderedQueue;
 use crate::plan::{self, Precedence, Preference};
 
-/// One worker's queues. The owner's ends are behind locks that only the owner takes, hence never contended; stealers take from the
-/// other end without them.
+/// Queues of one worker. Only the owner locks its ends, so these locks are never contended.
+/// Stealers take from the other ends without a lock.
 struct Queues<J> {
     directories: Mutex<Worker<J>>,
     files: Mutex<Worker<J>>,
@@ -55,12 +60,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Threads of this process.
+/// Driver that runs its workers as threads of this process.
 pub struct Local<J> {
     precedence: Precedence,
-    /// Instead of the queues.
+    /// Replaces `queues` if set.
     ordered_queue: Option<Mutex<OrderedQueue<J>>>,
-    /// One for each worker, and one for what comes from outside.
+    /// One per worker, and one for jobs from outside.
     queues: Vec<CachePadded<Queues<J>>>,
     feeds: AtomicUsize,
     queued: CachePadded<AtomicUsize>,
@@ -73,7 +78,7 @@ pub struct Local<J> {
 }
 
 impl<J: JobWeight + Send> Local<J> {
-    /// Makes a driver of `workers` threads, at least one.
+    /// Creates a driver of `workers` threads, at least one.
     #[must_use]
     pub fn new(workers: usize) -> Self {
         Self {
@@ -91,32 +96,34 @@ impl<J: JobWeight + Send> Local<J> {
         }
     }
 
-    /// Changes what goes first.
+    /// Sets which kind of job goes first.
     #[must_use]
     pub fn preferring(self, precedence: Precedence) -> Self {
         Self { precedence, ..self }
     }
 
-    /// Has all workers take jobs from one ordered-queue, if that is wanted, so that they stay near each other in the walk.
+    /// If `in_walk_order`, makes all workers take jobs from one ordered queue, so that they stay
+    /// near each other in the walk.
     #[must_use]
     pub fn in_walk_order(self, in_walk_order: bool) -> Self {
         Self { ordered_queue: in_walk_order.then(|| Mutex::new(OrderedQueue::new())), ..self }
     }
 
-    /// Tells whether every worker waits for something to do.
+    /// Returns true if every worker waits for a job and none is queued.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let asleep = self.sleepers.load(Ordering::SeqCst) == self.present.load(Ordering::SeqCst);
         asleep && self.queued.load(Ordering::SeqCst) == 0
     }
 
-    /// Opens a way for jobs from outside: as long as it is there the run does not end.
+    /// Opens a feed of jobs from outside. The run doesn't end while it exists.
     pub fn feed(&self) -> Feed<'_, J> {
         self.feeds.fetch_add(1, Ordering::SeqCst);
         Feed { driver: self }
     }
 
-    /// Ends the run if nobody has anything to do, and nothing will come. The caller holds the lock of the bed.
+    /// Ends the run if all workers sleep, nothing is queued and no feed is left. The caller
+    /// holds `bed`.
     fn end_if_idle(&self) {
         let asleep = self.sleepers.load(Ordering::SeqCst) == self.present.load(Ordering::SeqCst);
         if asleep && self.queued.load(Ordering::SeqCst) == 0 && self.feeds.load(Ordering::SeqCst) == 0 {
@@ -125,7 +132,7 @@ impl<J: JobWeight + Send> Local<J> {
         }
     }
 
-    /// Counts a job that was just shared, and wakes somebody for it.
+    /// Counts a job that was just shared, and wakes a worker for it.
     fn note_shared(&self) {
         self.queued.fetch_add(1, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
@@ -134,7 +141,6 @@ impl<J: JobWeight + Send> Local<J> {
         }
     }
 
-    /// Finds the job that a worker should do next.
     fn choose(&self, me: usize) -> Option<J> {
         if let Some(ordered_queue) = &self.ordered_queue {
             return lock(ordered_queue).take(me);
@@ -173,7 +179,7 @@ impl<J: JobWeight + Send> Local<J> {
         None
     }
 
-    /// Sleeps until there is a job; returns whether the run goes on.
+    /// Sleeps until there is a job. Returns false if the run has ended.
     fn sleep(&self) -> bool {
         let mut bed = lock(&self.bed);
         self.sleepers.fetch_add(1, Ordering::SeqCst);
@@ -186,13 +192,13 @@ impl<J: JobWeight + Send> Local<J> {
     }
 }
 
-/// A way for jobs from outside of the run.
+/// A source of jobs from outside the run.
 pub struct Feed<'a, J: JobWeight + Send> {
     driver: &'a Local<J>,
 }
 
 impl<J: JobWeight + Send> Feed<'_, J> {
-    /// Offers a job to every worker.
+    /// Offers a job to all workers.
     pub fn share(&self, job: J) {
         self.driver.share(self.driver.workers(), job);
     }
@@ -252,7 +258,7 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
             let mut absent = None;
             for me in 1..self.workers() {
                 if let Err(cause) = Builder::new().spawn_scoped(threads, move || work(me)) {
-                    // This worker has yet to begin, so that nobody takes the run to be over before the change is seen.
+                    // Worker 0 has yet to start, so the run can't end before this change is seen.
                     self.present.fetch_sub(1, Ordering::SeqCst);
                     absent = Some(MissingWorkers {
                         workers: absent.map_or(1, |so_far: MissingWorkers| so_far.workers + 1),
@@ -306,7 +312,7 @@ mod tests {
 
     use crate::driver::Step;
 
-    /// How often a race is tried: Miri is a thousand times slower.
+    /// Attempts at a race. Miri is a thousand times slower.
     const ROUNDS: usize = if cfg!(miri) { 2 } else { 200 };
 
     #[test]

@@ -1,10 +1,10 @@
 //! The part of the tree that is being visited.
 //!
-//! A node is a directory that was entered and is not finished. Nodes know their parents, not their children, so a tree
-//! of any size needs only the nodes that work is left for.
+//! A directory node is a directory that was entered and is not finished. Nodes know their parents,
+//! not their children, so a tree of any size needs only the nodes with work left.
 //!
-//! Invariant: `pending` is one for the listing, as long as it goes on, plus one for each entry that is not finished;
-//! so it falls to zero exactly once, after the last child (tests: the property tests of the planner's order).
+//! Invariant: `pending` is one for the listing, as long as it goes on, plus one for each unfinished
+//! entry, so it falls to zero exactly once, after the last child (tests: `tests/order.rs`).
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -18,15 +18,16 @@ use crate::tool::Tool;
 
 /// A directory being visited.
 pub struct DirNode<T: Tool> {
-    /// The directory it was found in; none for the directory of an operand.
+    /// The parent; `None` for an operand's directory.
     pub parent: Option<Arc<DirNode<T>>>,
-    /// The directory, to be opened through the run's cache.
+    /// The directory's handle, to be opened through the run's cache.
     pub source: Arc<DirHandle>,
-    /// What the kernel said of it when it was entered; none for the directory of an operand, which is not visited.
+    /// Result of `stat` when it was entered; `None` for an operand's directory, which is
+    /// not visited.
     pub stat: Option<Stat>,
-    /// What the tool keeps for it.
+    /// The tool's state for it.
     pub own: T::Directory,
-    /// Who gave this process the entries, if another process walks the tree.
+    /// Owner of the entries, if another process walks the tree.
     pub owner: Option<Arc<dyn RootOwner<T>>>,
     pending: AtomicUsize,
 }
@@ -41,14 +42,15 @@ impl<T: Tool> DirNode<T> {
         Arc::new(Self { parent, source, stat, own, owner: None, pending: AtomicUsize::new(1) })
     }
 
-    /// Makes the root of entries that another process has sent. [`DirNode::expect`] says how many they are.
+    /// Creates the root node of entries that another process has sent. [`DirNode::expect`] sets
+    /// their number.
     #[must_use]
     pub fn root(source: Arc<DirHandle>, own: T::Directory, owner: Arc<dyn RootOwner<T>>) -> Arc<Self> {
         let pending = AtomicUsize::new(0);
         Arc::new(Self { parent: None, source, stat: None, own, owner: Some(owner), pending })
     }
 
-    /// Tells whether the node is not a visited directory but the place where an operand stands.
+    /// Returns true if the node is an operand's directory, not a visited one.
     #[must_use]
     pub fn is_operands_place(&self) -> bool {
         match &self.owner {
@@ -57,8 +59,8 @@ impl<T: Tool> DirNode<T> {
         }
     }
 
-    /// Tells whether the directory is `directory` or is below it: where links are followed, entering it again would
-    /// never end.
+    /// Returns true if the directory is `directory` or is below it. Where links are followed,
+    /// entering `directory` again would never end.
     #[must_use]
     pub fn is_within(&self, directory: Identity) -> bool {
         let mut node = self;
@@ -73,31 +75,31 @@ impl<T: Tool> DirNode<T> {
         }
     }
 
-    /// Records that `more` entries are to be finished.
+    /// Records that `more` entries must be finished.
     pub fn expect(&self, more: usize) {
         self.pending.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Records that one entry, or the listing, is finished; returns whether it was the last.
+    /// Records that one entry, or the listing, is finished. Returns true if it was the last.
     pub(crate) fn complete_one(&self) -> bool {
         self.pending.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }
 
-/// An entry that was found: where, and under which name.
+/// An entry: a name in a directory.
 pub struct Entry<T: Tool> {
     /// The directory it is in.
     pub node: Arc<DirNode<T>>,
     /// Its name there.
     pub name: Name,
-    /// What the listing says it is.
+    /// Its type according to the listing.
     pub kind: EntryType,
-    /// Which file it was when it was looked at before being opened, if it was.
+    /// Its identity, if it was stat'ed before being opened.
     pub seen: Option<Identity>,
 }
 
 impl<T: Tool> Entry<T> {
-    /// Returns its path as the user would write it.
+    /// Returns its path, as the user would write it.
     #[must_use]
     pub fn path(&self) -> Vec<u8> {
         self.node.source.path_of(self.name())
@@ -109,7 +111,7 @@ impl<T: Tool> Entry<T> {
         self.name.as_c_str()
     }
 
-    /// Tells whether the user named it.
+    /// Returns true if the user named it.
     #[must_use]
     pub fn is_operand(&self) -> bool {
         self.node.is_operands_place()

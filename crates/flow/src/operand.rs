@@ -1,4 +1,4 @@
-//! What a run begins with: entries of held directories.
+//! Operands: the entries a run begins with.
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -10,46 +10,46 @@ use crate::node::DirNode;
 use crate::run::{Batch, Job};
 use crate::tool::Tool;
 
-/// What a run is to do: entries of a held directory, with what the tool keeps for them.
+/// Entries of one directory for a tool to run over, with the tool's state for that directory.
 ///
-/// [`Tool::finish_dir`] hears when all of them are settled.
+/// [`Tool::finish_dir`] is called when all of them are complete.
 pub struct Operand<T: Tool> {
-    /// The directory they stand in.
+    /// The directory they are in.
     pub place: Arc<DirHandle>,
-    /// Their names there; `.`, `..` and `/` are names as well, and a trailing slash may follow.
+    /// Their names there. `.`, `..` and `/` are names as well, and trailing slashes may follow.
     pub names: Names,
-    /// What the tool keeps for the place.
+    /// The tool's state for the directory.
     pub own: T::Directory,
 }
 
 impl<T: Tool> Operand<T> {
-    /// Makes one of an entry that the user named, of which nothing is known yet.
+    /// Creates an operand of one entry that the user named, whose type is unknown.
     #[must_use]
     pub fn named(place: Arc<DirHandle>, name: &CStr, own: T::Directory) -> Self {
         Self { place, names: Names::of(name, EntryType::Unknown), own }
     }
 
-    /// Makes the job of it, and says how many entries that has; `None` if there is nothing to do.
+    /// Returns the operand's job and its number of entries; `None` if there are none.
     pub(crate) fn job(self) -> Option<(Job<T>, usize)> {
         let entries = self.names.len();
         let node = DirNode::new(None, self.place, None, self.own);
-        // The node counts one from the beginning.
+        // The node starts with a count of one.
         node.expect(entries.checked_sub(1)?);
         Some((Job::Files(node, Batch::whole(self.names)), entries))
     }
 }
 
-/// A path as the user wrote it, split into the directory it stands in and the last component.
+/// A path as the user wrote it, split into its directory and its last component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split<'a> {
-    /// What messages put before the name: all of the text before the last component.
+    /// Prefix of the name in messages: all of the text before the last component.
     pub display: &'a [u8],
-    /// The last component, with the slashes that follow it.
+    /// The last component, with trailing slashes.
     pub name: &'a [u8],
 }
 
 impl<'a> Split<'a> {
-    /// Splits a path. The root, which has no last component, stands in the current directory by its own name.
+    /// Splits a path. The root has no last component: it counts as a name in the current directory.
     #[must_use]
     pub fn of(text: &'a CStr) -> Self {
         let bytes = text.to_bytes();
@@ -59,18 +59,18 @@ impl<'a> Split<'a> {
         Self { display, name }
     }
 
-    /// Holds the directory the name stands in.
+    /// Holds the directory that the name is in.
     ///
     /// # Errors
-    /// When it cannot be opened or looked at.
+    /// If it can't be opened or stat'ed.
     pub fn hold(&self, cache: &DirCache) -> Result<Arc<DirHandle>, Error> {
         let path = if self.display.is_empty() { b".".as_slice() } else { self.display };
-        // Parts of a C string have no NUL inside.
+        // Part of a C string, so it has no NUL inside.
         let path = CString::new(path).unwrap_or_default();
         cache.hold_operand(&path, Open::SEARCH.following(), self.display.to_vec())
     }
 
-    /// Returns the last component without slashes.
+    /// Returns the last component without trailing slashes.
     #[must_use]
     pub fn base(&self) -> &'a [u8] {
         let end = self.name.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);

@@ -1,4 +1,5 @@
-//! One queue of jobs for all workers, in the order of a walk: what a job finds stands where that job stood.
+//! One queue of jobs for all workers, in walk order: jobs found by a job take its place in
+//! the queue.
 //!
 //! ```text
 //! taken by worker 1   found by it        taken by worker 2   found by it   not taken
@@ -6,16 +7,18 @@
 //!        ▢            files, directories        ▢            files         directories
 //! ```
 //!
-//! Everybody takes the first job of the queue, so that all workers are near each other in the tree, and files come before the
-//! directories beside them. Of the directories that a job finds the one shared last comes first.
+//! Every worker takes the first job, so all workers are near each other in the tree, and files come
+//! before the directories beside them. Of the directories that one job finds, the one shared last
+//! comes first.
 //!
-//! Invariant: a job is taken once, and only after all jobs before it (test: `a_tree_is_walked_in_order`).
+//! Invariant: a job is taken once, and only after all jobs before it (test:
+//! `a_tree_is_walked_in_order`).
 
 use std::collections::VecDeque;
 
-/// What one job has found, as far as it was not taken.
+/// Jobs found by one job and not taken yet.
 struct Stretch<J> {
-    /// The worker that is still at that job.
+    /// The worker still doing that job, if any.
     finder: Option<usize>,
     files: VecDeque<J>,
     directories: Vec<J>,
@@ -35,16 +38,15 @@ impl<J> Stretch<J> {
     }
 }
 
-/// The queue.
 pub(crate) struct OrderedQueue<J>(VecDeque<Stretch<J>>);
 
 impl<J> OrderedQueue<J> {
-    /// Makes an empty queue.
     pub(crate) fn new() -> Self {
         Self(VecDeque::new())
     }
 
-    /// Adds a job that a worker has found: where its own stood, or, if it has none, at the end.
+    /// Adds a job that worker `me` has found: in place of the worker's own job, or at the end if it
+    /// has none.
     pub(crate) fn add(&mut self, me: usize, job: J, finds_work: bool) {
         let stretch = match self.0.iter().position(|stretch| stretch.finder == Some(me)) {
             Some(at) => &mut self.0[at],
@@ -71,7 +73,8 @@ impl<J> OrderedQueue<J> {
         self.0[0].files.push_front(job);
     }
 
-    /// Takes the first job for a worker, which finds nothing more by the one before.
+    /// Removes and returns the first job for worker `me`, whose previous job then finds
+    /// nothing more.
     pub(crate) fn take(&mut self, me: usize) -> Option<J> {
         let mut at = self.0.iter().position(|stretch| !stretch.is_empty())?;
         let job = self.0[at].pop();
@@ -84,7 +87,7 @@ impl<J> OrderedQueue<J> {
         job
     }
 
-    /// Removes a stretch that has nothing, and gets nothing any more; returns whether it was one.
+    /// Removes a stretch that is empty and stays empty. Returns true if it did.
     fn remove_done(&mut self, at: usize) -> bool {
         let is_done = self.0[at].finder.is_none() && self.0[at].is_empty();
         if is_done {
@@ -100,14 +103,14 @@ mod tests {
 
     use super::*;
 
-    /// A directory of so many levels, or a file; with the numbers of all that it is in.
+    /// An entry: its path as numbers, and the levels of directories below it, 0 for a file.
     #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
     struct Item(Vec<usize>, usize);
 
     const FILES: usize = 3;
     const DIRECTORIES: usize = 4;
 
-    /// What is in an item: files, and directories.
+    /// Returns the files and directories in an item.
     fn inside(Item(place, levels): &Item) -> (Vec<Item>, Vec<Item>) {
         let inner = |number, levels| Item([place.as_slice(), &[number]].concat(), levels);
         match levels.checked_sub(1) {
@@ -141,7 +144,7 @@ mod tests {
                 let Some((me, item)) = busy.pop_front() else { break };
                 let (files, directories) = inside(&item);
                 known.extend(files.iter().chain(&directories).cloned());
-                // The first last.
+                // The first is shared last, so that it is taken first.
                 directories.into_iter().rev().for_each(|directory| queue.add(me, directory, true));
                 files.into_iter().for_each(|file| queue.add(me, file, false));
                 free.push(me);

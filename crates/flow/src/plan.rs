@@ -1,51 +1,56 @@
-//! The planner: how work is cut. Pure functions of counts and sizes, the same on one machine and on a cluster.
+//! The planner: how work is cut. Pure functions of counts and sizes, the same on one machine and on
+//! a cluster.
 //!
-//! Invariant: every entry is in exactly one chunk, and every byte of a file in exactly one range (tests: by property).
+//! Invariant: every entry is in exactly one batch, and every byte of a file in exactly one range
+//! (property tests below).
 
 use std::ops::Range;
 
-/// Entries of one job. Small enough that a big directory is shared evenly, large enough that taking a job costs
-/// nothing beside doing it.
+/// Maximum entries of one job: few enough to share a large directory evenly, enough to make the
+/// cost of taking a job negligible.
 pub const CHUNK_ENTRIES: usize = 64;
 
-/// Entries of one part at most: what is sent to another host, which reports it as a whole. Messages have many, so it need
-/// not be large; and what is left at the end can be shared evenly only if it is small.
+/// Maximum entries of one work item, which is sent to another host and reported as a whole. A
+/// message has many of them, so they need not be large, and small ones let the last of the work be
+/// shared evenly.
 pub const PART_ENTRIES_MAX: u64 = CHUNK_ENTRIES as u64;
 
-/// Parts that each host is to have of what was seen so far, so that the work can be shared evenly though its size is
-/// not known when it is cut.
+/// Work items per host that the entries seen so far are cut into, so that work can be shared evenly
+/// although its size is not known when it is cut.
 const PARTS_EACH: u64 = 8;
 
-/// Entries read from one directory before they are sorted and cut: the window in which inode order is restored. The
-/// names of a window take about two megabytes.
+/// Maximum entries read from one directory before they are sorted and cut: the window in which
+/// inode order is restored. The names of a window take about two megabytes.
 pub const WINDOW_ENTRIES: usize = 64 << 10;
 
-/// Entries that may wait in all queues before files go ahead of directories. Enough to keep every worker busy, few enough
-/// that a directory just made is still in the processor's caches when its files are (docs/measurements/choices.md).
-/// Bounds memory too: a run's names stay below this number and one window a worker.
+/// Maximum entries waiting in all queues before files go ahead of directories. Enough to keep every
+/// worker busy, few enough that a new directory is still in the CPU caches when its files are
+/// created (docs/measurements/choices.md). Also bounds memory: a run's names stay below this number
+/// plus one window per worker.
 pub const WAITING_ENTRIES_MAX: usize = 1 << 10;
 
-/// Cuts `entries` entries into chunks of at most `chunk`, in order.
+/// Cuts `entries` entries into batches of at most `chunk`, in order.
 pub fn chunks(entries: usize, chunk: usize) -> impl DoubleEndedIterator<Item = Range<usize>> {
     let chunk = chunk.max(1);
     (0..entries).step_by(chunk).map(move |start| start..entries.min(start + chunk))
 }
 
-/// Returns how many entries the next part is to have, when `seen` entries were seen so far, those to be cut included, and
-/// `workers` hosts share the work.
+/// Returns the number of entries of the next work item. `seen` entries were seen so far, including
+/// those to be cut, and `workers` hosts share the work.
 ///
-/// A few large files in one directory are one to a part; of many entries a part is never more than an eighth of one
-/// host's share, until it is full.
+/// A few large files in one directory get a work item each. Of many entries, an item has at most an
+/// eighth of one host's share, up to [`PART_ENTRIES_MAX`].
 #[must_use]
 pub fn part_entries(seen: u64, workers: usize) -> usize {
     let share = seen / (PARTS_EACH * workers.max(1) as u64);
     share.clamp(1, PART_ENTRIES_MAX) as usize
 }
 
-/// Cuts a file of `size` bytes in ranges of `range_bytes`, rounded up to whole stripes of `stripe_bytes`.
+/// Cuts a file of `size` bytes into ranges of `range_bytes`, rounded up to whole stripes
+/// of `stripe_bytes`.
 ///
-/// The ranges are in order, without gap or overlap, and there is at least one, empty for an empty file. A last range
-/// shorter than half the others is joined to the one before.
+/// The ranges are in order, without gap or overlap. There is at least one, which is empty for an
+/// empty file. A last range shorter than half the others is joined to the one before.
 pub fn ranges(size: u64, range_bytes: u64, stripe_bytes: u64) -> impl Iterator<Item = Range<u64>> {
     let stripe = stripe_bytes.max(1);
     let step = range_bytes.max(1).div_ceil(stripe).saturating_mul(stripe);
@@ -57,26 +62,26 @@ pub fn ranges(size: u64, range_bytes: u64, stripe_bytes: u64) -> impl Iterator<I
     })
 }
 
-/// What a worker should prefer, given how many entries wait.
+/// Kind of job that a worker should prefer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preference {
-    /// Directories: no listing waits behind data, and there is always work to share.
+    /// Directories: listings don't wait behind data, and there is always work to share.
     Directories,
-    /// Files: enough is waiting.
+    /// Files: enough entries are waiting.
     Files,
 }
 
-/// Which of the two goes first as long as little is waiting.
+/// Kind of job that goes first while few entries are waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precedence {
-    /// Directories, so that no listing waits behind data.
+    /// Directories, so that listings don't wait behind data.
     #[default]
     DirectoriesFirst,
-    /// Files, always: a directory is listed when no file is left.
+    /// Files, always: a directory is listed only when no file is left.
     FilesFirst,
 }
 
-/// The rule of what goes first, with its bound.
+/// Returns the kind of job to prefer while `waiting_entries` entries wait.
 #[must_use]
 pub fn preference(precedence: Precedence, waiting_entries: usize) -> Preference {
     match precedence {

@@ -1,4 +1,4 @@
-//! What a tool shares with the workers of its run: how full it is, and whether the run is cancelled.
+//! State that a tool shares with the workers of its run: a backpressure gauge and a cancel token.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// Creates a gauge that is over its limit when it shows more than `limit`.
+    /// Creates a gauge with a limit. It is over its limit while the amount is more than `limit`.
     #[must_use]
     pub fn new(limit: u64) -> Self {
         Self { amount: Arc::default(), limit }
@@ -23,7 +23,7 @@ impl Gauge {
         self.amount.store(amount, Ordering::Relaxed);
     }
 
-    /// True while the amount is over the limit.
+    /// Returns true while the amount is over the limit.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.amount.load(Ordering::Relaxed) > self.limit
@@ -33,7 +33,7 @@ impl Gauge {
 /// Called once when a token is cancelled.
 type OnCancel = Box<dyn FnOnce() + Send>;
 
-/// Says that a run need not go on. Clones are the same token.
+/// Signals that a run need not go on. Clones share one token.
 #[derive(Clone, Default)]
 pub struct CancelToken {
     inner: Arc<Inner>,
@@ -46,7 +46,7 @@ struct Inner {
 }
 
 impl CancelToken {
-    /// Cancels: calls what was registered, the first time.
+    /// Cancels the token. The first time, calls the registered functions.
     pub fn cancel(&self) {
         let mut on_cancel = self.inner.on_cancel.lock().unwrap_or_else(PoisonError::into_inner);
         self.inner.is_cancelled.store(true, Ordering::Release);
@@ -55,13 +55,14 @@ impl CancelToken {
         calls.into_iter().for_each(|call| call());
     }
 
-    /// True once it was cancelled.
+    /// Returns true once the token is cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.inner.is_cancelled.load(Ordering::Acquire)
     }
 
-    /// Registers a call for the time it is cancelled; at once if it is. The call must not wait for anything.
+    /// Registers a function to call on cancellation; calls it at once if that has happened. It must
+    /// not block.
     pub fn on_cancel(&self, call: impl FnOnce() + Send + 'static) {
         let mut on_cancel = self.inner.on_cancel.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.is_cancelled() {

@@ -1,60 +1,61 @@
-//! What a run tells its caller while it goes on. Library code never prints.
+//! Reporting from a run to its caller. Library code never prints.
 
 use std::ops::AddAssign;
 
 use haul_sys::{Error, Standard};
 
-/// A sentence for the user with `{}` where a file's name belongs. The text of every sentence is a constant in a
-/// `wording` module, so that problems can be matched by comparing, and one place per crate holds what users read.
+/// A sentence for the user, with `{}` in place of a file's name. The text of every sentence is a
+/// constant in a `wording` module, so problems can be matched by comparison, and each crate keeps
+/// its user-visible text in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wording(pub &'static str);
 
-/// How bad a problem is.
+/// Severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// The user should know; the exit status stays.
+    /// The user should know. The exit status is not affected.
     Warning,
-    /// Something asked for was not done: the exit status says so.
+    /// Something requested was not done. The run fails.
     Error,
 }
 
-/// Something that went wrong with an entry. The run goes on.
+/// A problem with an entry. The run goes on.
 #[derive(Clone, Debug)]
 pub struct Problem {
     /// The sentence.
     pub wording: Wording,
-    /// The names that fill its holes: raw bytes of paths, as the user would write them.
+    /// Names for the placeholders: raw bytes of paths, as the user would write them.
     pub names: Vec<Vec<u8>>,
-    /// The failed system call, if one failed: its reason ends the message.
+    /// The failed system call, if there was one. Its reason ends the message.
     pub cause: Option<Error>,
-    /// Whether the exit status is affected.
+    /// Error or warning.
     pub severity: Severity,
-    /// The host it happened on, if not this one.
+    /// Host where it happened, if not this one.
     pub host: Option<String>,
 }
 
 impl Problem {
-    /// Makes an error without names yet.
+    /// Creates an error without names.
     #[must_use]
     pub fn new(wording: Wording) -> Self {
         Self { wording, names: Vec::new(), cause: None, severity: Severity::Error, host: None }
     }
 
-    /// Fills the next hole.
+    /// Fills the next placeholder.
     #[must_use]
     pub fn naming(mut self, name: impl Into<Vec<u8>>) -> Self {
         self.names.push(name.into());
         self
     }
 
-    /// Gives the failed call.
+    /// Sets the failed call.
     #[must_use]
     pub fn because(mut self, cause: Error) -> Self {
         self.cause = Some(cause);
         self
     }
 
-    /// Makes it a warning.
+    /// Turns it into a warning.
     #[must_use]
     pub fn as_warning(mut self) -> Self {
         self.severity = Severity::Warning;
@@ -62,21 +63,21 @@ impl Problem {
     }
 }
 
-/// A line of output the user asked for (`--verbose`), in the same form as a problem's sentence.
+/// A line of output that the user asked for (`--verbose`), in the same form as a problem.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// The sentence.
     pub wording: Wording,
-    /// The names that fill its holes.
+    /// Names for the placeholders.
     pub names: Vec<Vec<u8>>,
 }
 
-/// Counts of what was found and done. Amounts are added up by [`Report::count`], never set.
+/// Counts of entries and bytes. [`Report::count`] adds amounts, and never sets them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Tally {
     /// Entries seen in listings and among the operands, whatever became of them.
     pub discovered: u64,
-    /// Entries dealt with, well or not: what of `found` is over.
+    /// Completed entries, failed or not: those of `discovered` that are done.
     pub finished: u64,
     /// Regular files done.
     pub files: u64,
@@ -88,11 +89,11 @@ pub struct Tally {
     pub specials: u64,
     /// Further names given to files already done.
     pub hard_links: u64,
-    /// Entries left as they were, as asked.
+    /// Entries left alone, as requested.
     pub skipped: u64,
     /// Bytes of regular files done, holes included.
     pub bytes: u64,
-    /// Files whose blocks are shared with the source instead of copied.
+    /// Files that share blocks with the source instead of copying them.
     pub reflinked: u64,
 }
 
@@ -111,46 +112,47 @@ impl AddAssign for Tally {
     }
 }
 
-/// What a run has to work with, once it is settled.
+/// Engine and workers of a run, once they are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunInfo {
-    /// The name of the engine in use, which is not always the one asked for.
+    /// Name of the engine in use, which may not be the requested one.
     pub engine: &'static str,
-    /// The workers.
+    /// Number of workers.
     pub jobs: usize,
 }
 
-/// Who listens to a run. Called from every worker at once, so implementations lock where they must, and briefly:
-/// workers call [`Report::count`] once for many entries.
+/// Receives the reports of a run. Called from all workers at once, so implementations lock where
+/// they must, and briefly. Workers call [`Report::count`] once for many entries.
 pub trait Report: Sync {
-    /// Tells what the run works with: before anything is done, and again when a worker changes its engine.
+    /// Called with engine and workers before anything is done, and again when a worker changes
+    /// its engine.
     fn started(&self, _info: RunInfo) {}
 
     /// Adds to the counts.
     fn count(&self, more: Tally);
 
-    /// Tells of a problem, once.
+    /// Reports a problem. Called once for each.
     fn problem(&self, problem: Problem);
 
-    /// Gives a line that `--verbose` asked for.
+    /// Prints a line that `--verbose` asked for.
     fn line(&self, line: Line);
 
-    /// Passes on bytes for a standard stream, all of which stay together.
+    /// Writes bytes to a standard stream. They must stay together.
     fn output(&self, stream: Standard, bytes: &[u8]);
 
-    /// Asks the user; the question does not end its line. Returns whether the answer is yes. Where nobody can be asked, it
-    /// is no.
+    /// Asks the user a question, which does not end its line. Returns true for yes, false if nobody
+    /// can be asked.
     fn ask(&self, _question: &Line) -> bool {
         false
     }
 
-    /// Passes on what other processes have printed, when it may say why something went wrong.
+    /// Passes on output of other processes that may explain a problem.
     fn note(&self, _printed: &[u8]) {}
 
-    /// Says what was chosen and why, for `--debug`.
+    /// Logs a choice and its reason, for `--debug`.
     fn debug(&self, text: &str);
 
-    /// Tells whether anybody reads [`Report::debug`], for texts that cost something to make.
+    /// Returns true if [`Report::debug`] is shown, so that texts costly to make are worth it.
     fn wants_debug(&self) -> bool {
         false
     }

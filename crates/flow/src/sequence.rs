@@ -1,21 +1,24 @@
-//! A sequence: work on the pieces of one thing by all workers, with the results taken in order.
+//! A sequence: all workers process pieces of one input, and the results are output in order.
 //!
 //! ```text
-//!         next (one at a time)      work (all workers)       put (one at a time, in the order of next)
-//! input ─► piece 0, 1, 2 ... ──────► piece ─► result ───────► output
-//!              ▲                                              │
-//!              └──────────────── a token returns ◄────────────┘
+//!         next (one at a time)     work (all workers)    put (one at a time, in the order of next)
+//! input ─► piece 0, 1, 2 ... ─────► piece ─► result ────► output
+//!              ▲                                          │
+//!              └─────────── the token is shared again ◄───┘
 //! ```
 //!
-//! There are as many tokens as pieces may be under way. A token is a job that any worker can do: it takes the next piece,
-//! works on it, and lays the result in the row. Whoever lays down the result that is next puts it, and all that follow it
-//! in the row; with each result that was put, its token is shared again. So no worker waits for another's result, and no
-//! more pieces are in memory than there are tokens.
+//! There are as many tokens as pieces may be in flight. A token is a job that any worker can do: it
+//! takes the next piece, works on it, and stores the result in the reorder buffer. The worker that
+//! stores the result due next puts it, and all consecutive results after it. With each result put,
+//! its token is shared again. So no worker waits for another's result, and no more pieces are in
+//! memory than there are tokens.
 //!
-//! Termination: once `next` has returned `None`, every token that comes to take a piece is taken out; tokens are finite, and
-//! each returns after its result was put. The last that is taken out ends the sequence.
+//! Termination: once `next` has returned `None`, every token that comes for a piece is retired.
+//! Tokens are finite, and each is shared again only after its result was put. Retiring the last one
+//! ends the sequence.
 //!
-//! Invariant: every piece is put once, in order, and `end` comes once, after the last (tests: by property).
+//! Invariant: every piece is put once, in order, and `end` is called once, after the last (property
+//! test: `tests/sequence.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,48 +27,49 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::run::{Context, Job};
 use crate::tool::Tool;
 
-/// What is done at the three places of a sequence.
+/// The stages of a sequence.
 pub trait Stages<T: Tool>: Send + Sync + 'static {
-    /// What `next` cuts off.
+    /// A piece of the input.
     type Piece: Send + 'static;
-    /// What `work` makes of it.
+    /// Result of `work`.
     type Made: Send + 'static;
 
-    /// Cuts off the next piece; `None` when there are no more. Called by one worker at a time, and not again after `None`.
+    /// Returns the next piece; `None` at the end. Called by one worker at a time, and not again
+    /// after `None`.
     fn next(&self, cx: &Context<'_, T>) -> Option<Self::Piece>;
 
-    /// Works on a piece. Called by many workers at once.
+    /// Processes a piece. Called by many workers at once.
     fn work(&self, cx: &Context<'_, T>, piece: Self::Piece) -> Self::Made;
 
-    /// Takes what was made of a piece. Called by one worker at a time, in the order in which the pieces were cut off.
+    /// Outputs a result. Called by one worker at a time, in the order of the pieces.
     fn put(&self, cx: &Context<'_, T>, made: Self::Made);
 
-    /// Hears, once, that everything was put. An entry that was kept for the sequence is settled here.
+    /// Called once, after everything was put. Completes an entry that was deferred for
+    /// the sequence.
     fn end(&self, cx: &Context<'_, T>);
 }
 
-/// A sequence under way.
 struct Sequence<T: Tool, S: Stages<T>> {
     stages: Arc<S>,
     input: Mutex<Input>,
     row: Mutex<Row<S::Made>>,
-    /// Tokens that were not taken out.
+    /// Tokens not retired yet.
     tokens: AtomicUsize,
 }
 
-/// How far the input is.
+/// Position in the input.
 struct Input {
-    /// The number of the next piece.
+    /// Number of the next piece.
     next: u64,
     over: bool,
 }
 
-/// Results that wait for their turn.
+/// Reorder buffer: results that wait for their turn.
 struct Row<M> {
-    /// The number of the piece to be put next.
+    /// Number of the piece to be put next.
     next: u64,
     waiting: BTreeMap<u64, M>,
-    /// Whether somebody is putting: whoever lays down a result meanwhile leaves it to them.
+    /// True while a worker is putting. Others only store their results.
     putting: bool,
 }
 
@@ -74,10 +78,10 @@ fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
 }
 
 impl<T: Tool + 'static> Context<'_, T> {
-    /// Begins a sequence of which at most `in_flight` pieces are under way, at least one.
+    /// Begins a sequence of which at most `in_flight` pieces are in flight, at least one.
     ///
-    /// The workers of the run do it beside their other jobs. What it is for, an entry that the tool has kept, keeps the run
-    /// from ending.
+    /// The run's workers process it along with their other jobs. The entry it is for must be
+    /// deferred, which keeps the run from ending.
     pub fn begin_sequence<S: Stages<T>>(&self, stages: Arc<S>, in_flight: usize) {
         let tokens = in_flight.max(1);
         let sequence = Arc::new(Sequence {
@@ -90,13 +94,12 @@ impl<T: Tool + 'static> Context<'_, T> {
     }
 }
 
-/// Shares a token.
 fn share<T: Tool + 'static, S: Stages<T>>(cx: &Context<'_, T>, sequence: &Arc<Sequence<T, S>>) {
     let sequence = Arc::clone(sequence);
     cx.share(Job::Visit(Box::new(move |cx| step(cx, &sequence))));
 }
 
-/// Does what a token is for: a piece.
+/// Spends a token: processes one piece, and puts all results that are due.
 fn step<T: Tool + 'static, S: Stages<T>>(cx: &Context<'_, T>, sequence: &Arc<Sequence<T, S>>) {
     let Some((number, piece)) = sequence.cut_off(cx) else {
         if sequence.tokens.fetch_sub(1, Ordering::AcqRel) == 1 {

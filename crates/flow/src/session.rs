@@ -1,4 +1,4 @@
-//! A session: what the runs of one call of a tool have in common.
+//! A session: what the runs of one invocation of a tool share.
 
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,24 +15,24 @@ use crate::settings::Settings;
 use crate::tool::Tool;
 use crate::{Setup, Status, wording};
 
-/// The surroundings of one or several runs: settings resolved for this machine, the directories held, the first engine.
+/// State shared by one or several runs: resolved settings, directory cache, first engine.
 pub struct Session<'a> {
-    /// How the machine is used.
+    /// Resolved settings.
     pub settings: Settings,
-    /// The directories held.
+    /// The directory cache.
     pub cache: DirCache,
-    /// Who hears of it.
+    /// The reporter.
     pub report: &'a dyn Report,
-    /// How it was asked to be used.
+    /// Requested use of the machine.
     pub config: &'a Config,
     engine: Mutex<Option<Box<dyn Engine>>>,
 }
 
 impl<'a> Session<'a> {
-    /// Begins a session, before there are other threads.
+    /// Begins a session. Must be called before there are other threads.
     ///
     /// # Errors
-    /// When the engine that was asked for by name cannot be had.
+    /// If an engine that was requested by name isn't available.
     pub fn begin(config: &'a Config, report: &'a dyn Report) -> Result<Self, Problem> {
         let settings = Settings::resolve(config);
         let engine = settings
@@ -41,22 +41,22 @@ impl<'a> Session<'a> {
         Ok(Self { settings, cache: DirCache::new(settings.held), config, report, engine: Mutex::new(engine) })
     }
 
-    /// Makes an operand of a path as the user wrote it.
+    /// Creates an operand from a path as the user wrote it.
     ///
     /// # Errors
-    /// When the directory it stands in cannot be opened.
+    /// If the path's directory can't be opened.
     pub fn operand<T: Tool>(&self, path: &CStr, own: T::Directory) -> Result<Operand<T>, Problem> {
         let split = Split::of(path);
         let place = split
             .hold(&self.cache)
             .map_err(|cause| Problem::new(wording::CANNOT_ACCESS).naming(path.to_bytes()).because(cause))?;
-        // Parts of a C string have no NUL inside.
+        // Part of a C string, so it has no NUL inside.
         let name = CString::new(split.name).unwrap_or_default();
         Ok(Operand::named(place, &name, own))
     }
 
-    /// Runs a tool over operands, its jobs done by an executor. `places` are the directories in which something is made, if any:
-    /// other processes have to see the same ones.
+    /// Runs a tool over operands through an executor. `places` are the directories in which the
+    /// tool creates entries, if any: other processes must see the same ones.
     pub fn run<T: Tool>(
         &self,
         executor: &impl Executor<T>,
@@ -69,7 +69,7 @@ impl<'a> Session<'a> {
         executor.execute(&job, |driver| self.run_by(driver, tool, operands))
     }
 
-    /// Runs a tool over operands in this process, which is the only one that can do it.
+    /// Runs a tool over operands in this process, for tools that can't run in several.
     pub fn run_alone<T: Tool>(&self, tool: &T, operands: impl IntoIterator<Item = Operand<T>>) -> Status {
         self.run_by(&local(&self.settings, tool), tool, operands)
     }

@@ -1,4 +1,4 @@
-//! How a run uses the machine, resolved: what the user left open is chosen here, within the limits the kernel sets.
+//! Resolved settings: what the user left open is chosen here, within the kernel's limits.
 
 use haul_engine::{Choice, Engine, Ops};
 use haul_sys::Error;
@@ -6,14 +6,14 @@ use haul_sys::Error;
 use crate::config::{Config, Switches};
 use crate::plan::Precedence;
 
-/// Descriptors the process asks for; a hard limit below that is respected.
+/// Maximum descriptors the process asks for. A lower hard limit is respected.
 const DESCRIPTORS_WANTED: usize = 16 << 10;
 
-/// Descriptors that are not the run's to spend: the three standard ones and two of the caller's.
+/// Descriptors the run may not use: the three standard ones and two of the caller's.
 const DESCRIPTORS_RESERVED: usize = 5;
 
-/// Descriptors a worker may have open at its busiest apart from its files: source and target directory of the entry in
-/// hand, and the same again for the directory being entered or reopened.
+/// Maximum descriptors a worker has open besides its files: source and target directory of the
+/// current entry, and the same again for the directory being entered or reopened.
 const DIRECTORIES_PER_WORKER: usize = 4;
 
 /// Descriptors of a worker's engine: a ring.
@@ -22,50 +22,55 @@ const DESCRIPTORS_PER_ENGINE: usize = 1;
 /// Descriptors of one file in flight: source and target.
 const DESCRIPTORS_PER_FILE: usize = 2;
 
-/// Descriptors that should be left for holding directories before another worker is worth having.
+/// Descriptors that should remain for the directory cache before another worker is worth having.
 const HELD_PER_WORKER: usize = 8;
 
-/// Directories worth keeping open; more are not reopened often enough to matter.
+/// Maximum directories kept open. More are not reopened often enough to matter.
 const HELD_MAX: usize = 4096;
 
-/// Bytes of one read or write: stays in the second-level cache between the two (docs/measurements/choices.md).
+/// Default size of one read or write, in bytes: stays in the second-level cache between the
+/// two (docs/measurements/choices.md).
 pub const BLOCK_BYTES: usize = 256 << 10;
 
-/// Files a worker keeps open ahead: keeps a solid-state disk's queue full with small files (docs/measurements/choices.md).
+/// Default number of files a worker keeps open ahead: keeps an SSD's queue full with small
+/// files (docs/measurements/choices.md).
 const LOOK_AHEAD: usize = 64;
 
-/// Bytes of a large file moved by one worker. A local file system admits one writer to a file at a time, so cutting a
-/// file gains nothing there (docs/measurements/choices.md); a striped one is cut by its layout.
+/// Length of a large file's range that one worker moves, in bytes. A local file system admits one
+/// writer to a file at a time, so cutting a file gains nothing there
+/// (docs/measurements/choices.md). A striped file is cut by its layout.
 const RANGE_BYTES: u64 = u64::MAX >> 1;
 
-/// Operations in flight per worker of an asynchronous engine.
+/// Default number of operations in flight per worker of an asynchronous engine.
 const QUEUE_DEPTH: usize = 64;
 
-/// Workers for each processor if the user does not say. A worker waits now and then, for the metadata of a directory it
-/// makes or for a lock of the file system, and another has the processor meanwhile (docs/measurements/choices.md).
+/// Default number of workers per processor. A worker waits now and then, for the metadata of
+/// a directory it creates or for a file system's lock, and another uses the processor
+/// meanwhile (docs/measurements/choices.md).
 const WORKERS_PER_PROCESSOR: usize = 2;
 
-/// Workers if the user does not say: at least two, so that one lists while the other copies; and no more than the metadata
-/// of one file system usually bears.
+/// Limits of the default number of workers: at least two, so that one lists while the other copies,
+/// and no more than the metadata of one file system usually bears.
 const WORKERS: std::ops::RangeInclusive<usize> = 2..=16;
 
-/// Address space for each worker, where the process may not have all it likes. The C library's allocator reserves 64 MiB
-/// for each thread, and 128 to align them; where it cannot, every allocation of the thread takes pages of its own.
+/// Address space per worker if it is limited, in bytes. The C library's allocator reserves 64 MiB
+/// for each thread, and 128 to align them. If it can't, every allocation of the thread takes pages
+/// of its own.
 const ADDRESS_SPACE_PER_WORKER: u64 = 192 << 20;
 
-/// What there is to use.
+/// Resources of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// Processors.
+    /// Number of processors.
     pub processors: usize,
-    /// Descriptors that may be open.
+    /// Maximum number of open descriptors.
     pub descriptors: usize,
-    /// Bytes of address space, if there is a limit (`ulimit -v`).
+    /// Limit of the address space, in bytes, if there is one (`ulimit -v`).
     pub address_space: Option<u64>,
 }
 
 impl Machine {
-    /// Returns how many workers there are if the user does not say.
+    /// Returns the default number of workers.
     fn workers(self) -> usize {
         let workers = (self.processors * WORKERS_PER_PROCESSOR).clamp(*WORKERS.start(), *WORKERS.end());
         let most = self.address_space.map_or(u64::MAX, |bytes| bytes / ADDRESS_SPACE_PER_WORKER);
@@ -73,33 +78,33 @@ impl Machine {
     }
 }
 
-/// A run's use of the machine.
+/// Resolved use of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Workers.
+    /// Number of workers.
     pub jobs: usize,
-    /// The engine of each.
+    /// Engine of each worker.
     pub engine: Choice,
     /// Operations in flight per worker.
     pub queue_depth: usize,
-    /// Bytes of one read or write.
+    /// Size of one read or write, in bytes.
     pub block_bytes: usize,
-    /// Bytes of a large file that one worker moves at a time while others move the rest.
+    /// Length of a large file's range that one worker moves while others move the rest, in bytes.
     pub range_bytes: u64,
-    /// Files a worker has open at once.
+    /// Maximum files a worker has open at once.
     pub window: usize,
-    /// Directories kept open. Where there are so few descriptors that this is 0, there is one worker with one file in flight,
-    /// for which blocking calls are never replaced by a ring.
+    /// Maximum directories kept open. If descriptors are so few that this is 0, there is one worker
+    /// with one file in flight, whose blocking calls are never replaced by a ring.
     pub held: usize,
-    /// How an engine uses its operations; `None` for its own best way.
+    /// How an engine uses its operations; `None` for its own default.
     pub ops: Option<Ops>,
-    /// What is done to be fast.
+    /// Optimisations.
     pub switches: Switches,
 }
 
 impl Settings {
-    /// Resolves what was asked for, raising the process's limit on descriptors if it can, and making room for them.
-    /// Call before there are other threads.
+    /// Resolves a configuration for this machine. Raises the process's descriptor limit if it can,
+    /// and enlarges the descriptor table. Must be called before there are other threads.
     #[must_use]
     pub fn resolve(config: &Config) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -110,8 +115,8 @@ impl Settings {
         settings
     }
 
-    /// Shares what these settings may open among more workers, up to `jobs`, each of which has fewer files in flight then. One worker
-    /// stays one: where there is no room for two there is none for many.
+    /// Divides the descriptors of these settings among more workers, up to `jobs`, each with fewer
+    /// files in flight. A single worker stays single: without room for two there is none for many.
     #[must_use]
     pub fn among(self, jobs: usize) -> Self {
         if self.jobs == 1 {
@@ -123,16 +128,16 @@ impl Settings {
         Self { jobs, window: (shared / jobs - apart) / DESCRIPTORS_PER_FILE, ..self }
     }
 
-    /// Returns how many descriptors may be open at once, those that are not the run's among them.
+    /// Returns the maximum number of open descriptors, including those that are not the run's.
     fn descriptors(&self) -> usize {
         let per_worker = DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_ENGINE + self.window * DESCRIPTORS_PER_FILE;
         DESCRIPTORS_RESERVED + self.held + self.jobs * per_worker
     }
 
-    /// Resolves for a machine.
+    /// Resolves a configuration for a given machine.
     ///
-    /// Invariant: the most descriptors that may be open at once is at most as many as may be, as long as that is enough for
-    /// one worker and one file (test: `settings_stay_within_the_descriptors_there_are`).
+    /// Invariant: no more descriptors are open than the machine allows, as long as that is enough
+    /// for one worker and one file (test: `settings_stay_within_the_descriptors_there_are`).
     #[must_use]
     pub fn within(config: &Config, machine: Machine) -> Self {
         let spendable = machine.descriptors.saturating_sub(DESCRIPTORS_RESERVED);
@@ -158,7 +163,7 @@ impl Settings {
         }
     }
 
-    /// Says how an engine is to be made.
+    /// Returns how engines are to be created.
     #[must_use]
     pub fn engine_setup(&self) -> haul_engine::Setup {
         haul_engine::Setup {
@@ -168,11 +173,11 @@ impl Settings {
         }
     }
 
-    /// Makes the first worker's engine, if one was asked for by name, before any file is touched: such an engine is not
-    /// replaced in silence. `None` when the choice was left to haul.
+    /// Creates the first worker's engine if one was requested by name, before any file is touched:
+    /// such an engine is never silently replaced. `None` if the choice was left to haul.
     ///
     /// # Errors
-    /// Its name, and why the kernel refuses it.
+    /// The engine's name, and why the kernel refuses it.
     pub fn first_engine(&self) -> Result<Option<Box<dyn Engine>>, (&'static str, Error)> {
         let listed = haul_engine::ENGINES.iter().find(|listed| listed.choice == self.engine);
         let made =
@@ -180,7 +185,7 @@ impl Settings {
         made.transpose()
     }
 
-    /// Says what goes first.
+    /// Returns the kind of job that goes first.
     #[must_use]
     pub fn precedence(&self) -> Precedence {
         if self.switches.directory_first { Precedence::DirectoriesFirst } else { Precedence::FilesFirst }

@@ -1,11 +1,11 @@
-//! A driver that pretends: any number of workers on one thread, in an order that a seed decides.
+//! A simulated driver: any number of workers on one thread, in an order that a seed decides.
 //!
-//! The same planner, workers and tools run as on a real machine, but who takes which job when is reproducible, and
-//! every interleaving of steps can be had by trying seeds. It finds what depends on the order of things (which name of
-//! a hard-linked file comes first, when a directory is finished) and repeats it.
+//! The planner, workers and tools are the real ones, but which worker takes which job when is
+//! reproducible, and every interleaving of steps can be reached by trying seeds. It finds bugs that
+//! depend on order (which name of a hard-linked file comes first, when a directory is finished) and
+//! repeats them.
 //!
-//! What it does not do: steps are not interrupted in the middle, so it shows no data race; those are for the thread
-//! sanitizer.
+//! Steps are not interrupted, so it shows no data races; those are for the thread sanitizer.
 
 use std::cell::RefCell;
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +15,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::driver::{Driver, JobWeight, MakeWorker, MissingWorkers, Progress};
 
-/// Pretended workers.
+/// Driver with simulated workers.
 pub struct Sim<J> {
     workers: usize,
     state: Mutex<State<J>>,
@@ -27,7 +27,7 @@ struct State<J> {
 }
 
 impl<J: JobWeight + Send> Sim<J> {
-    /// Makes a driver of `workers` pretended workers, at least one, whose order `seed` decides.
+    /// Creates a driver of `workers` simulated workers, at least one. `seed` decides their order.
     #[must_use]
     pub fn new(workers: usize, seed: u64) -> Self {
         let state = State { random: SmallRng::seed_from_u64(seed), jobs: Vec::new() };
@@ -62,7 +62,7 @@ impl<J: JobWeight + Send> Driver<J> for Sim<J> {
             if workers[drawn].borrow_mut().step() == Progress::Worked {
                 continue;
             }
-            // A fruitless draw says nothing of the others; only when none of all can work is the run over.
+            // One idle worker proves nothing. The run has ended only when all of them are idle.
             if workers.iter().all(|worker| worker.borrow_mut().step() == Progress::Idle) {
                 return None;
             }

@@ -1,22 +1,23 @@
-//! What a tool says, so that the framework can do the rest.
+//! The interface between a tool and the framework.
 //!
-//! A tool decides what each entry needs, what to make of a directory that is entered, what becomes of a block that was
-//! read, and how a file and a directory are finished. Walking, planning, opening, reading, writing, closing, and who
-//! does what when are the framework's. Methods are called from many workers at once and share `&self`.
+//! A tool decides what each entry needs, what to do with a directory that is entered, with a block
+//! that was read, and how to finish a file or a directory. The framework walks, plans, opens,
+//! reads, writes, closes, and schedules. [`Tool`]'s methods take `&self` and are called from many
+//! workers at once.
 //!
 //! The life of a file, with the tool's part on the right:
 //!
 //! ```text
-//! found ─► needs ───────────────────────────────────► Need::Read
-//!   open, look (fstat)
+//! entry ─► plan ───────────────────────────────────► Plan::Read
+//!   open, fstat
 //!   first block, if it is in the cache
-//!                          begin ───────────────────► Begin::Move(target, transfer)
+//!                          open_file ──────────────► Start::Move { target, transfer, .. }
 //!   read ...
-//!                          block ───────────────────► Block::Keep
+//!                          block ──────────────────► Write::All
 //!   write ...
-//!                          finish (attributes)
+//!                          finish_file (attributes)
 //!   close target, close source: results checked
-//!                          end (success or not)
+//!                          close_file (success or not)
 //! ```
 
 use std::ops::Range;
@@ -32,55 +33,55 @@ use crate::report::Problem;
 use crate::run::Context;
 use crate::wording;
 
-/// How the jobs of a run are ordered and held back; see [`Tool::policy`].
+/// Job order, backpressure and cancellation of a run; see [`Tool::policy`].
 #[derive(Clone, Default)]
 pub struct Policy {
-    /// In which order workers take jobs.
+    /// Order in which workers take jobs.
     pub order: Order,
-    /// While this gauge is over its limit, a worker takes no job as long as others have one in hand.
+    /// While this gauge is over its limit, no worker takes a job as long as another one is in hand.
     pub backpressure: Option<Gauge>,
-    /// Cancelled when the run need not go on, here or in another process.
+    /// Cancelled when the run need not go on, in this process or another.
     pub cancel: CancelToken,
 }
 
-/// In which order the workers of a process take jobs.
+/// Order in which the workers of a process take jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// Each worker has its own part of the tree, and steals when that is done.
     #[default]
     WorkStealing,
-    /// All workers take jobs from one queue in the order of the walk, so that neighbours in the tree are done at about the same
-    /// time.
+    /// All workers take jobs from one queue in walk order, so that neighbours in the tree are done
+    /// at about the same time.
     Walk,
 }
 
-/// What an entry needs.
+/// Action for an entry; see [`Tool::plan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// It is a directory to enter: [`Tool::enter_dir`].
+    /// Enter this directory: [`Tool::enter_dir`].
     Enter,
-    /// It is a file to open and read: [`Tool::open_file`].
+    /// Open and read this file: [`Tool::open_file`].
     Read(Probe),
-    /// The tool handles it in one go: [`Tool::handle`].
+    /// Let the tool handle it in one call: [`Tool::handle`].
     Handle,
-    /// Nothing: it is skipped, or has failed and the tool has reported that.
+    /// Skip it. If it failed, the tool has reported that.
     Skip,
 }
 
-/// Which files have their first block read, if it is in the page cache, before [`Tool::open_file`]. Not worth it where that
-/// may find that nothing has to be read.
+/// Selects the files whose first block is read, if it is in the page cache, before
+/// [`Tool::open_file`]. Not worthwhile if that method may find that nothing needs to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Maximum number of names of the file.
+    /// Maximum number of hard links.
     pub links_max: u32,
-    /// Maximum length of the file, in bytes.
+    /// Maximum size, in bytes.
     pub bytes_max: u64,
 }
 
 impl Probe {
-    /// Every file.
+    /// Selects every file.
     pub const ALWAYS: Self = Self { links_max: u32::MAX, bytes_max: u64::MAX };
-    /// No file.
+    /// Selects no file.
     pub const NEVER: Self = Self { links_max: 0, bytes_max: 0 };
 
     pub(crate) fn includes(self, stat: &Stat) -> bool {
@@ -88,20 +89,20 @@ impl Probe {
     }
 }
 
-/// What went wrong with an entry, where the framework met it.
+/// How the framework failed on an entry.
 #[derive(Clone, Copy, Debug)]
 pub enum Failure<'a> {
-    /// Its type is unknown, as `stat` failed: it was deleted, or is a dangling link.
+    /// Its type is unknown, because `stat` failed: it was deleted, or is a dangling link.
     Classify(&'a Error),
-    /// The directory could not be opened and not be looked at.
+    /// The directory could not be opened or stat'ed.
     OpenDir(&'a Error),
-    /// The directory that the file is in could not be opened again.
+    /// The file's directory could not be reopened.
     OpenPlace(&'a Error),
     /// The file could not be opened.
     OpenFile(&'a Error),
-    /// The open file could not be looked at.
+    /// `fstat` failed on the open file.
     StatFile(&'a Error),
-    /// The file is not the one that was listed, or is no regular file any more.
+    /// The entry is not the one that was listed, or its type has changed.
     Replaced,
     /// The file could not be read.
     Read(&'a Error),
@@ -116,13 +117,13 @@ pub enum Failure<'a> {
 }
 
 impl Failure<'_> {
-    /// True if a file that was to be read will not come to [`Tool::open_file`].
+    /// Returns true if a file planned as [`Plan::Read`] will not reach [`Tool::open_file`].
     #[must_use]
     pub fn is_before_open_file(self) -> bool {
         matches!(self, Self::OpenPlace(_) | Self::OpenFile(_) | Self::StatFile(_) | Self::Replaced)
     }
 
-    /// Words it in the way that fits tools without targets: the source is named.
+    /// Converts the failure to a problem that names the source, which suits tools without targets.
     pub(crate) fn problem<T: Tool>(self, entry: &Entry<T>) -> Problem {
         let (wording, cause) = match self {
             Self::Replaced => (wording::REPLACED, None),
@@ -143,52 +144,54 @@ impl Failure<'_> {
     }
 }
 
-/// Whether a tool has reported a failure.
+/// Answer of [`Tool::failed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reported {
-    /// It has, or the entry is left out and nobody is to know: the framework reports nothing.
+    /// The tool has reported the failure, or wants it ignored. The framework reports nothing.
     Yes,
-    /// It has not: the framework reports it.
+    /// The framework reports the failure.
     No,
 }
 
-/// A directory that was opened.
+/// An opened directory.
 pub struct OpenDir<'a> {
-    /// The descriptor; or why it may not be read, which is told after the tool has made its own.
+    /// The descriptor, or why the directory can't be read. That error is reported after the tool
+    /// has entered the directory.
     pub source: Result<&'a Arc<Fd>, &'a Error>,
-    /// What the kernel says of it.
+    /// Result of `stat`.
     pub stat: &'a Stat,
 }
 
-/// A file that was opened and looked at.
+/// A file that was opened and stat'ed.
 #[derive(Clone, Copy)]
 pub struct OpenSource<'a> {
     /// The descriptor.
     pub source: &'a Arc<Fd>,
-    /// What the kernel says of it.
+    /// Result of `fstat`.
     pub stat: &'a Stat,
-    /// What was read of its beginning already, if anything. A tool to which that is all it needs may take it, and ask for nothing.
+    /// The first block, if it was read already. A tool that needs no more can use it and ask
+    /// for nothing.
     pub first: Option<&'a [u8]>,
 }
 
-/// What to do with a directory.
+/// How to go on with an opened directory.
 pub enum Enter<D> {
     /// Visit its entries.
     Visit(D),
-    /// Leave out its entries, but finish it as if it had been visited.
+    /// Skip its entries, but finish it as if it had been visited.
     Bare(D),
-    /// Nothing; the tool has said why, if it was an error.
+    /// Skip it. If that is an error, the tool has reported it.
     Over,
 }
 
-/// How the content of a file is moved.
+/// Method of moving a file's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {
-    /// Not at all: there is nothing to move.
+    /// There is nothing to move.
     Nothing,
-    /// Read in blocks, shown to the tool, and written where it says.
+    /// Read in blocks, show them to the tool, and write what it wants.
     Blocks(Holes),
-    /// Copied inside the kernel; in blocks where the kernel cannot.
+    /// Copy inside the kernel, or in blocks where the kernel can't.
     Kernel(Holes),
 }
 
@@ -205,70 +208,71 @@ impl Transfer {
     }
 }
 
-/// What becomes of the source's holes.
+/// Treatment of the source's holes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holes {
-    /// They are read, as zeros.
+    /// Read them, as zeros.
     Read,
-    /// They are passed over.
+    /// Skip them.
     Skip,
 }
 
-/// What to do with a file that was opened and looked at.
+/// How to go on with a file that was opened and stat'ed.
 pub enum Start<F> {
-    /// Copy its content to a file of its own.
+    /// Copy its content to a target.
     Move {
-        /// What the tool keeps for the file.
+        /// The tool's state for the file.
         own: F,
-        /// The file.
+        /// The target.
         target: Fd,
-        /// How.
+        /// Method of moving the content.
         transfer: Transfer,
-        /// Whether [`Tool::block`] sees each block before it is written. If not, an engine may write a block as soon as it was
-        /// read, without asking.
+        /// True if [`Tool::block`] must see each block before it is written. If false, an engine
+        /// may write a block as soon as it is read.
         inspect: bool,
     },
     /// Read its content, and show it to [`Tool::block`].
     Inspect {
-        /// What the tool keeps for the file.
+        /// The tool's state for the file.
         own: F,
-        /// How: in blocks, or not at all.
+        /// Method: in blocks, or nothing.
         transfer: Transfer,
     },
-    /// Read its content, and the same ranges of another file, and show both to [`Tool::block`].
+    /// Read its content and the same ranges of another file, and show both to [`Tool::block`].
     Compare {
-        /// What the tool keeps for the file.
+        /// The tool's state for the file.
         own: F,
         /// The compared file.
         other: Arc<Fd>,
     },
-    /// Nothing more: it is done, skipped, or has failed and the tool has reported that.
+    /// Nothing more. If the file failed, the tool has reported that.
     Done,
-    /// The tool has kept the entry and completes it later: [`Context::complete`] or [`Context::retry`].
+    /// The tool keeps the entry and completes it later, with [`Context::complete`]
+    /// or [`Context::retry`].
     Deferred,
 }
 
 /// A block that was read.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'a> {
-    /// Where it begins in the file, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// Its bytes.
+    /// The bytes.
     pub bytes: &'a [u8],
     /// The same range of the compared file ([`Start::Compare`]); empty if that file ends here.
     pub other: &'a [u8],
 }
 
-/// What of a block to write to the target.
+/// How much of a block to write to the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
     /// All of it.
     All,
-    /// These parts of it, in order.
+    /// These ranges of it, in order.
     Parts(Vec<Range<usize>>),
     /// Nothing.
     Nothing,
-    /// Nothing, and no more blocks are wanted: the content ends here.
+    /// Nothing. Stop reading: the content ends here.
     End,
 }
 
@@ -278,15 +282,15 @@ pub struct OpenFile<T: Tool> {
     pub entry: Entry<T>,
     /// The open source.
     pub source: Arc<Fd>,
-    /// What the kernel said of the source.
+    /// Result of `fstat` on the source.
     pub stat: Stat,
     /// The open target, if there is one.
     pub target: Option<Arc<Fd>>,
-    /// What the tool keeps for it.
+    /// The tool's state for the file.
     pub own: T::File,
     /// The compared file, if there is one.
     pub(crate) other: Option<Arc<Fd>>,
-    /// Whether the tool sees each block before it is written.
+    /// True if the tool sees each block before it is written.
     pub(crate) inspect: bool,
     failed: AtomicBool,
     in_blocks: AtomicBool,
@@ -295,12 +299,10 @@ pub struct OpenFile<T: Tool> {
     pub(crate) cache_policy: CachePolicy,
 }
 
-/// How a file's content is moved.
+/// Settings of [`OpenFile::new`].
 pub(crate) struct MoveSetup {
     pub(crate) cache_policy: CachePolicy,
-    /// See [`OpenFile::inspect`].
     pub(crate) inspect: bool,
-    /// See [`OpenFile::other`].
     pub(crate) other: Option<Arc<Fd>>,
 }
 
@@ -329,27 +331,28 @@ impl<T: Tool> OpenFile<T> {
         }
     }
 
-    /// Records that a part of the file could not be moved; the other parts stop. Returns whether it is the first.
+    /// Marks the file as failed, which stops its other streams. Returns true the first time.
     pub fn fail(&self) -> bool {
         !self.failed.swap(true, Ordering::AcqRel)
     }
 
-    /// Records that a part of the content was read in blocks.
+    /// Records that some of the content was read in blocks.
     pub(crate) fn note_block(&self) {
         self.in_blocks.store(true, Ordering::Relaxed);
     }
 
-    /// Records that the kernel copied a part of the content.
+    /// Records that some of the content was copied inside the kernel.
     pub(crate) fn note_kernel(&self) {
         self.by_kernel.store(true, Ordering::Relaxed);
     }
 
-    /// Records that reading met the end of the file at `position`.
+    /// Records that reading met EOF at `position`.
     pub(crate) fn note_end(&self, position: u64) {
         self.ended_at.fetch_min(position, Ordering::Relaxed);
     }
 
-    /// Returns how long the content turned out to be, in bytes: what `stat` says, unless reading met the end elsewhere.
+    /// Returns the actual length of the content, in bytes: the size from `fstat`, unless reading
+    /// met EOF elsewhere.
     #[must_use]
     pub fn length(&self) -> u64 {
         match self.ended_at.load(Ordering::Relaxed) {
@@ -358,46 +361,47 @@ impl<T: Tool> OpenFile<T> {
         }
     }
 
-    /// True if some of the content was read in blocks.
+    /// Returns true if some of the content was read in blocks.
     #[must_use]
     pub fn was_read_in_blocks(&self) -> bool {
         self.in_blocks.load(Ordering::Relaxed)
     }
 
-    /// True if some of the content was copied inside the kernel.
+    /// Returns true if some of the content was copied inside the kernel.
     #[must_use]
     pub fn was_copied_by_kernel(&self) -> bool {
         self.by_kernel.load(Ordering::Relaxed)
     }
 
-    /// True if a part of the file could not be moved.
+    /// Returns true if some of the content could not be moved.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
 }
 
-/// What a tool does with the entries of a tree. Its methods are called from many workers at once.
+/// A tool: decides what to do with the entries of a tree. Its methods are called from many workers
+/// at once.
 pub trait Tool: Sync + Sized {
-    /// What the tool keeps for each directory, from [`Tool::enter_dir`] to [`Tool::finish_dir`].
+    /// State kept for each directory, from [`Tool::enter_dir`] to [`Tool::finish_dir`].
     type Directory: Send + Sync;
-    /// What the tool keeps for each file, from [`Tool::open_file`] to [`Tool::close_file`].
+    /// State kept for each file, from [`Tool::open_file`] to [`Tool::close_file`].
     type File: Send + Sync;
 
-    /// The order of jobs, backpressure, and a token that cancels the run. Asked for once per run.
+    /// Returns the job order, the backpressure gauge and the cancel token of the run.
     fn policy(&self) -> Policy {
         Policy::default()
     }
 
-    /// True to follow a symbolic link at this entry.
+    /// Returns true if a symbolic link at this entry should be followed.
     fn follow(&self, _found: &Entry<Self>) -> bool {
         false
     }
 
-    /// What an entry of this type needs.
+    /// Decides what an entry of this type needs.
     fn plan(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan;
 
-    /// Called when a directory was opened: creates its counterpart.
+    /// Called when a directory was opened. Creates its counterpart.
     fn enter_dir(
         &self,
         cx: &Context<'_, Self>,
@@ -405,7 +409,8 @@ pub trait Tool: Sync + Sized {
         opened: &OpenDir<'_>,
     ) -> Enter<Self::Directory>;
 
-    /// Called after the last entry of a directory, or of an operand, is complete: finishes the counterpart.
+    /// Called when the last entry of a directory, or of an operand, is complete. Finishes
+    /// the counterpart.
     fn finish_dir(&self, _desk: &Context<'_, Self>, _node: &DirNode<Self>) {}
 
     /// Handles an entry that is neither entered nor read: a link, a device, another name of a file.
@@ -413,7 +418,7 @@ pub trait Tool: Sync + Sized {
         Handled::Over
     }
 
-    /// Called when a file was opened and stat'ed: chooses what becomes of its content.
+    /// Called when a file was opened and stat'ed. Decides what happens to its content.
     fn open_file(
         &self,
         cx: &Context<'_, Self>,
@@ -421,36 +426,39 @@ pub trait Tool: Sync + Sized {
         opened: &OpenSource<'_>,
     ) -> Start<Self::File>;
 
-    /// Called for a block of a file that was read. Blocks of a large file come from several workers, in any order.
+    /// Called for each block that was read. Blocks of a large file come from several workers, in
+    /// any order.
     fn block(&self, _file: &OpenFile<Self>, _block: Block<'_>) -> Write {
         Write::All
     }
 
-    /// Called when all of a file's content was moved, before it is closed. Returns false if something failed and was reported.
+    /// Called when all of a file's content was moved, before it is closed. Returns false if
+    /// something failed and was reported.
     fn finish_file(&self, _desk: &Context<'_, Self>, _file: &OpenFile<Self>) -> bool {
         true
     }
 
-    /// Called after a file was closed. `moved` is false if anything failed on the way.
+    /// Called after a file was closed. `moved` is false if anything failed.
     fn close_file(&self, _desk: &Context<'_, Self>, _found: &Entry<Self>, _own: Self::File, _moved: bool) {}
 
-    /// Called when something failed that the framework does, before that is reported.
+    /// Called when the framework failed on an entry, before the failure is reported.
     fn failed(&self, _desk: &Context<'_, Self>, _found: &Entry<Self>, _failure: Failure<'_>) -> Reported {
         Reported::No
     }
 
-    /// Called with what was passed to [`Context::emit`] as the result of an entry: in the process that walks the tree, exactly once,
-    /// also if the entry had to be done again elsewhere. By default the result goes to standard output.
+    /// Called with each result passed to [`Context::emit`]: in the process that walks the tree,
+    /// exactly once, even if the entry was redone elsewhere. By default the result goes to
+    /// standard output.
     fn emitted(&self, cx: &Context<'_, Self>, _found: &Entry<Self>, result: &[u8]) {
         cx.report().output(Standard::Output, result);
     }
 }
 
-/// Whether an entry that the tool handled is over.
+/// Answer of [`Tool::handle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handled {
-    /// It is.
+    /// The entry is complete.
     Over,
-    /// The tool has kept it and will settle it later.
+    /// The tool keeps the entry and completes it later.
     Deferred,
 }

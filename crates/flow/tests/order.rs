@@ -1,4 +1,5 @@
-//! The order of a run, whoever does what when: every entry once, parents before children, directories left last.
+//! The order of a run, whichever worker does what when: every entry once, parents before children,
+//! directories finished last.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

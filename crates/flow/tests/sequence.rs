@@ -1,4 +1,4 @@
-//! Sequences, results and operands of several names: what tools other than the copy stand on.
+//! Sequences, emitted results and operands with several names: what tools other than copy rely on.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ use haul_flow::{
 use haul_sys::{EntryType, Names, Standard};
 use proptest::prelude::*;
 
-/// What a run said.
+/// Reporter that keeps everything.
 #[derive(Default)]
 struct Notes {
     output: Mutex<Vec<u8>>,
@@ -37,7 +37,7 @@ impl Report for Notes {
     fn debug(&self, _: &str) {}
 }
 
-/// A sequence of numbers: pieces, of which each is worked on for longer the less it is next.
+/// A sequence of numbers.
 struct Numbers {
     entry: Entry<Keeper>,
     pieces: u64,
@@ -85,7 +85,7 @@ impl Stages<Keeper> for Numbers {
     }
 }
 
-/// Keeps every file for a sequence.
+/// Defers every file for a sequence.
 #[derive(Default)]
 struct Keeper {
     pieces: u64,

@@ -1,4 +1,4 @@
-//! A run whose end is reached although something was kept and never settled has failed, and says so.
+//! A run that ends with an entry deferred and never completed has failed, and reports it.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -24,7 +24,7 @@ impl Report for Notes {
     fn debug(&self, _: &str) {}
 }
 
-/// Keeps the files it is told to keep, and never comes back to them.
+/// Defers every file if `keeps` is set, and never completes it.
 struct Keeper {
     keeps: bool,
 }

@@ -1,4 +1,4 @@
-//! What the flags for many hosts take: times, words of a command line, names for a batch system, and where data lies.
+//! Values of the flags for many hosts: times, command lines, names for a batch system, and layouts.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -17,12 +17,12 @@ use super::{Error, Typed};
 pub(crate) const CLIENTS: Bounds = Bounds { least: 1, most: 1 << 20, text: "1 to 1048576" };
 /// `--io-factor`.
 const IO_FACTOR: Bounds = Bounds { least: 1, most: 4096, text: "1 to 4096" };
-/// `--range-size`: as little as a page, so that no page is written by two.
+/// `--range-size`: at least a page, so that no page has two writers.
 const RANGE_BYTES: Bounds = Bounds { least: 4 << 10, most: 1 << 50, text: "4K to 1P" };
-/// The longest walltime: a year.
+/// Maximum walltime, in seconds: a year.
 const WALLTIME_SECONDS_MAX: u64 = 366 * 24 * 3600;
 
-/// What was said of where the data of new files lies.
+/// The layout flags as given.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Layout {
     pub(super) copy: bool,
@@ -31,7 +31,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Settles what the flags mean together: each of the two that change a layout asks for a copied one.
+    /// Combines the flags: each of the two that change a layout implies copying it.
     pub(super) fn rule(self) -> LayoutRule {
         if self.copy || self.reduce || self.no_offset {
             LayoutRule::Copy { reduce: self.reduce, keep_first_target: !self.no_offset }
@@ -123,17 +123,17 @@ impl Typed {
         Ok(())
     }
 
-    /// Remembers the first flag that says how a job is started, which is senseless where none is.
+    /// Records the first flag about starting a job, which is meaningless without one.
     fn needs_clients(&mut self, flag: &'static str) {
         self.without_job.get_or_insert(flag);
     }
 
-    /// Remembers the first flag that says how several ranks share the work.
+    /// Records the first flag about how several ranks share the work.
     fn needs_ranks(&mut self, flag: &'static str) {
         self.without_ranks.get_or_insert(flag);
     }
 
-    /// Settles how large a block is, once all flags are known.
+    /// Computes the block size, once all flags are known.
     pub(super) fn settle_block_bytes(&mut self) -> Result<(), Error> {
         let Some((flag, factor)) = self.io_factor else { return Ok(()) };
         let bytes = self.config.block_bytes.unwrap_or(USUAL_BLOCK_BYTES).saturating_mul(factor);
@@ -145,7 +145,7 @@ impl Typed {
         Ok(())
     }
 
-    /// Checks that what is said of a job is said of one: of one that is started, or that this process is a rank of.
+    /// Checks that job flags apply to a job: one that is started, or one this process is a rank of.
     pub(super) fn check_job(&self, clients: &'static str, is_rank: bool) -> Result<(), Error> {
         let without_ranks = self.without_ranks.filter(|_| !is_rank);
         match self.without_job.or(without_ranks) {
@@ -154,8 +154,8 @@ impl Typed {
         }
     }
 
-    /// Checks that no flag makes another one useless: what the launch process does by itself is not journaled, and no batch job
-    /// is submitted where the user says how ranks are started.
+    /// Checks that no flag makes another useless: work of the launch process itself is not
+    /// journaled, and no batch job is submitted if the user says how to start the ranks.
     fn check_useless(&self) -> Result<(), Error> {
         let Options { account, queue, walltime, launcher, journal, walk, range_bytes, .. } = &self.cluster;
         let of_batch = [
@@ -184,8 +184,8 @@ fn refused(flag: &'static str, value: &[u8], wanted: &str) -> Error {
     Error::Number { value: value.to_vec(), flag, wanted: wanted.to_owned() }
 }
 
-/// Reads a name that a batch system knows. It ends up in command lines of programs that take commas, lines and leading
-/// dashes for something else.
+/// Parses a name for a batch system. It ends up on command lines of other programs, so spaces,
+/// control characters and leading dashes are refused.
 pub(crate) fn name(flag: &'static str, value: &[u8]) -> Result<String, Error> {
     let text = std::str::from_utf8(value).unwrap_or_default();
     let odd = |letter: char| letter.is_whitespace() || letter.is_control();
@@ -202,7 +202,7 @@ fn path(flag: &'static str, value: &[u8]) -> Result<PathBuf, Error> {
     Ok(PathBuf::from(OsString::from_vec(value.to_vec())))
 }
 
-/// Reads a time: seconds, or minutes and seconds, or hours, minutes and seconds with colons between.
+/// Parses a duration: seconds, `MM:SS` or `HH:MM:SS`.
 pub(crate) fn walltime(flag: &'static str, value: &[u8]) -> Result<Duration, Error> {
     let number = |digits: &str| -> Option<u64> {
         let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn what_describes_no_job_is_refused() {
-        // All flags of the cluster but those that say where data lies and how large blocks are: those work on one machine.
+        // All cluster flags but those for layouts and block size, which also work on one machine.
         let alone = ["--clients", "--copy-layout", "--reduce-stripes", "--no-stripe-offset", "--io-factor"];
         let valued = [
             "--account=1",
@@ -339,7 +339,7 @@ mod tests {
             let flag = word.split('=').next().unwrap();
             assert!(matches!(refused, Error::Requires { flag: told, other: "--clients" } if told == flag));
         }
-        // A rank that a launcher has started shares the work too.
+        // A rank started by a launcher shares the work too.
         for (word, is_taken) in valued.into_iter().zip([false, false, false, false, true, true, true, true]) {
             let words = [word, "a", "b"].map(OsString::from);
             let rank = super::super::Environment { is_rank: true, ..Default::default() };
@@ -366,7 +366,7 @@ mod tests {
         assert!(matches!(request(&["--walk=both"]), Err(Error::Value { .. })));
     }
 
-    /// Each flag that another makes useless is refused with it, and goes without.
+    /// Each flag that another makes useless is refused with it, and accepted without it.
     #[test]
     fn flags_that_others_make_useless_are_refused() {
         let table = [

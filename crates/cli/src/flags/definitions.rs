@@ -1,52 +1,53 @@
-//! The flags as data: what completions and manual pages are generated from.
+//! The flags as data, from which completions and manual pages are generated.
 
 use serde::Serialize;
 
 use super::table::TABLE;
 use super::{Action, Environment, Error, Flag, Owner, Typed, help, spdcp};
 
-/// A flag as others see it.
+/// A flag's definition for generators.
 #[derive(Debug, Serialize)]
 pub(crate) struct Definition {
     /// Its letters.
     pub(crate) letters: Vec<char>,
-    /// Its long name, or nothing.
+    /// Its long name, or empty.
     pub(crate) long: String,
     /// Its argument.
     pub(crate) argument: Option<Argument>,
-    /// What help says of it.
+    /// Its help text.
     pub(crate) help: String,
-    /// Whether GNU cp has it too.
+    /// True if GNU cp has it too.
     pub(crate) gnu: bool,
-    /// Whether it is about copying with many hosts.
+    /// True if it is about copying with many hosts.
     pub(crate) cluster: bool,
 }
 
-/// What a flag takes.
+/// A flag's argument.
 #[derive(Debug, Serialize)]
 pub(crate) struct Argument {
-    /// How help calls it.
+    /// Its name in help.
     pub(crate) name: String,
-    /// Whether it may be left out; if not, it may be a word of its own.
+    /// True if it may be omitted. If not, it may be a separate word.
     pub(crate) optional: bool,
-    /// The words it may be, if it can only be one of them.
+    /// Its keywords, if nothing else is accepted.
     pub(crate) words: Vec<String>,
-    /// Whether it may be several of them, with commas between.
+    /// True if it may be several keywords separated by commas.
     pub(crate) list: bool,
 }
 
-/// Lists the flags of `cp` in the order of the table.
+/// Returns the flags of `cp`, in table order.
 pub(crate) fn definitions() -> Vec<Definition> {
     TABLE.iter().map(define).collect()
 }
 
-/// Lists the flags of `spdcp`.
+/// Returns the flags of `spdcp`.
 pub(crate) fn definitions_of_spdcp() -> Vec<Definition> {
     spdcp::TABLE.iter().map(define).collect()
 }
 
 fn define(flag: &Flag) -> Definition {
-    // Asked for the impossible, a flag that takes one of some words says which: they are written down nowhere else.
+    // Given an impossible value, a flag with keywords answers with the valid ones, which are listed
+    // nowhere else.
     const IMPOSSIBLE: &[u8] = b"\0";
     let mut typed = Typed::default();
     let argument = match flag.action {
@@ -55,7 +56,7 @@ fn define(flag: &Flag) -> Definition {
         Action::Optional(name, take) => Some((name, true, take(&mut typed, Some(IMPOSSIBLE)))),
     };
     let argument = argument.map(|(name, optional, taken)| {
-        // Some words are only looked at when all flags are known.
+        // Some keywords are only checked once all flags are known.
         let settled = taken.and_then(|()| typed.lower(Vec::new(), &Environment::default()).map(drop));
         Argument { name: name.to_owned(), optional, words: words(settled), list: name.ends_with("_LIST") }
     });

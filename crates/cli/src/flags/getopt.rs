@@ -1,45 +1,47 @@
 //! Splits a command line as the C library's `getopt_long` does.
 //!
-//! Flags may stand after operands, unless `POSIXLY_CORRECT` is set; `--` ends them; letters may be bundled, and the rest
-//! of a bundle is the argument of the first letter that takes one; long names may be abbreviated.
+//! Flags may follow operands, unless `POSIXLY_CORRECT` is set; `--` ends them. Letters may be
+//! bundled, and the rest of a bundle is the argument of the first letter that requires one. Long
+//! names may be abbreviated.
 //!
-//! A long name is settled in three steps: an exact name; else an abbreviation of GNU's names; else, only when it
-//! abbreviates none of GNU's, of haul's. So `--st` is `--strip-trailing-slashes` although haul has `--stats`.
+//! A long name is resolved in three steps: an exact name; else an abbreviation of a GNU name; else,
+//! only if it abbreviates no GNU name, an abbreviation of a haul name. So `--st` is
+//! `--strip-trailing-slashes` although haul has `--stats`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use super::{Action, Error, Flag, Owner};
 
-/// A flag as it was given.
+/// A flag as given.
 #[derive(Clone, Copy)]
 pub(crate) struct Given<'a> {
-    /// Which.
+    /// The flag.
     pub(crate) flag: &'static Flag,
     /// Its argument.
     pub(crate) argument: Option<&'a [u8]>,
 }
 
-/// Goes over the words of a command line.
+/// Iterates over the flags of a command line.
 pub(crate) struct Scanner<'a> {
     table: &'static [Flag],
     words: std::slice::Iter<'a, OsString>,
-    /// What is left of a bundle of letters.
+    /// Rest of a bundle of letters.
     bundle: &'a [u8],
     operands: Vec<&'a OsStr>,
     operand_ends_flags: bool,
 }
 
 impl<'a> Scanner<'a> {
-    /// Starts before the first of `words`, in which flags of `table` are looked for.
+    /// Scans `words` for flags of `table`.
     pub(crate) fn new(table: &'static [Flag], words: &'a [OsString], operand_ends_flags: bool) -> Self {
         Self { table, words: words.iter(), bundle: &[], operands: Vec::new(), operand_ends_flags }
     }
 
-    /// Returns the next flag, or `None` when the words are used up.
+    /// Returns the next flag, or `None` at the end.
     ///
     /// # Errors
-    /// When the next flag is none, or its argument is missing or one too many.
+    /// When the flag is unknown, or its argument is missing or not allowed.
     pub(crate) fn next_flag(&mut self) -> Result<Option<Given<'a>>, Error> {
         if let Some((&letter, rest)) = self.bundle.split_first() {
             return self.letter(letter, rest).map(Some);
@@ -60,7 +62,7 @@ impl<'a> Scanner<'a> {
         Ok(None)
     }
 
-    /// Returns the words that are no flags, in order.
+    /// Returns the operands, in order.
     pub(crate) fn into_operands(self) -> Vec<&'a OsStr> {
         self.operands
     }
@@ -108,7 +110,8 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Finds the flag of `table` that `name` is or abbreviates. `given` is `name` with what followed it, for the message.
+/// Finds the flag of `table` that `name` is or abbreviates. `given` is `name` and what follows it,
+/// for the message.
 fn find_long(table: &'static [Flag], name: &[u8], given: &[u8]) -> Result<&'static Flag, Error> {
     let long_flags = || table.iter().filter(|flag| !flag.long.is_empty());
     if let Some(exact) = long_flags().find(|flag| flag.long.as_bytes() == name) {
@@ -129,7 +132,7 @@ fn find_long(table: &'static [Flag], name: &[u8], given: &[u8]) -> Result<&'stat
     if candidates.iter().all(|flag| flag.alias_of == first.alias_of) {
         return Ok(first);
     }
-    // An alias of the first is no other possibility.
+    // An alias of the first is not another possibility.
     let others = candidates.iter().filter(|flag| flag.alias_of != first.alias_of);
     let possibilities = std::iter::once(first).chain(others).map(|flag| flag.long).collect();
     Err(Error::Ambiguous { given: given.to_vec(), possibilities })

@@ -1,17 +1,17 @@
-//! Help, generated from the table in the layout of GNU's.
+//! Help text, generated from the flag table in GNU's layout.
 
 use super::table::TABLE;
 use super::{Action, Flag, Owner, values};
 
-/// The column where the text of a flag begins.
+/// Column where the text of a flag begins.
 const TEXT_COLUMN: usize = 31;
-/// Where lines end at the latest.
+/// Maximum length of a line.
 const WIDTH: usize = 79;
 
-/// How the end is told.
+/// Explains the exit status.
 const STATUS: &str = "The exit status is 0 if everything was copied, and 1 if anything was not: standard error then says what.";
 
-/// Writes the help of `cp`, called as `program`.
+/// Returns the help of `cp`, called as `program`.
 pub(crate) fn help(program: &str) -> String {
     let mut text = format!(
         "Usage: {program} [OPTION]... [-T] SOURCE DEST
@@ -33,7 +33,7 @@ An argument that a long option requires, its short form requires too.
     text
 }
 
-/// Writes one flag.
+/// Formats one flag.
 fn entry(flag: &Flag) -> String {
     let letters = flag.letters.chars().map(|letter| format!("-{letter}")).collect::<Vec<_>>().join(", ");
     let long = long_form(flag);
@@ -42,13 +42,13 @@ fn entry(flag: &Flag) -> String {
         (false, true) => format!("  {letters}"),
         (false, false) => format!("  {letters}, {long}"),
     };
-    // A head that is too long for its column is followed by two spaces and goes on, as in GNU's help.
+    // As in GNU's help, a head too long for its column is followed by two spaces.
     let gap = TEXT_COLUMN.saturating_sub(head.len()).max(2);
     let first_column = head.len() + gap;
     format!("{head}{}{}", " ".repeat(gap), wrap(&text(flag), first_column, TEXT_COLUMN + 2))
 }
 
-/// Says what a flag does, the names in it filled in.
+/// Returns a flag's help, with placeholders filled in.
 pub(super) fn text(flag: &Flag) -> String {
     flag.help.replace("{engines}", &engines())
 }
@@ -69,7 +69,7 @@ fn engines() -> String {
     format!("{} or {last}", names.join(", "))
 }
 
-/// Breaks `text` into lines. The first begins in `column`; further ones are indented to `indent`.
+/// Wraps `text`. The first line starts in `column`, the others are indented by `indent`.
 pub(super) fn wrap(text: &str, column: usize, indent: usize) -> String {
     let mut lines = String::new();
     let mut used = column;

@@ -1,4 +1,4 @@
-//! What the flags together mean: what was typed, lowered once into plain immutable options.
+//! Combines the flags: what was typed is lowered once into plain immutable options.
 
 use std::ffi::CString;
 
@@ -11,19 +11,19 @@ use super::cluster::Layout;
 use super::values::{self, Bounds, Words};
 use super::{Environment, Error, Warning};
 
-/// `--jobs`: more threads than this only wait for each other.
+/// `--jobs`: more threads than this would only wait for each other.
 pub(crate) const JOBS: Bounds = Bounds { least: 1, most: 1024, text: "1 to 1024" };
 /// `--queue-depth`.
 pub(crate) const QUEUE_DEPTH: Bounds = Bounds { least: 1, most: 4096, text: "1 to 4096" };
 /// `--look-ahead`.
 pub(crate) const LOOK_AHEAD: Bounds = Bounds { least: 1, most: 4096, text: "1 to 4096" };
-/// `--block-size`: from the smallest sector to what a buffer per operation can be.
+/// `--block-size`: from the smallest sector to the largest buffer an operation can have.
 pub(crate) const BLOCK_BYTES: Bounds = Bounds { least: 512, most: 1 << 30, text: "512 to 1G" };
 
-/// The smallest sector there is: direct transfers are multiples of it.
+/// Smallest sector size, in bytes: direct I/O uses multiples of it.
 const SECTOR_BYTES: usize = 512;
 
-/// What the user wants to be told instead of a copy.
+/// Information requested instead of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Information {
     /// `--help`.
@@ -32,7 +32,7 @@ pub(crate) enum Information {
     Version,
 }
 
-/// In what form `--stats` are told.
+/// Output form of `--stats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StatisticsForm {
     /// A table for people, on standard error.
@@ -41,35 +41,35 @@ pub(crate) enum StatisticsForm {
     Json,
 }
 
-/// Whether progress is shown.
+/// When progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     /// If standard error is a terminal.
     Auto,
-    /// Also if it is none, as lines.
+    /// Always; as plain lines if it is not a terminal.
     Always,
-    /// Not.
+    /// Never.
     Never,
 }
 
-/// One copy as it was asked for.
+/// One copy as requested.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// The names.
+    /// The operands.
     pub(crate) operands: Operands,
-    /// What is copied how.
+    /// Copy options.
     pub(crate) options: CopyOptions,
-    /// What of the machine is used.
+    /// How the machine is used.
     pub(crate) config: Config,
     /// Which hosts are used, and how.
     pub(crate) cluster: haul_cluster::Options,
-    /// Whether figures are told at the end.
+    /// Form of the statistics printed at the end, if any.
     pub(crate) statistics: Option<StatisticsForm>,
-    /// Whether progress is shown.
+    /// When progress is shown.
     pub(crate) progress: When,
 }
 
-/// Which of the attributes a list names.
+/// An item of an attribute list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Attribute {
     Kept(Preserve),
@@ -77,7 +77,7 @@ enum Attribute {
     All,
 }
 
-/// The attributes' names, in the order of GNU's message.
+/// Attribute names, in the order of GNU's message.
 const ATTRIBUTES: &Words<Attribute> = &[
     ("mode", Attribute::Kept(Preserve::MODE)),
     ("timestamps", Attribute::Kept(Preserve::TIMESTAMPS)),
@@ -88,17 +88,17 @@ const ATTRIBUTES: &Words<Attribute> = &[
     ("all", Attribute::All),
 ];
 
-/// The attributes of `-p`.
+/// Attributes of `-p`.
 const USUAL: Preserve = Preserve::MODE.union(Preserve::OWNERSHIP).union(Preserve::TIMESTAMPS);
 
-/// Whether an attribute list adds or takes away.
+/// Effect of an attribute list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     Keep,
     Drop,
 }
 
-/// What was said of backups.
+/// The backup flags as given.
 #[derive(Debug, Default)]
 struct Backups {
     wanted: bool,
@@ -106,7 +106,7 @@ struct Backups {
     suffix: Option<Vec<u8>>,
 }
 
-/// Whether the user is asked before a file is replaced, or none is.
+/// How `-i` and `-n` treat existing files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interactive {
     /// Neither.
@@ -117,8 +117,8 @@ pub(crate) enum Interactive {
     Keep,
 }
 
-/// What was typed so far. Each flag changes it in the order of the command line; only the end of the line shows what
-/// they mean together.
+/// The flags typed so far. Each changes it in command-line order; only the end of the line shows
+/// what they mean together.
 #[derive(Debug)]
 pub(crate) struct Typed {
     pub(crate) dereference: Option<Dereference>,
@@ -137,15 +137,15 @@ pub(crate) struct Typed {
     pub(crate) config: Config,
     pub(crate) cluster: haul_cluster::Options,
     pub(super) layout: Layout,
-    /// By how much blocks are larger than usual, and the flag that says so.
+    /// Factor for the block size, and the flag that gave it.
     pub(super) io_factor: Option<(&'static str, usize)>,
-    /// The first flag that says how a job is to be started.
+    /// First flag about how a job is started.
     pub(super) without_job: Option<&'static str>,
-    /// The first flag that says how ranks share the work.
+    /// First flag about how ranks share the work.
     pub(super) without_ranks: Option<&'static str>,
-    /// How often `spdcp` was told to tell more.
+    /// How often `spdcp` was given `-v`.
     pub(super) verbosity: u8,
-    /// Whether `spdcp` is to list the targets only.
+    /// True if `spdcp` is to list the targets only.
     pub(super) targets_only: bool,
     pub(crate) statistics: Option<StatisticsForm>,
     pub(crate) information: Option<Information>,
@@ -154,7 +154,7 @@ pub(crate) struct Typed {
     pub(crate) parents: bool,
     pub(crate) strip_trailing_slashes: bool,
     pub(crate) strict: bool,
-    /// `-Z`: the context that the policy has for the target.
+    /// `-Z`: the policy's context for the target.
     default_context: bool,
     /// `--context=CTX`.
     context: Option<CString>,
@@ -269,7 +269,7 @@ impl Typed {
                     self.keep_context = keep;
                 }
                 Attribute::All => {
-                    // Unlike `xattr` by name, `all` leaves open whether losing extended attributes is an error.
+                    // Unlike `xattr` by name, `all` leaves open whether losing xattrs is an error.
                     let required = self.require_xattr;
                     self.set_attributes(Preserve::all(), change);
                     self.keep_context = keep;
@@ -320,13 +320,13 @@ impl Typed {
             None => self.default_context = true,
             Some(context) => {
                 self.warnings.push(Warning::ContextIgnored);
-                // The words of a command line contain no NUL.
+                // Command-line words contain no NUL.
                 self.context = CString::new(context).ok();
             }
         }
     }
 
-    /// Hands over what there is to warn of since the last time.
+    /// Returns the warnings since the last call.
     pub(super) fn take_warnings(&mut self) -> Vec<Warning> {
         std::mem::take(&mut self.warnings)
     }
@@ -358,7 +358,7 @@ impl Typed {
         Ok(())
     }
 
-    /// Settles what the flags mean together.
+    /// Works out what the flags mean together.
     ///
     /// # Errors
     /// When they contradict each other; checked in GNU's order.
@@ -398,7 +398,7 @@ impl Typed {
         Ok(Request { operands, options, config, cluster, statistics, progress })
     }
 
-    /// The option given, if any, that asks for what `--strict` rules out.
+    /// Returns a given option that `--strict` rules out.
     fn not_strict(&self) -> Option<&'static str> {
         let existing = &self.existing;
         existing
@@ -407,7 +407,7 @@ impl Typed {
             .or(self.attributes_only.then_some("--attributes-only"))
     }
 
-    /// Checks that blocks that go past the page cache are whole sectors.
+    /// Checks that blocks for direct I/O are whole sectors.
     fn check_sectors(&self) -> Result<(), Error> {
         match self.config.block_bytes {
             Some(bytes) if self.config.switches.direct && !bytes.is_multiple_of(SECTOR_BYTES) => {
@@ -421,12 +421,12 @@ impl Typed {
         }
     }
 
-    /// True if backups are made.
     pub(super) fn backs_up(&self) -> bool {
         self.backup.wanted
     }
 
-    /// Settles how backups are made: as the command line says, else the environment, else in the way that suits most.
+    /// Returns the backup method: from the command line, else from the environment, else
+    /// the default.
     fn backup_control(&self, environment: &Environment) -> Result<Backup, Error> {
         if !self.backup.wanted {
             return Ok(Backup::None);
@@ -439,7 +439,7 @@ impl Typed {
         }
     }
 
-    /// Settles the suffix of backups. One that would lead to another directory is none.
+    /// Returns the backup suffix. One that would lead to another directory is ignored.
     fn backup_suffix(&self, environment: &Environment) -> CString {
         let said = self.backup.suffix.as_ref().or(environment.backup_suffix.as_ref());
         let fits = |suffix: &&Vec<u8>| {
@@ -450,7 +450,8 @@ impl Typed {
         suffix.unwrap_or_else(|| Existing::default().suffix)
     }
 
-    /// Settles what becomes of SELinux contexts. `-Z` and `--context` override `-a`, but not `--preserve=context`.
+    /// Decides what happens to SELinux contexts. `-Z` and `--context` override `-a`, but
+    /// not `--preserve=context`.
     fn label(&self, environment: &Environment) -> Result<Label, Error> {
         match (environment.selinux, &self.context) {
             (false, _) if self.require_context => Err(Error::NoContexts),
@@ -466,7 +467,7 @@ impl Typed {
     }
 
     fn copy_options(&self, environment: &Environment, label: Label) -> CopyOptions {
-        // A directory's links are copied as links, unless hard links are made: then it is what they point to.
+        // With -r, links are copied as links, unless hard links are made: then they are followed.
         let usual = if self.recursive && !self.hard_link { Dereference::Never } else { Dereference::Always };
         CopyOptions {
             recursive: self.recursive,
@@ -486,7 +487,7 @@ impl Typed {
             attributes_only: self.attributes_only,
             copy_contents: self.copy_contents,
             one_file_system: self.one_file_system,
-            // A shared block brings the source's holes with it.
+            // Shared blocks would bring the source's holes with them.
             reflink: if self.sparse == Sparse::Never { Reflink::Never } else { self.reflink },
             sparse: self.sparse,
             layout: self.layout.rule(),
@@ -499,7 +500,7 @@ impl Typed {
     }
 }
 
-/// Makes a name for the kernel.
+/// Converts a name for the kernel.
 fn name(bytes: Vec<u8>) -> Result<CString, Error> {
     CString::new(bytes).map_err(|_| Error::NulInName)
 }

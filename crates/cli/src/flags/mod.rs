@@ -1,13 +1,15 @@
-//! The flags of `cp`: one table, from which parsing, help, completions and the manual page follow.
+//! The flags of `cp`: parsing, help, completions and the manual page all follow from one table.
 //!
-//! How it works: [`getopt`] splits the command line as the C library's `getopt_long` does and finds each flag in
-//! [`table::TABLE`]; the flag's own entry says what it does to [`Typed`]; [`Typed::lower`] settles what the flags together
-//! mean. The first error ends it, in the order in which GNU `cp` finds errors.
+//! [`getopt`] splits the command line as the C library's `getopt_long` does, and finds each flag
+//! in [`table::TABLE`]. The flag's entry changes [`Typed`], and [`Typed::lower`] works out what
+//! the flags mean together. Parsing ends at the first error, in the order in which GNU `cp`
+//! finds errors.
 //!
-//! What it promises: a command line means what it means to GNU `cp`. A name that haul adds never makes one of GNU's
+//! A command line means what it means to GNU `cp`. A name that haul adds never makes one of GNU's
 //! abbreviations ambiguous and never changes its meaning.
 //!
-//! Invariant: a flag is defined in one entry of the table and nowhere else (test: `help` lists what the table holds).
+//! Invariant: a flag is defined in one entry of the table and nowhere else (test: `help` lists what
+//! the table holds).
 
 pub(crate) mod cluster;
 mod definitions;
@@ -29,85 +31,85 @@ pub(crate) use error::{Doubt, Error, Warning};
 pub(crate) use help::help;
 pub(crate) use lower::{Information, JOBS, LOOK_AHEAD, QUEUE_DEPTH, Request, StatisticsForm, Typed, When};
 
-/// What a flag does when it is given, and whether it takes an argument.
+/// A flag's effect and its argument.
 #[derive(Clone, Copy)]
 pub(crate) enum Action {
-    /// Takes none.
+    /// No argument.
     Plain(fn(&mut Typed)),
-    /// Takes one: attached, after `=`, or the next word.
+    /// A required argument: attached, after `=`, or the next word.
     Required(&'static str, fn(&mut Typed, &[u8]) -> Result<(), Error>),
-    /// Takes one only after `=`; its short form takes none.
+    /// An optional argument, only after `=`; the short form has none.
     Optional(&'static str, fn(&mut Typed, Option<&[u8]>) -> Result<(), Error>),
 }
 
-/// Who gave the flag its name.
+/// Who named a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// GNU: its abbreviations are settled first.
+    /// GNU: its abbreviations take precedence.
     Gnu,
     /// haul.
     Haul,
 }
 
-/// One flag: how it is written, what it does, what help says of it.
+/// One flag: its names, effect and help.
 #[derive(Clone, Copy)]
 pub(crate) struct Flag {
     /// Its letters; help shows the first as the usual one.
     pub(crate) letters: &'static str,
-    /// Its long name, or nothing.
+    /// Its long name, or empty.
     pub(crate) long: &'static str,
-    /// What it does.
+    /// Its effect.
     pub(crate) action: Action,
-    /// What help says. Second names have none.
+    /// Its help; aliases have none.
     pub(crate) help: &'static str,
     /// Who named it.
     pub(crate) owner: Owner,
-    /// The long name that means the same, for an alias: the two are never ambiguous.
+    /// For an alias, the long name it stands for: the two are never ambiguous.
     pub(crate) alias_of: &'static str,
-    /// Whether it is about copying with many hosts.
+    /// True if it is about copying with many hosts.
     pub(crate) cluster: bool,
 }
 
 impl Flag {
-    /// Makes a flag of GNU's.
+    /// A flag of GNU's.
     const fn gnu(letters: &'static str, long: &'static str, action: Action, help: &'static str) -> Self {
         Self { letters, long, action, help, owner: Owner::Gnu, alias_of: long, cluster: false }
     }
 
-    /// Makes a flag of haul's own.
+    /// A flag of haul's own.
     const fn own(letters: &'static str, long: &'static str, action: Action, help: &'static str) -> Self {
         Self { letters, long, action, help, owner: Owner::Haul, alias_of: long, cluster: false }
     }
 
-    /// Makes a flag of haul's own about copying with many hosts.
+    /// A flag of haul's own about copying with many hosts.
     const fn of_cluster(long: &'static str, action: Action, help: &'static str) -> Self {
         Self { letters: "", long, action, help, owner: Owner::Haul, alias_of: long, cluster: true }
     }
 
-    /// Makes this flag another name of `long`.
+    /// Makes this flag an alias of `long`.
     const fn meaning(mut self, long: &'static str) -> Self {
         self.alias_of = long;
         self
     }
 }
 
-/// What of the environment bears on the meaning of a command line.
+/// The part of the environment that affects what a command line means.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
     /// `POSIXLY_CORRECT` is set: the first operand ends the flags.
     pub(crate) posixly_correct: bool,
     /// The kernel labels files with SELinux contexts.
     pub(crate) selinux: bool,
-    /// `VERSION_CONTROL`: how backups are made if the command line does not say.
+    /// `VERSION_CONTROL`: the backup method, if the command line does not give one.
     pub(crate) version_control: Option<Vec<u8>>,
-    /// `SIMPLE_BACKUP_SUFFIX`: with what suffix if the command line does not say.
+    /// `SIMPLE_BACKUP_SUFFIX`: the backup suffix, if the command line does not give one.
     pub(crate) backup_suffix: Option<Vec<u8>>,
-    /// Whether this process is one of several that a launcher of MPI has started.
+    /// True if this process is one of several started by an MPI launcher.
     pub(crate) is_rank: bool,
 }
 
 impl Environment {
-    /// Looks at the environment of this process.
+    /// Reads the environment of this process.
     pub(crate) fn of_process() -> Self {
         let bytes = |name| std::env::var_os(name).map(OsString::into_vec);
         Self {
@@ -120,19 +122,20 @@ impl Environment {
     }
 }
 
-/// What a command line asks for.
+/// The request of a command line.
 #[derive(Debug)]
 pub(crate) enum Parsed {
     /// A copy.
     Copy(Box<Request>),
-    /// To be told something instead.
+    /// Help or version.
     Tell(Information),
 }
 
-/// Parses the words after the program's name. `warn` hears of what is ignored when it is met, before any error behind it.
+/// Parses the arguments. `warn` is called for ignored flags as they are met, before any
+/// later error.
 ///
 /// # Errors
-/// The first thing wrong, in the order in which GNU `cp` looks.
+/// The first error, in the order in which GNU `cp` looks.
 pub(crate) fn parse(
     words: &[OsString],
     environment: Environment,
@@ -148,16 +151,16 @@ pub(crate) fn parse(
     }
 }
 
-/// What is left of a command line when its flags are taken.
+/// Rest of a command line after its flags.
 enum Taken {
-    /// The names.
+    /// The operands.
     Operands(Vec<Vec<u8>>),
-    /// What a flag asks to be told instead.
+    /// The information that a flag asks for.
     Information(Information),
 }
 
 impl Typed {
-    /// Takes the flags of `table` out of a command line.
+    /// Parses the flags of `table`.
     fn take_words(
         &mut self,
         table: &'static [Flag],

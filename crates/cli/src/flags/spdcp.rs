@@ -1,4 +1,4 @@
-//! The flags of `spdcp`: a letter each, and nothing beside them. They mean what `cp`'s of the same sense mean.
+//! The flags of `spdcp`: single letters and nothing else. They mean what `cp`'s equivalents mean.
 
 use std::ffi::OsString;
 
@@ -7,7 +7,7 @@ use super::help::wrap;
 use super::lower::{Information, Typed};
 use super::{Action, Environment, Error, Flag, Request};
 
-/// The flags, in the order of its help.
+/// The flags, in help order.
 pub(super) static TABLE: &[Flag] = &[
     letter(
         "h",
@@ -64,24 +64,24 @@ const fn letter(letters: &'static str, action: Action, help: &'static str) -> Fl
     Flag::own(letters, "", action, help)
 }
 
-/// What a command line of `spdcp` asks for.
+/// The request of a `spdcp` command line.
 #[derive(Debug)]
 pub(crate) enum Parsed {
     /// A copy.
     Copy(Box<Request>),
-    /// The names of what a copy would make.
+    /// A list of the names a copy would create.
     Targets(Box<Request>),
-    /// To be told something instead.
+    /// Help or version.
     Tell(Information),
 }
 
-/// Parses the words after the program's name.
+/// Parses the arguments.
 ///
 /// # Errors
-/// The first thing wrong.
+/// The first error.
 pub(crate) fn parse(words: &[OsString], environment: &Environment) -> Result<Parsed, Error> {
     let mut typed = Typed::default();
-    // A copy looks like its source, also in where its data lies.
+    // A copy gets its source's layout too.
     typed.layout.copy = true;
     let names = match typed.take_words(TABLE, words, environment, &mut |_| {})? {
         super::Taken::Operands(names) => names,
@@ -95,7 +95,7 @@ pub(crate) fn parse(words: &[OsString], environment: &Environment) -> Result<Par
     Ok(if targets_only { Parsed::Targets(request) } else { Parsed::Copy(request) })
 }
 
-/// Writes the help of `spdcp`, called as `program`.
+/// Returns the help of `spdcp`, called as `program`.
 pub(crate) fn help(program: &str) -> String {
     const TEXT_COLUMN: usize = 14;
     let mut text =

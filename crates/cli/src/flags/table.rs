@@ -1,5 +1,5 @@
-//! Every flag of `haul cp`, GNU's first and in GNU's order: where an abbreviation is ambiguous, the possibilities are
-//! listed in the order of this table.
+//! Every flag of `haul cp`, GNU's first and in GNU's order: the possibilities of an ambiguous
+//! abbreviation are listed in table order.
 
 use haul_copy::Dereference;
 
@@ -9,7 +9,6 @@ use super::lower::{
 };
 use super::{Flag, values};
 
-/// The flags.
 pub(crate) static TABLE: &[Flag] = &[
     Flag::gnu(
         "a",

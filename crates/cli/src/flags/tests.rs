@@ -1,4 +1,4 @@
-//! What command lines mean, beside the installed GNU cp where it has an opinion.
+//! Tests what command lines mean, against the installed GNU cp where it has an opinion.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -35,22 +35,22 @@ fn names(line: &str) -> Vec<String> {
     request(line).operands.names.into_iter().map(|name| name.into_string().unwrap()).collect()
 }
 
-/// What is printed for a command line that is refused.
+/// Returns the message for a rejected command line.
 fn refusal(words: &[OsString], charset: Charset) -> Option<String> {
     let error = parse(words, Environment::default()).err()?;
     Some(Messages::new("cp", charset).wrong_flags(&error).escape_ascii().to_string())
 }
 
-/// The first line of what is printed for a command line that is refused.
+/// Returns the first line of that message.
 fn first_line(line: &str) -> String {
     let error = parse(&words(line), Environment::default()).expect_err(line);
     let text = Messages::new("cp", Charset::Ascii).wrong_flags(&error);
     String::from_utf8(text).unwrap().lines().next().unwrap().to_owned()
 }
 
-/// What GNU cp prints on standard error.
+/// Returns GNU cp's standard error.
 fn said_by_gnu(words: &[OsString], locale: &str) -> String {
-    // In a directory of its own, in which no operand of the tests exists.
+    // Run it in an empty directory, where no operand of the tests exists.
     let empty = tempfile::tempdir().unwrap();
     let mut gnu = Command::new("cp");
     gnu.args(words).env("LC_ALL", locale).env_remove("POSIXLY_CORRECT").current_dir(&empty);
@@ -290,7 +290,7 @@ fn numbers_that_make_no_sense_are_refused() {
 
 #[test]
 fn names_of_our_own_never_touch_an_abbreviation_of_gnu() {
-    // Every abbreviation means, with haul's names in the table, what it means among GNU's alone.
+    // Each abbreviation means the same with haul's names in the table as among GNU's alone.
     let gnu = || table::TABLE.iter().filter(|flag| flag.owner == Owner::Gnu && !flag.long.is_empty());
     for long in gnu().map(|flag| flag.long) {
         for end in 1..long.len() {
@@ -383,7 +383,7 @@ fn help_lists_what_the_table_holds_and_fits_a_terminal() {
     );
 }
 
-/// Lines that GNU cp refuses for the same reason.
+/// Lines that GNU cp rejects for the same reason.
 const REFUSED: &[&str] = &[
     "--=",
     "--=x",
@@ -441,7 +441,7 @@ const REFUSED: &[&str] = &[
     "-r a b -y",
 ];
 
-/// Leaves names out of a list of possibilities that only newer releases of GNU cp have.
+/// Removes names from a list of possibilities that only newer releases of GNU cp have.
 fn in_every_release(message: String) -> String {
     message.replace(" \\'--debug\\'", "").replace(" \\'--keep-directory-symlink\\'", "")
 }
@@ -471,7 +471,8 @@ fn a_letter_may_be_any_byte() {
     }
 }
 
-/// Pieces of command lines. No operand exists, and no flag is one that only some releases of GNU cp, or only haul, have.
+/// Generates parts of command lines. No operand exists, and every flag is in all releases of
+/// GNU cp.
 fn word() -> impl Strategy<Value = String> {
     let flag = prop::sample::select(
         "--archive --dereference --force --link --no-clobber --no-dereference --no-preserve --no-target-directory \
@@ -513,7 +514,7 @@ proptest! {
     }
 }
 
-/// Tells whether GNU cp saw the operands that we see: it names the first of them that is wrong.
+/// True if GNU cp saw the operands that we see: it names the first bad one.
 fn agrees(request: &Request, theirs: &str) -> bool {
     let operands = &request.operands;
     let names: Vec<_> = operands.names.iter().map(|name| name.to_str().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! Values of flags: words out of a list, counts, sizes.
+//! Flag values: keywords, counts and sizes.
 
 use haul_cluster::Walk;
 use haul_copy::{Backup, Reflink, Sparse, Update};
@@ -6,7 +6,7 @@ use haul_engine::{Choice, ENGINES, Ops};
 
 use super::{Doubt, Error, StatisticsForm, When};
 
-/// The words a flag takes, each with what it means, in the order of GNU's message.
+/// A flag's keywords and their meanings, in the order of GNU's message.
 pub(crate) type Words<T> = [(&'static str, T)];
 
 /// `--sparse`.
@@ -49,16 +49,16 @@ pub(crate) const WALK: &Words<Walk> = &[("launch", Walk::Launch), ("ranks", Walk
 /// `--stats`.
 pub(crate) const STATISTICS: &Words<StatisticsForm> = &[("json", StatisticsForm::Json)];
 
-/// `--engine`: the engines there are, after leaving the choice to haul.
+/// `--engine`: automatic choice, then all engines.
 pub(crate) fn engines() -> Vec<(&'static str, Choice)> {
     let listed = ENGINES.iter().map(|engine| (engine.name, engine.choice));
     std::iter::once((Choice::AUTO, Choice::Auto)).chain(listed).collect()
 }
 
-/// Finds what `value` means: it may be abbreviated, as everywhere in GNU's tools.
+/// Returns the meaning of `value`, which may be abbreviated, as everywhere in GNU's tools.
 ///
 /// # Errors
-/// When it begins none of the words, or several.
+/// When it matches no keyword, or is ambiguous.
 pub(crate) fn choose<T: Copy + PartialEq>(
     flag: &'static str,
     value: &[u8],
@@ -78,21 +78,21 @@ pub(crate) fn choose<T: Copy + PartialEq>(
     Err(Error::Value { doubt, value: value.to_vec(), flag, valid })
 }
 
-/// The least and the greatest number a flag takes.
+/// The range of numbers a flag accepts.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
-    /// The least.
+    /// Minimum.
     pub(crate) least: usize,
-    /// The greatest.
+    /// Maximum.
     pub(crate) most: usize,
-    /// How help and messages write the two.
+    /// The range as help and messages show it.
     pub(crate) text: &'static str,
 }
 
-/// Reads a whole number.
+/// Parses a whole number.
 ///
 /// # Errors
-/// When it is none, or out of bounds.
+/// When it is not one, or is out of range.
 pub(crate) fn count(flag: &'static str, value: &[u8], bounds: Bounds) -> Result<usize, Error> {
     let wanted = || format!("a whole number from {}", bounds.text);
     number(value).and_then(|number| within(number, bounds)).ok_or_else(|| Error::Number {
@@ -102,11 +102,11 @@ pub(crate) fn count(flag: &'static str, value: &[u8], bounds: Bounds) -> Result<
     })
 }
 
-/// Reads a number of bytes: a whole number with an optional unit. `K`, `KiB`, `M`, `MiB`, ... count in powers of 1024;
-/// `KB`, `MB`, ... in powers of 1000.
+/// Parses a number of bytes: a whole number with an optional unit. `K`, `KiB`, `M`, `MiB`, ... are
+/// powers of 1024; `KB`, `MB`, ... are powers of 1000.
 ///
 /// # Errors
-/// When it is none, or out of bounds.
+/// When it is not one, or is out of range.
 pub(crate) fn size(flag: &'static str, value: &[u8], bounds: Bounds) -> Result<usize, Error> {
     let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (amount, unit) = value.split_at(digits);
@@ -118,13 +118,13 @@ pub(crate) fn size(flag: &'static str, value: &[u8], bounds: Bounds) -> Result<u
         .ok_or_else(|| Error::Number { value: value.to_vec(), flag, wanted: wanted() })
 }
 
-/// Reads decimal digits and nothing else. Numbers too great to hold count as none.
+/// Parses decimal digits and nothing else; `None` also on overflow.
 fn number(digits: &[u8]) -> Option<u128> {
     let only_digits = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     only_digits.then(|| std::str::from_utf8(digits).ok()?.parse().ok()).flatten()
 }
 
-/// Returns how many bytes a unit stands for.
+/// Returns the number of bytes in a unit.
 fn unit_bytes(unit: &[u8]) -> Option<u128> {
     let Some((letter, rest)) = unit.split_first() else { return Some(1) };
     let exponent =
@@ -137,7 +137,6 @@ fn unit_bytes(unit: &[u8]) -> Option<u128> {
     base.checked_pow(u32::try_from(exponent).ok()? + 1)
 }
 
-/// Returns the number if it is within the bounds.
 fn within(number: u128, bounds: Bounds) -> Option<usize> {
     usize::try_from(number).ok().filter(|number| (bounds.least..=bounds.most).contains(number))
 }

@@ -1,12 +1,14 @@
-//! Everything that users read about a copy, as text: problems, lines of `--verbose`, errors of usage.
+//! All text that users read about a copy: problems, `--verbose` lines, usage errors.
 //!
-//! Sentences are GNU's where GNU has one. The library's sentences come as [`Wording`]s with holes; this module fills the
-//! holes with quoted names and puts the program's name before and the system's reason behind.
+//! Sentences are GNU's where GNU has one. The library's sentences are [`Wording`]s with
+//! placeholders. This module fills in quoted names, and adds the program's name and the
+//! system's reason.
 //!
-//! What it promises: a message is one line (a list of valid values follows on lines of its own), and no name in it can
-//! break the line or move the cursor.
+//! A message is one line (a list of valid values follows on lines of its own), and no name in it
+//! can break the line or move the cursor.
 //!
-//! Invariant: a name fills a hole once, whatever is in the name (test: `a_name_with_a_hole_in_it_is_left_alone`).
+//! Invariant: a name fills one placeholder, whatever it contains
+//! (test: `a_name_with_a_hole_in_it_is_left_alone`).
 
 mod quoting;
 
@@ -18,35 +20,34 @@ pub(crate) use quoting::Charset;
 
 use crate::flags::{self, Doubt};
 
-/// Words messages for one program in one locale.
+/// Formats messages for one program in one locale.
 #[derive(Clone, Debug)]
 pub(crate) struct Messages {
-    /// The program's name as messages begin with it: `cp`, or `haul cp`.
+    /// Program name at the start of messages: `cp`, or `haul cp`.
     program: String,
     charset: Charset,
     /// The option that shows help.
     help: &'static str,
-    /// What the program says instead of what the library says.
+    /// The program's replacements for the library's sentences.
     own_words: &'static [(Wording, Wording)],
 }
 
 impl Messages {
-    /// Words messages that begin with `program`.
+    /// Formats messages that begin with `program`.
     pub(crate) fn new(program: &str, charset: Charset) -> Self {
         Self { program: program.to_owned(), charset, help: "--help", own_words: &[] }
     }
 
-    /// Points to help by `option`.
+    /// Sets the option that pointers to help name.
     pub(crate) fn pointing_to(self, option: &'static str) -> Self {
         Self { help: option, ..self }
     }
 
-    /// Says other sentences than the library's, each with as many holes.
+    /// Replaces sentences of the library; each replacement has as many placeholders.
     pub(crate) fn saying(self, own_words: &'static [(Wording, Wording)]) -> Self {
         Self { own_words, ..self }
     }
 
-    /// Words a problem.
     pub(crate) fn problem(&self, problem: &Problem) -> Vec<u8> {
         let mut text = self.begin();
         let cause = problem.cause.as_ref().map(ToString::to_string);
@@ -67,32 +68,32 @@ impl Messages {
         end(text)
     }
 
-    /// Words a line of output.
+    /// Formats a line of output.
     pub(crate) fn line(&self, line: &Line) -> Vec<u8> {
         end(self.fill(line.wording, &line.names))
     }
 
-    /// Words a question; the answer goes on its line.
+    /// Formats a question. The answer goes on its line.
     pub(crate) fn question(&self, question: &Line) -> Vec<u8> {
         [self.begin(), self.fill(question.wording, &question.names)].concat()
     }
 
-    /// Words a remark of `--debug`.
+    /// Formats a remark of `--debug`.
     pub(crate) fn debug(&self, remark: &str) -> Vec<u8> {
         end([self.begin().as_slice(), remark.as_bytes()].concat())
     }
 
-    /// Words wrong operands: the problem, and where to find help.
+    /// Formats invalid operands: the problem, and a pointer to help.
     pub(crate) fn wrong_operands(&self, problem: &Problem) -> Vec<u8> {
         [self.problem(problem), self.pointer_to_help()].concat()
     }
 
-    /// Words an error of a command line, by a sentence that was made elsewhere.
+    /// Formats a command-line error with the given sentence.
     pub(crate) fn wrong_usage(&self, sentence: &str) -> Vec<u8> {
         [self.debug(sentence), self.pointer_to_help()].concat()
     }
 
-    /// Words an error of a command line.
+    /// Formats a command-line error.
     pub(crate) fn wrong_flags(&self, error: &flags::Error) -> Vec<u8> {
         let mut text = end([self.begin(), self.sentence(error)].concat());
         if let flags::Error::Value { valid, .. } = error {
@@ -109,7 +110,7 @@ impl Messages {
         text
     }
 
-    /// Words a warning about a command line.
+    /// Formats a command-line warning.
     pub(crate) fn warning(&self, warning: flags::Warning) -> Vec<u8> {
         let text = match warning {
             flags::Warning::ContextIgnored => {
@@ -119,7 +120,7 @@ impl Messages {
         end([self.begin().as_slice(), text].concat())
     }
 
-    /// Words the failure of standard output.
+    /// Formats a failure of standard output.
     pub(crate) fn output_lost(&self, error: &io::Error) -> Vec<u8> {
         end([self.begin().as_slice(), b"write error: ", reason(error).as_bytes()].concat())
     }
@@ -132,14 +133,15 @@ impl Messages {
         format!("Try '{} {}' for more information.\n", self.program, self.help).into_bytes()
     }
 
-    /// Returns what the program says instead of a sentence, or the sentence.
+    /// Returns the program's replacement for a sentence, or the sentence itself.
     fn own(&self, wording: Wording) -> Wording {
         self.own_words.iter().find(|(library, _)| *library == wording).map_or(wording, |(_, own)| *own)
     }
 
-    /// Puts names into the holes of a sentence, in order: quoted in `{}`, in `{plain}` only if they must be, as words of a
-    /// sentence in `{prose}`, escaped but not quoted in `{escape}`, and as they are in `{bare}`, for words of haul's own. A
-    /// program's own sentence may have a hole `{cause}` after all others, for a reason that is not to stand at the end.
+    /// Fills placeholders with names, in order: `{}` quotes, `{plain}` quotes only if necessary,
+    /// `{prose}` quotes as words of a sentence, `{escape}` escapes without quoting, and `{bare}`
+    /// inserts haul's own words unchanged. A replacement may have a last placeholder `{cause}`, for
+    /// a reason that does not belong at the end.
     fn fill(&self, wording: Wording, names: &[Vec<u8>]) -> Vec<u8> {
         let mut text = Vec::new();
         let mut rest = self.own(wording).0;
@@ -160,7 +162,8 @@ impl Messages {
         text
     }
 
-    /// The sentence about a command line. Those of the C library keep its plain quotes in every locale.
+    /// Returns the sentence for a command-line error. The C library's keep their plain quotes in
+    /// every locale.
     fn sentence(&self, error: &flags::Error) -> Vec<u8> {
         use flags::Error;
         let prose = |word: &[u8]| quoting::prose(word, self.charset);
@@ -215,13 +218,12 @@ impl Messages {
     }
 }
 
-/// Ends a line.
 fn end(mut text: Vec<u8>) -> Vec<u8> {
     text.push(b'\n');
     text
 }
 
-/// Words an error as the C library does, without Rust's "(os error N)".
+/// Formats an error as the C library does, without Rust's "(os error N)".
 pub(crate) fn reason(error: &io::Error) -> String {
     let mut text = error.to_string();
     if let Some(end) = text.rfind(" (os error") {

@@ -1,13 +1,13 @@
-//! Names as GNU's messages show them: any bytes, on one line, without a character that could move the cursor, and in a
-//! form that can be pasted back into a shell.
+//! Quotes names as GNU's messages do: any bytes on one line, no character that could move the
+//! cursor, and a form that can be pasted back into a shell.
 //!
-//! Four forms: [`shell`] for names of files, which is always quoted and reads `'a b'`, `"it's"`, `'a'$'\n''b'`;
-//! [`shell_if_needed`], which leaves plain names alone; [`prose`] for words of the command line, which reads `‘x’`, or
-//! `'x'` where the locale has no such marks; and [`escape`], which only escapes, for tar.
+//! Four forms: [`shell`] for file names, always quoted: `'a b'`, `"it's"`, `'a'$'\n''b'`;
+//! [`shell_if_needed`], which leaves plain names alone; [`prose`] for command-line words: `‘x’`, or
+//! `'x'` where the locale has no such marks; and [`escape`] for tar, which only escapes.
 
 use std::ffi::OsString;
 
-/// What the bytes of text mean in the user's locale.
+/// How bytes of text are read in the user's locale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Charset {
     /// ASCII; every other byte is unknown.
@@ -23,12 +23,13 @@ pub(crate) enum Charset {
 pub(crate) enum Marks {
     /// Apostrophes.
     Plain,
-    /// GB 18030's single quotation marks: beside UTF-8, the only set whose marks GNU's programs know.
+    /// GB 18030's single quotation marks: besides UTF-8, the only set whose marks GNU's
+    /// programs know.
     Gb18030,
 }
 
 impl Charset {
-    /// Finds the character set of this process's locale.
+    /// Returns the character set of this process's locale.
     pub(crate) fn of_process() -> Self {
         let charset = Self::of_locale(|name| std::env::var_os(name), haul_sys::character_set);
         if matches!(charset, Self::Other(_)) {
@@ -37,8 +38,9 @@ impl Charset {
         charset
     }
 
-    /// Finds the character set of the user's locale: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that says anything. What
-    /// a locale other than the plain one means, and whether it is installed, only the C library knows: `ask` asks it.
+    /// Returns the character set of the user's locale: the first of `LC_ALL`, `LC_CTYPE` and `LANG`
+    /// that is not empty. Only the C library knows what a locale other than C means and whether it
+    /// is installed; `ask` queries it.
     fn of_locale(variable: impl Fn(&str) -> Option<OsString>, ask: impl FnOnce() -> String) -> Self {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
             .into_iter()
@@ -57,13 +59,13 @@ impl Charset {
     }
 }
 
-/// A character, or a byte that is none.
+/// A character, or an invalid byte.
 struct Unit<'a> {
     bytes: &'a [u8],
     printable: bool,
 }
 
-/// Cuts a name into characters.
+/// Splits a name into characters.
 fn units(name: &[u8], charset: Charset) -> Vec<Unit<'_>> {
     let unknown = |byte| Unit { bytes: byte, printable: false };
     match charset {
@@ -94,14 +96,14 @@ fn units(name: &[u8], charset: Charset) -> Vec<Unit<'_>> {
     }
 }
 
-/// Tells whether the C library prints a character: all that Unicode has assigned, but controls and the two separators of
-/// lines and paragraphs.
+/// True if the C library prints a character: all that Unicode has assigned, except controls and the
+/// line and paragraph separators.
 fn is_printable(character: char) -> bool {
     if character.is_ascii() {
         return matches!(character, ' '..='~');
     }
-    // The standard library's escapes know what is assigned, but escape format characters, private ones and wide spaces
-    // too. They take a leading combining mark for unprintable, hence the letter before.
+    // `escape_debug` knows what is assigned, but also escapes format characters, private ones and
+    // wide spaces. It treats a leading combining mark as unprintable, hence the letter before.
     let assigned_and_visible = ['a', character].iter().collect::<String>().escape_debug().count() == 2;
     assigned_and_visible
         || is_format(character)
@@ -111,7 +113,7 @@ fn is_printable(character: char) -> bool {
             && !matches!(character, '\u{2028}' | '\u{2029}'))
 }
 
-/// Tells whether a character is of Unicode's category Cf.
+/// True if a character is in Unicode category Cf (format).
 fn is_format(character: char) -> bool {
     matches!(character,
         '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'
@@ -121,19 +123,19 @@ fn is_format(character: char) -> bool {
         | '\u{e0020}'..='\u{e007f}')
 }
 
-/// Tells whether a character is of Unicode's category Co.
+/// True if a character is in Unicode category Co (private use).
 fn is_private(character: char) -> bool {
     matches!(character, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{ffffd}' | '\u{100000}'..='\u{10fffd}')
 }
 
-/// Quotes a name as a shell takes it.
+/// Quotes a name for a shell.
 pub(crate) fn shell(name: &[u8], charset: Charset) -> Vec<u8> {
     let units = units(name, charset);
     if fits_double_quotes(name, &units) {
         return [b"\"", name, b"\""].concat();
     }
     let mut quoted = vec![b'\''];
-    // Whether what was written last stands in `$'...'`, where the shell takes escapes.
+    // True inside `$'...'`, where the shell accepts escapes.
     let mut in_escapes = false;
     for unit in units {
         match (unit.bytes, unit.printable) {
@@ -161,11 +163,11 @@ pub(crate) fn shell(name: &[u8], charset: Charset) -> Vec<u8> {
     quoted
 }
 
-/// Quotes a name as a shell takes it, unless it is one word to the shell as it stands.
+/// Quotes a name for a shell, unless it is one word as it stands.
 pub(crate) fn shell_if_needed(name: &[u8], charset: Charset) -> Vec<u8> {
     let plain = |unit: Unit<'_>| match unit.bytes {
         [byte] if byte.is_ascii() => byte.is_ascii_alphanumeric() || b"#%+,-./@]_{}~".contains(byte),
-        // Some shells take the last byte of such a character for one of their own.
+        // Some shells take a trailing byte of such a character for one of their special characters.
         [_, others @ ..] => unit.printable && !others.iter().any(|byte| b"[\\^`|".contains(byte)),
         [] => true,
     };
@@ -173,7 +175,8 @@ pub(crate) fn shell_if_needed(name: &[u8], charset: Charset) -> Vec<u8> {
     if special || !units(name, charset).into_iter().all(plain) { shell(name, charset) } else { name.to_vec() }
 }
 
-/// Tells whether a name has an apostrophe and otherwise only what double quotes leave alone: those read better then.
+/// True if a name has an apostrophe and otherwise only what double quotes leave alone: they read
+/// better then.
 fn fits_double_quotes(name: &[u8], units: &[Unit<'_>]) -> bool {
     let plain = |unit: &Unit<'_>| match unit.bytes {
         [byte] if byte.is_ascii() => byte.is_ascii_alphanumeric() || b" %'+,-./:@]_".contains(byte),
@@ -206,7 +209,7 @@ pub(crate) fn prose(word: &[u8], charset: Charset) -> Vec<u8> {
     quoted
 }
 
-/// Escapes what is not plain in a name, without quoting it: as GNU tar shows names.
+/// Escapes a name without quoting it, as GNU tar shows names.
 pub(crate) fn escape(name: &[u8], charset: Charset) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(name.len());
     for unit in units(name, charset) {
@@ -219,7 +222,7 @@ pub(crate) fn escape(name: &[u8], charset: Charset) -> Vec<u8> {
     escaped
 }
 
-/// Appends a byte as C and the shell write it.
+/// Appends a byte escaped as in C and the shell.
 fn escape_byte(byte: u8, quoted: &mut Vec<u8>) {
     let letter = match byte {
         0x07 => b'a',
@@ -250,7 +253,7 @@ mod tests {
 
     const LOCALES: [(&str, Charset); 2] = [("C", Charset::Ascii), ("C.UTF-8", Charset::Utf8)];
 
-    /// Asks the installed GNU cp to complain, and cuts the quoted text out of what it says.
+    /// Makes the installed GNU cp complain, and cuts the quoted text out of its message.
     fn quoted_by_gnu(arguments: &[&[u8]], locale: &str, before: &str, after: &str) -> Vec<u8> {
         let arguments = arguments.iter().map(|word| OsStr::from_bytes(word));
         let output = Command::new("cp").args(arguments).env("LC_ALL", locale).output().unwrap();
@@ -264,8 +267,9 @@ mod tests {
         }
     }
 
-    /// Releases of GNU cp up to 9.1 at least look at a name with an apostrophe twice, and begin the second time as if they
-    /// stood in `$'...'` when the name ends in an escape: what they print then is not the name to a shell.
+    /// GNU cp up to at least 9.1 scans a name with an apostrophe twice. If the name ends in an
+    /// escape, the second scan starts as if inside `$'...'`, and what it prints is not the name to
+    /// a shell.
     fn met_by_a_defect_of_gnu(name: &[u8], charset: Charset) -> bool {
         let units = units(name, charset);
         name.contains(&b'\'') && units.last().is_some_and(|unit| !unit.printable)
@@ -327,8 +331,8 @@ mod tests {
 
     #[test]
     fn hard_characters_are_quoted_as_by_gnu() {
-        // Combining, format, private, wide space, separator, noncharacter, unassigned, emoji, overlong, surrogate,
-        // beyond the last character, cut off.
+        // Combining, format, private, wide space, separator, noncharacter, unassigned, emoji,
+        // overlong, surrogate, beyond the last character, truncated.
         let names: [&[u8]; 12] = [
             "e\u{301}".as_bytes(),
             "\u{301}'".as_bytes(),
@@ -396,14 +400,15 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
 
-        /// Half of the bytes are drawn from those that quoting treats in a special way.
+        /// Half of the bytes are among those that quoting treats specially.
         #[test]
         fn random_names_are_quoted_as_by_gnu(name in prop::collection::vec(
             prop_oneof![1..=255u8, prop::sample::select(b"'\"\\\n\t $`{}#~\xc3\xa9\xe2\x82\xac".to_vec())],
             1..40,
         )) {
             prop_assume!(!name.contains(&b'/') && name != b"." && name != b"..");
-            // There each version of Unicode assigns characters, and that of the C library is another than ours.
+            // Above that, each version of Unicode assigns characters, and the C library's differs
+            // from ours.
             prop_assume!(String::from_utf8_lossy(&name).chars().all(|character| character <= '\u{ffff}'));
             assert_file_name_quoted_alike(&name);
         }
@@ -423,7 +428,7 @@ mod tests {
         assert_eq!(charset(&[("LC_CTYPE", "de_DE.utf8@euro"), ("LC_ALL", "")], "UTF-8"), Charset::Utf8);
         assert_eq!(charset(&[("LANG", "en_US")], "ISO-8859-1"), Charset::Other(Marks::Plain));
         assert_eq!(charset(&[("LANG", "zh_CN.gb18030")], "GB18030"), Charset::Other(Marks::Gb18030));
-        // Not installed, which the C library says by the character set of the C locale.
+        // Not installed, which the C library shows by reporting the C locale's character set.
         assert_eq!(charset(&[("LANG", "xx_YY.UTF-8")], "ANSI_X3.4-1968"), Charset::Ascii);
     }
 }

@@ -1,7 +1,7 @@
-//! `spdcp -d`: the names that a copy would make, in the order of their paths; nothing is made.
+//! `spdcp -d`: lists the names that a copy would create, in path order, and creates nothing.
 //!
-//! It finds fault with operands in the words of the copy. What it does not do: look at what stands in the targets' places,
-//! beyond whether the target is a directory.
+//! Operand errors are worded like the copy's. Existing targets are not examined, beyond whether the
+//! target is a directory.
 
 use std::ffi::{CString, OsStr};
 use std::fs::{self, Metadata};
@@ -16,16 +16,16 @@ use haul_sys::{Errno, Error, Operation};
 use crate::flags::Request;
 use crate::report::Console;
 
-/// How a target is told.
+/// Format of a listed target.
 const TARGET: Wording = Wording("{plain}");
 
-/// What is copied where.
+/// A source and its target.
 struct Pair {
     source: PathBuf,
     target: PathBuf,
 }
 
-/// Tells the names that the copy asked for would make.
+/// Lists the names that the requested copy would create.
 pub(crate) fn list(request: &Request, console: &Console) {
     let names = &request.operands.names;
     let (sources, last) = match names.as_slice() {
@@ -56,13 +56,14 @@ fn path(name: &CString) -> &Path {
     Path::new(OsStr::from_bytes(name.to_bytes()))
 }
 
-/// Names a source's copy in a directory. One without a name of its own, such as `..`, is copied onto the directory.
+/// Returns the path of a source's copy in a directory. A source without a name of its own, such as
+/// `..`, is copied onto the directory.
 fn below(directory: &Path, source: &Path) -> PathBuf {
     source.file_name().map_or_else(|| directory.to_owned(), |name| directory.join(name))
 }
 
 fn list_operand(operand: Pair, recursive: bool, console: &Console) {
-    // As in a copy: without -r what a link leads to, with it the link.
+    // As in a copy, links are followed unless -r is given.
     let look = |path: &Path| if recursive { fs::symlink_metadata(path) } else { fs::metadata(path) };
     let mut waiting = vec![operand];
     while let Some(Pair { source, target }) = waiting.pop() {
@@ -82,7 +83,7 @@ fn list_operand(operand: Pair, recursive: bool, console: &Console) {
     }
 }
 
-/// Lists a directory, the last name first.
+/// Lists a directory in reverse order, because `waiting` is a stack.
 fn entries(found: &Metadata, source: &Path, target: &Path, console: &Console) -> Vec<Pair> {
     if !found.is_dir() {
         return Vec::new();
@@ -98,7 +99,7 @@ fn entries(found: &Metadata, source: &Path, target: &Path, console: &Console) ->
     names.iter().map(|name| Pair { source: source.join(name), target: target.join(name) }).collect()
 }
 
-/// A directory that cannot be listed, as GNU words it.
+/// A directory can't be listed; GNU's wording.
 const CANNOT_ACCESS: Wording = Wording("cannot access {}");
 
 fn complain(console: &Console, wording: Wording, name: &Path, operation: Operation, error: &io::Error) {

@@ -1,4 +1,4 @@
-//! `haul bzip2`, also called as bzip2, bunzip2 and bzcat: flags and the environment, and what they come to.
+//! `haul bzip2`, also called as bzip2, bunzip2 and bzcat: flags and environment, lowered and run.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -18,7 +18,6 @@ use crate::shared::{Read, Shared};
 use crate::signals;
 use crate::work::{Executors, RunOptions, Work};
 
-/// The tool.
 pub(super) const TOOL: Tool = Tool {
     name: "bzip2",
     programs: &["bzip2", "bunzip2", "bzcat"],
@@ -27,14 +26,15 @@ pub(super) const TOOL: Tool = Tool {
     main,
 };
 
-/// What is said where the library says it otherwise.
+/// Messages worded differently from the library's.
 const OWN_WORDS: &[(Wording, Wording)] = &[
     (wording::CANNOT_STAT, Wording("Can't open input file {escape}: {cause}.")),
     (wording::CANNOT_OPEN, Wording("Can't open input file {escape}: {cause}.")),
     (wording::REPLACED, Wording("Input file {escape} was replaced meanwhile.")),
 ];
 
-/// Names longer than that of standard input push the figures of `--verbose` to the right.
+/// Minimum width of names in `--verbose` output: that of standard input. Longer names push the
+/// figures to the right.
 const LONGEST_NAME_MIN: usize = 7;
 
 /// Compress files by sorting their blocks, or decompress them: files take the places of others, with .bz2 added to their names or taken
@@ -100,7 +100,7 @@ struct Line {
     files: Vec<OsString>,
 }
 
-/// The size of blocks, from flags of which the last one counts.
+/// Block size, from flags of which the last one counts.
 #[derive(Debug)]
 struct Level(u8);
 
@@ -143,7 +143,7 @@ impl FromArgMatches for Level {
 }
 
 impl Line {
-    /// Returns what is asked for of a program of a name.
+    /// Lowers the flags, for a program called `name`.
     fn options(&self, name: &str) -> Options {
         let level = if self.small { self.level.0.min(2) } else { self.level.0 };
         let decompresses = name != "bzip2" && !self.compress;
@@ -164,7 +164,7 @@ impl Line {
         }
     }
 
-    /// Says what makes no sense.
+    /// Returns the error for a combination that makes no sense.
     fn doubt(&self, options: &Options) -> Option<&'static str> {
         let one_output = options.to_output && options.action != Action::Test;
         match () {
@@ -181,7 +181,7 @@ impl Line {
     }
 }
 
-/// Returns the flags that stand in the environment, of which the later ones count more.
+/// Returns the flags in the environment; later ones take precedence.
 fn flags_of_environment() -> Vec<OsString> {
     let words = |variable: &str| {
         let value = std::env::var_os(variable).unwrap_or_default();
@@ -191,7 +191,7 @@ fn flags_of_environment() -> Vec<OsString> {
     [words("BZIP2"), words("BZIP")].concat()
 }
 
-/// What is to be done.
+/// A bzip2 run as [`Work`].
 struct Files {
     options: Options,
     files: Vec<CString>,
@@ -203,7 +203,7 @@ impl Work for Files {
         let making = Making::default();
         let makes_files =
             !self.options.to_output && self.options.action != Action::Test && !self.files.is_empty();
-        // Where nothing is in the making, a signal does what it does to any program.
+        // If no file is being made, a signal does what it does to any program.
         let ear = makes_files.then(|| {
             let making = making.clone();
             signals::before_end(move || making.abandon())
@@ -232,7 +232,7 @@ fn main(call: &Call<'_>) -> ExitCode {
         Read::Asked(line) => line,
         Read::Over(status) => return status,
     };
-    // Flags without a letter, to bzip2.
+    // To bzip2 these are flags without a letter.
     line.files.retain(|file| file != "-");
     let redundant = [("fast", line.repetitive_fast), ("best", line.repetitive_best)];
     for (which, _) in redundant.into_iter().filter(|(_, given)| *given) {

@@ -1,4 +1,4 @@
-//! `haul cmp`: two trees or two files, compared.
+//! `haul cmp`: compares two trees or two files.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -17,12 +17,12 @@ use crate::work::{Executors, RunOptions, Work};
 pub(super) const TOOL: Tool =
     Tool { name: "cmp", programs: &[], about: "compare two trees or two files", flags: Line::command, main };
 
-/// The exit status of two that differ.
+/// Exit status if the two differ.
 const DIFFERENT: u8 = 1;
-/// The exit status if anything could not be compared.
+/// Exit status if anything could not be compared.
 const TROUBLE: u8 = 2;
 
-/// The attributes by their names, which are those of `cp --preserve`.
+/// Attributes by name, as in `cp --preserve`.
 const ATTRIBUTES: [(&str, Attributes); 7] = [
     ("mode", Attributes::MODE),
     ("ownership", Attributes::OWNERSHIP),
@@ -33,7 +33,7 @@ const ATTRIBUTES: [(&str, Attributes); 7] = [
     ("all", Attributes::all().difference(Attributes::HOLES)),
 ];
 
-/// What is said here in other words than of a copy.
+/// Messages worded differently from the copy's.
 const WORDS: &[(Wording, Wording)] =
     &[(haul_flow::wording::REPLACED, Wording("{} was replaced while it was compared"))];
 
@@ -113,7 +113,7 @@ impl Line {
         }
     }
 
-    /// Returns the two names; none if one cannot be a name.
+    /// Returns the operands; `None` if one contains a NUL.
     fn operands(&self) -> Option<Operands> {
         let name = |name: &OsString| CString::new(name.clone().into_vec()).ok();
         Some(Operands { first: name(&self.first)?, second: name(&self.second)? })
@@ -134,7 +134,7 @@ fn main(call: &Call<'_>) -> ExitCode {
     call.carry_out(messages, &RunOptions::from(&line.shared), &work)
 }
 
-/// A comparison as work.
+/// A comparison as [`Work`].
 struct Comparison {
     operands: Operands,
     options: Options,

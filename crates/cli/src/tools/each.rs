@@ -1,4 +1,4 @@
-//! `haul each`: a command for every file that matches.
+//! `haul each`: runs a command for every matching file.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -26,12 +26,12 @@ pub(super) const TOOL: Tool = Tool {
     main,
 };
 
-/// The exit status if any command failed.
+/// Exit status if any command failed.
 const SOME_FAILED: u8 = 1;
-/// The exit status if anything else went wrong.
+/// Exit status if anything else went wrong.
 const TROUBLE: u8 = 2;
 
-/// What is said here in other words than of a copy.
+/// Messages worded differently from the copy's.
 const WORDS: &[(Wording, Wording)] =
     &[(haul_flow::wording::REPLACED, Wording("{} was replaced while it was looked at"))];
 
@@ -108,7 +108,7 @@ struct Line {
     version: Option<bool>,
 }
 
-/// Reads a number of bytes.
+/// Parses a number of bytes.
 fn bytes(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.char_indices().last() {
         Some((at, 'k' | 'K')) => (&text[..at], 10),
@@ -131,10 +131,10 @@ fn size(text: &str) -> Result<Size, String> {
 }
 
 impl Line {
-    /// Lowers what was typed.
+    /// Lowers the parsed flags.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error for an invalid value.
     fn options(&self) -> Result<Options, String> {
         let newer = self.newer.as_ref().map(|name| {
             let path = c_string(name)?;
@@ -188,7 +188,7 @@ fn main(call: &Call<'_>) -> ExitCode {
     }
 }
 
-/// Running commands as work.
+/// Running commands as [`Work`].
 struct Commands {
     roots: Vec<CString>,
     options: Options,

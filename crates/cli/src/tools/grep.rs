@@ -1,4 +1,4 @@
-//! `haul grep`: GNU grep's command line (`flags.rs`), and what it comes to.
+//! `haul grep`: GNU grep's command line (`flags.rs`), lowered and run.
 
 mod flags;
 
@@ -26,7 +26,7 @@ use crate::shared::{Read, standard_input_to_end};
 use crate::work::{Executors, RunOptions, Work};
 use flags::{Asked, Choice, Line, with_context};
 
-/// The exit status of a search that met an error.
+/// Exit status of a search with an error.
 const TROUBLE: u8 = 2;
 
 pub(super) const TOOL: Tool = Tool {
@@ -37,7 +37,7 @@ pub(super) const TOOL: Tool = Tool {
     main,
 };
 
-/// What the framework says, in GNU grep's words.
+/// The framework's messages in GNU grep's words.
 const WORDS: &[(Wording, Wording)] = &[
     (flow::CANNOT_ACCESS, wording::CANNOT_READ),
     (flow::CANNOT_STAT, wording::CANNOT_READ),
@@ -85,15 +85,15 @@ fn main(call: &Call<'_>) -> ExitCode {
         });
     }
     let run_options = RunOptions::from(&asked.line.shared);
-    // A crew would be left alone.
+    // Dying of a broken pipe would abandon a process group.
     if run_options.hosts.clients.is_none() && !crate::cluster::is_under_launcher() {
         haul_sys::end_at_broken_pipe();
     }
     call.carry_out(messages, &run_options, &Searching { grep, search })
 }
 
-/// Tells whether no line can be selected, so that, as in GNU grep, no file is looked at, patterns are not read, and not even
-/// counts are shown.
+/// True if no line can be selected. Then, as in GNU grep, no file is examined, patterns are not
+/// parsed, and not even counts are printed.
 fn selects_nothing(options: &GrepOptions) -> bool {
     let Wanted { patterns, extent, .. } = &options.wanted;
     let by_patterns = if patterns.is_empty() {
@@ -104,15 +104,15 @@ fn selects_nothing(options: &GrepOptions) -> bool {
     (options.max == Some(0) || by_patterns) && options.show != Show::FilesWithout
 }
 
-/// Why a command line asks for nothing that can be done.
+/// Why a command line is rejected.
 enum Wrong {
-    /// A value makes no sense.
+    /// A value is invalid.
     Value(String),
     /// There is no pattern.
     Nothing,
 }
 
-/// What a command line asks for.
+/// A lowered command line.
 #[derive(Clone)]
 struct Search {
     options: GrepOptions,
@@ -166,7 +166,7 @@ impl Line {
         let utf8 = match Charset::of_process() {
             Charset::Utf8 => true,
             Charset::Ascii => false,
-            // Taken for bytes, characters would match in parts, and classes and cases would be wrong.
+            // Read as bytes, characters would match in parts, and classes and case would be wrong.
             Charset::Other(_) => {
                 let name = haul_sys::character_set();
                 return Err(format!(
@@ -249,7 +249,8 @@ impl Line {
         if self.quiet {
             Show::Nothing
         } else if goes_nowhere() {
-            // What nobody sees need not be found: the exit status is the same after the first line.
+            // Output that nobody sees need not be complete: the exit status is known after the
+            // first line.
             Show::FilesWith
         } else if self.files_without_match {
             Show::FilesWithout
@@ -334,11 +335,11 @@ fn named(operand: &OsStr) -> Result<Named, String> {
     if operand == "-" {
         return Ok(Named::Input);
     }
-    // No argument has a NUL in it.
+    // Arguments contain no NUL.
     CString::new(operand.as_bytes()).map(Named::Path).map_err(|error| error.to_string())
 }
 
-/// Cuts a text at its newlines.
+/// Splits a text at its newlines.
 fn lines(text: &[u8]) -> Vec<Vec<u8>> {
     text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
 }
@@ -365,7 +366,7 @@ fn context(text: Option<&OsStr>) -> Result<Option<u64>, String> {
     Ok(Some(text.parse().unwrap_or(u64::MAX)))
 }
 
-/// Tells whether standard output is the null device.
+/// True if standard output is the null device.
 fn goes_nowhere() -> bool {
     let identity = |metadata: std::fs::Metadata| {
         use std::os::unix::fs::MetadataExt;
@@ -376,7 +377,7 @@ fn goes_nowhere() -> bool {
     output.ok().and_then(identity).is_some_and(|device| null.ok().and_then(identity) == Some(device))
 }
 
-/// A search to be done.
+/// A search as [`Work`].
 struct Searching {
     grep: Grep,
     search: Search,
@@ -415,14 +416,14 @@ impl Work for Searching {
     }
 }
 
-/// Listens to a search: leaves out what `-s` does not want to hear, writes at once what is wanted so, and ends the search when
-/// nothing can be written any more.
+/// Filters a search's reports: drops what `-s` suppresses, flushes lines if requested, and stops
+/// the search once output fails.
 struct Listener<'a> {
     console: &'a Console,
     grep: &'a Grep,
     silent: bool,
     at_once: bool,
-    /// Nothing was named.
+    /// True if no file was named.
     is_here: bool,
 }
 
@@ -445,12 +446,13 @@ impl Report for Listener<'_> {
             return;
         }
         if self.is_here {
-            // Where nothing was named, names begin in the current directory, also those of the framework.
+            // If no file was named, names are shown relative to the current directory, the
+            // framework's too.
             problem.names.iter_mut().filter(|name| name.starts_with(b"./")).for_each(|name| {
                 name.drain(..2);
             });
         }
-        // What was found before is seen before.
+        // Matches found earlier must be seen earlier.
         self.console.tell_now(&[]);
         self.console.problem(problem);
     }

@@ -1,6 +1,6 @@
-//! The tools beside the copy, each in a file: its flags, what they come to, and its messages.
+//! The tools other than the copy, one file each: flags, lowering and messages.
 //!
-//! [`TOOLS`] is the one list of them: personalities, help, completions, manual pages and what ranks can do follow from it.
+//! [`TOOLS`] is the only list of them: applets, help, completions and manual pages follow from it.
 
 mod bzip2;
 mod compare;
@@ -19,15 +19,15 @@ use crate::work::{self, RunOptions, Work};
 
 /// A tool as the command line knows it.
 pub(crate) struct Tool {
-    /// What it is called: `haul NAME`.
+    /// Its name: `haul NAME`.
     pub(crate) name: &'static str,
-    /// Names of programs in whose place it can stand; as commands of haul they are known as well.
+    /// Programs it can stand in for; their names are also commands of haul.
     pub(crate) programs: &'static [&'static str],
-    /// What it is for.
+    /// One-line description.
     pub(crate) about: &'static str,
     /// Its flags.
     pub(crate) flags: fn() -> Command,
-    /// Does what a call asks for.
+    /// Runs a call.
     pub(crate) main: fn(&Call<'_>) -> ExitCode,
 }
 
@@ -45,21 +45,21 @@ impl std::fmt::Debug for Tool {
     }
 }
 
-/// Columns of help, as in the other commands' help, wherever it goes.
+/// Width of help, in columns: as in the other commands' help, wherever it is printed.
 const HELP_WIDTH: usize = 79;
 
-/// The tools, in the order of haul's help.
+/// The tools, in help order.
 pub(crate) const TOOLS: &[Tool] = &[bzip2::TOOL, compare::TOOL, each::TOOL, grep::TOOL, tar::TOOL];
 
 /// A call of a tool.
 pub(crate) struct Call<'a> {
     /// The tool.
     pub(crate) tool: &'static Tool,
-    /// The name by which it was called: the tool's, or that of one of the programs in whose place it stands.
+    /// Name it was called by: the tool's, or that of a program it stands in for.
     pub(crate) name: &'static str,
-    /// Whether it was called by that name alone, rather than as `haul NAME`.
+    /// True if called by that name alone, not as `haul NAME`.
     pub(crate) stands_in: bool,
-    /// The words behind the name.
+    /// The arguments.
     pub(crate) words: &'a [OsString],
 }
 
@@ -69,17 +69,16 @@ impl Call<'_> {
         if self.stands_in { self.name.to_owned() } else { format!("haul {}", self.name) }
     }
 
-    /// Returns what words messages.
     pub(crate) fn messages(&self) -> Messages {
         Messages::new(&self.program(), Charset::of_process())
     }
 
-    /// Reads the flags; what is wrong with them is told, and ends with the exit status `trouble`.
+    /// Parses the flags. Errors are reported, and exit with status `trouble`.
     pub(crate) fn read<A: FromArgMatches>(&self, trouble: u8) -> Read<A> {
         self.read_words(self.words, trouble)
     }
 
-    /// Reads flags from other words than those of the call, for a tool that understands them in more ways.
+    /// Parses other arguments than the call's, for a tool with further ways to write them.
     pub(crate) fn read_words<A: FromArgMatches>(&self, words: &[OsString], trouble: u8) -> Read<A> {
         let command = (self.tool.flags)().bin_name(self.program()).term_width(HELP_WIDTH);
         let command = command.display_name(format!("{} (haul)", self.name));
@@ -87,8 +86,8 @@ impl Call<'_> {
         shared::parse(command, &self.messages(), (words, is_rank), trouble)
     }
 
-    /// Does work. A script under mpirun that calls a program by its own name means that each of its processes does what it
-    /// names.
+    /// Runs work. A script under mpirun that calls a program by its own name means one run in
+    /// each process.
     pub(crate) fn carry_out(
         &self,
         messages: Messages,
@@ -102,13 +101,13 @@ impl Call<'_> {
     }
 }
 
-/// Finds the tool that is called by a name, and the name.
+/// Finds the tool with this name, or that of one of its programs.
 pub(crate) fn named(name: &str) -> Option<(&'static Tool, &'static str)> {
     let names = |tool: &'static Tool| std::iter::once(tool.name).chain(tool.programs.iter().copied());
     TOOLS.iter().find_map(|tool| names(tool).find(|known| *known == name).map(|known| (tool, known)))
 }
 
-/// Finds the tool that stands in the place of a program.
+/// Finds the tool that can stand in for a program.
 pub(crate) fn in_place_of(program: &str) -> Option<(&'static Tool, &'static str)> {
     named(program).filter(|(tool, name)| tool.programs.contains(name))
 }

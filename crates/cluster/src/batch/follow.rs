@@ -1,9 +1,13 @@
-//! The loop that follows a job.
+//! Follows a job to its end.
 //!
-//! The spool is looked at more often than the batch system is asked, which has many to answer. An answer that fails is asked for
-//! again later and later. The end is the status in the spool; only if the batch system says that the job is over and the status
-//! does not come is the job lost. A command that was ended by a signal has not come to its end yet: a job that is cancelled,
-//! takes too long, or loses a host has its processes ended so, and a job that lost a host begins again. Both sides may see the spool through caches, so the status gets time to come.
+//! The spool is polled more often than the batch system, which serves many users; failed queries
+//! are repeated at growing intervals. The job ends with the status file in the spool. It is lost
+//! only if the batch system says that it has ended and no status appears.
+//!
+//! A command killed by a signal has not reached its end yet: the processes of a job that is
+//! cancelled, exceeds its time limit or loses a host are killed like that, and a job that lost
+//! a host starts again. Both sides may see the spool through caches, so the status gets time
+//! to appear.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -17,34 +21,36 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::spool::Spool;
 use super::{Listener, Order, Outcome, Over, State};
 
-/// Between two looks at the spool.
+/// Interval between polls of the spool.
 const LOOK: Duration = Duration::from_millis(200);
-/// Between two questions to the batch system.
+/// Interval between queries to the batch system.
 const ASK: Duration = Duration::from_secs(1);
-/// The same, at most, when it does not answer.
+/// Maximum interval when it doesn't answer.
 const ASK_MAX: Duration = Duration::from_secs(30);
-/// How long the status may take to come after the job is over: longer than NFS keeps what it knows of a directory.
+/// Maximum delay of the status after the job has ended: the spool may be cached, on NFS
+/// for instance.
 const LAG: Duration = Duration::from_secs(5);
-/// How long a cancelled job may take to be gone.
+/// Maximum time for a cancelled job to be gone.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(120);
-/// A status above this says that a signal ended the command: the batch system's, as a rule.
+/// A status above this means that a signal ended the command, usually the batch system's.
 const SIGNALLED: i32 = 128;
-/// Bytes passed on at a time.
+/// Maximum bytes passed on at a time.
 const PIECE: u64 = 64 << 10;
 
-/// Signals that end the following: ^C, SIGTERM, SIGHUP; but none that whoever started this process had it ignore.
+/// Signals that end following: ^C, SIGTERM and SIGHUP, except those ignored when this
+/// process started.
 #[derive(Debug)]
 pub struct Signals {
-    /// The number of the last that came, or 0.
+    /// Number of the last signal, or 0.
     last: Arc<AtomicUsize>,
     registered: Vec<signal_hook::SigId>,
 }
 
 impl Signals {
-    /// Begins to listen.
+    /// Installs the handlers.
     ///
     /// # Errors
-    /// When no handler can be set.
+    /// If a handler can't be installed.
     pub fn listen() -> io::Result<Self> {
         let mut signals = Self { last: Arc::default(), registered: Vec::new() };
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -56,18 +62,18 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Returns one that no signal reaches, only [`Signals::raise`].
+    /// Returns an instance that no signal reaches, only [`Signals::raise`].
     #[must_use]
     pub fn none() -> Self {
         Self { last: Arc::default(), registered: Vec::new() }
     }
 
-    /// Does what a signal does.
+    /// Acts as if the signal had arrived.
     pub fn raise(&self, signal: i32) {
         self.last.store(usize::try_from(signal).unwrap_or_default(), Ordering::SeqCst);
     }
 
-    /// Takes the signal that came, if one did.
+    /// Returns the last signal once, if there was one.
     fn take(&self) -> Option<i32> {
         let number = self.last.swap(0, Ordering::SeqCst);
         i32::try_from(number).ok().filter(|number| *number > 0)
@@ -82,21 +88,21 @@ impl Drop for Signals {
     }
 }
 
-/// Looks up a signal in the mask of those ignored, as `/proc/self/status` has it.
+/// True if a signal is ignored, according to the content of `/proc/self/status`.
 fn is_ignored(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
     mask >> (signal - 1) & 1 == 1
 }
 
-/// A file of the spool that grows, and how much of it was passed on.
+/// A growing file of the spool, and the offset up to which it was passed on.
 struct Tail {
     name: &'static str,
     passed: u64,
 }
 
 impl Tail {
-    /// Passes on what was added. What cannot be read now is read later.
+    /// Passes on what was appended. Data that can't be read now is read next time.
     fn pass(&mut self, spool: &Spool, mut take: impl FnMut(&[u8])) {
         let Ok(mut file) = File::open(spool.file(self.name)) else { return };
         if file.seek(SeekFrom::Start(self.passed)).is_err() {
@@ -111,18 +117,18 @@ impl Tail {
     }
 }
 
-/// What is known of a job while it is followed.
+/// State of following a job.
 struct Following<'a> {
     spool: &'a Spool,
     out: Tail,
     err: Tail,
     progress: Vec<u8>,
-    /// The last thing said of the job.
+    /// The last remark about the job.
     said: String,
 }
 
 impl Following<'_> {
-    /// Passes on what is new in the spool.
+    /// Passes on new content of the spool.
     fn look(&mut self, listener: &mut dyn Listener) {
         self.out.pass(self.spool, |bytes| listener.output(bytes));
         self.err.pass(self.spool, |bytes| listener.error(bytes));
@@ -133,7 +139,7 @@ impl Following<'_> {
         }
     }
 
-    /// Tells of the job's state, if that is news.
+    /// Reports the job's state if it has changed.
     fn tell(&mut self, job: &str, state: &State, listener: &mut dyn Listener) {
         let has_begun = self.spool.file("begun").exists();
         let text = match state {
@@ -170,13 +176,14 @@ pub(super) fn follow(
             following.look(listener);
             return Ok(Outcome::Interrupted { job: job.to_owned(), signal, gone });
         }
-        // In this order: what was written before the status is there when the status is.
+        // Read the status first: everything written before it is visible by then.
         let status = spool.status()?;
         following.look(listener);
         if let Some(status) = status.filter(|status| *status <= SIGNALLED) {
             return Ok(Outcome::Finished(status));
         }
-        // What a signal has ended is over when the job is: that says by whom, or the job begins again.
+        // A command ended by a signal is only done when its job is: the batch system knows who
+        // killed it, or starts the job again.
         match (&over, status) {
             (Some((Over::Well | Over::Failed(_), _)), Some(status)) => return Ok(Outcome::Finished(status)),
             (Some((over, since)), _) if since.elapsed() >= LAG => return Ok(lost(job, spool, over.clone())),
@@ -192,7 +199,7 @@ pub(super) fn follow(
                 }
                 Ok(state) => {
                     following.tell(job, &state, listener);
-                    // Put back into the queue after all.
+                    // It was requeued after all.
                     over = None;
                 }
                 Err(error) => {
@@ -211,7 +218,8 @@ fn lost(job: &str, spool: &Spool, over: Over) -> Outcome {
     Outcome::Lost { job: job.to_owned(), over, spool: spool.folder().to_owned() }
 }
 
-/// Cancels a job and waits until it is gone. Tells whether it is. Another signal ends the wait.
+/// Cancels a job and waits until it is gone, or until another signal arrives. Returns true if it
+/// is gone.
 fn cancel(order: &Order, job: &str, signals: &Signals, listener: &mut dyn Listener) -> bool {
     listener.remark(&format!("cancelling job {job}"));
     let deadline = Instant::now() + CANCEL_PATIENCE;

@@ -1,22 +1,24 @@
-//! A job of a batch system that runs a command line, followed to its end as if the command ran here.
+//! Batch jobs: runs a command line in a job of a batch system, and follows it as if it ran here.
 //!
 //! ```text
-//!  here                                    spool (beside the target)         the job's first host
-//!  submit ── script ─────────────────────► script ─────────────────────────► the command, HAUL_SPOOL set
-//!  follow ◄─ tail ─────────────────────── out, err ◄──────────────────────── its output
-//!         ◄─ when it changes ──────────── progress ◄───── renamed ────────── its progress
-//!         ◄─ the last to come ─────────── status ◄─────── renamed ────────── its exit status
+//!  here                                  spool (beside the target)     the job's first host
+//!  submit ── script ───────────────────► script ─────────────────────► command, HAUL_SPOOL set
+//!  follow ◄─ tail ────────────────────── out, err ◄─────────────────── its output
+//!         ◄─ when it changes ─────────── progress ◄──── renamed ────── its progress
+//!         ◄─ the last to come ────────── status ◄────── renamed ────── its exit status
 //!         ◄─ squeue, qstat: waits, runs, was cancelled, ...
 //! ```
 //!
-//! - [`spool`]: the directory both sides see. [`slurm`], [`pbs`]: submit, ask, cancel. [`follow`]: the loop.
+//! - [`spool`]: the directory that both sides see.
+//! - [`slurm`], [`pbs`]: submit, query, cancel.
+//! - [`follow`]: the loop.
 //!
-//! What it promises: what the command wrote is passed on once and whole; a job that ended without a status is told of as what
-//! the batch system says of it; a signal here cancels the job, and is not the end before the job is gone. A job that the batch
-//! system puts back into the queue after a host failed is followed on: its script finds the spool, with the journal in it.
-//! What it does not do: know what is run.
+//! Guarantees: the command's output is passed on once and whole. A job that ends without a status
+//! is reported with the batch system's reason. A signal here cancels the job, and this process
+//! stays until the job is gone. A job requeued after a host failure is still followed: its script
+//! finds the spool, with the journal in it. This module doesn't know what is run.
 //!
-//! Slurm was tested for real; PBS by its script and stand-in programs only.
+//! Slurm was tested for real, PBS only by its script and stand-in programs.
 
 pub mod follow;
 pub mod pbs;
@@ -36,45 +38,48 @@ use std::time::Duration;
 use crate::Options;
 use crate::launch::command::{Surroundings, System};
 
-/// What is to be run, and with what.
+/// A command line, and how to run it as a batch job.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// Whose job it becomes.
+    /// Batch system to submit to.
     pub system: System,
     /// The command line.
     pub words: Vec<OsString>,
-    /// Where it runs.
+    /// Working directory of the command.
     pub directory: PathBuf,
-    /// Folders that the job's hosts see too; the first that takes a spool gets it.
+    /// Directories that the job's hosts see too; the spool goes into the first that accepts one.
     pub shared: Vec<PathBuf>,
-    /// Ranks the allocation is to have room for.
+    /// Number of ranks to allocate.
     pub clients: u32,
-    /// Who pays.
+    /// Account to charge.
     pub account: Option<String>,
-    /// How long it may run.
+    /// Time limit.
     pub walltime: Option<Duration>,
-    /// The queue it goes to.
+    /// Queue to submit to.
     pub queue: Option<String>,
-    /// The bits that new files do not get.
+    /// The umask of the command.
     pub umask: u32,
-    /// What the batch system's programs get in their environment beside this process's.
+    /// Variables for the batch system's programs, added to this process's environment.
     pub environment: Vec<(OsString, OsString)>,
 }
 
 impl Order {
-    /// Makes the order for a command line that copies to `target`, and runs where this process does.
+    /// Creates the order for a command line that copies to `target` and runs in the
+    /// current directory.
     ///
-    /// The spool goes beside the user's journal if there is one, else beside the target, else into it: folders that the job's
-    /// hosts must see anyway. They need not see what a target's file system is mounted in: then it goes into it at once.
+    /// The spool goes beside the user's journal if there is one, else beside the target, else into
+    /// the target: directories that the job's hosts must see anyway. They needn't see the directory
+    /// that a target's file system is mounted in, so then the spool goes into the target at once.
     ///
     /// # Errors
-    /// When this process has no current directory.
+    /// If this process has no current directory.
     pub fn new(system: System, options: &Options, words: Vec<OsString>, target: &Path) -> io::Result<Self> {
         let beside = |path: &Path| {
             let path = std::path::absolute(path).ok()?;
             path.parent().map(Path::to_owned)
         };
-        // Not in the spool of an earlier job: that could not be removed at the end, and goes on being of use until then.
+        // Not inside the spool of an earlier job: then that one could not be removed at the end,
+        // but it is needed until then.
         let beside_spool =
             |folder: PathBuf| if spool::has_spool_name(&folder) { beside(&folder) } else { Some(folder) };
         let journal = options.journal.as_deref().and_then(beside).and_then(beside_spool);
@@ -94,11 +99,12 @@ impl Order {
         })
     }
 
-    /// Begins the command line of a program of the batch system.
+    /// Starts the command line of a program of the batch system.
     fn program(&self, name: &str) -> Command {
         let mut command = Command::new(name);
         command.envs(self.environment.iter().map(|(name, value)| (name, value))).stdin(Stdio::null());
-        // ^C is for this process: it must not end a submission of which nobody would know whether it was taken.
+        // Shield it from ^C: if that interrupted a submission, nobody would know whether it
+        // was accepted.
         command.process_group(0);
         command
     }
@@ -111,14 +117,14 @@ impl Order {
     }
 }
 
-/// Tells whether a target is of another file system than the folder it is in.
+/// True if a target is on another file system than its parent directory.
 fn lies_apart(target: &Path, parent: &Path) -> bool {
     let device = |path: &Path| fs::metadata(path).map(|found| found.dev());
     matches!((device(target), device(parent)), (Ok(target), Ok(parent)) if target != parent)
 }
 
-/// Returns the batch system that a job is to be submitted to, where clients are asked for: not if this process has hosts
-/// already, or the user says how they are had.
+/// Returns the batch system to submit to if clients are requested; `None` if this process already
+/// has hosts or the user gave a launcher.
 #[must_use]
 pub fn system(options: &Options, surroundings: &Surroundings) -> Option<System> {
     let has_hosts = surroundings.ranks.is_some() || spool::Spool::of_process().is_some();
@@ -129,31 +135,31 @@ pub fn system(options: &Options, surroundings: &Surroundings) -> Option<System> 
     surroundings.batch_systems().find(is_there)
 }
 
-/// What a batch system says of a job.
+/// State of a job, according to the batch system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It waits, for the reason given.
+    /// Waiting, for this reason.
     Waiting(String),
-    /// It runs, or begins or ends to.
+    /// Running, or about to start or end.
     Running,
-    /// It is over.
+    /// Ended.
     Over(Over),
-    /// It is not known any more.
+    /// No longer known to the batch system.
     Unknown,
 }
 
-/// How a job ended, as the batch system sees it.
+/// How a job ended, according to the batch system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Over {
-    /// Its script ended with status 0.
+    /// Its script exited with status 0.
     Well,
-    /// Somebody cancelled it.
+    /// It was cancelled.
     Cancelled,
-    /// It took longer than it may.
+    /// It exceeded its time limit.
     TimedOut,
-    /// A host of it failed, and it was not put back into the queue.
+    /// One of its hosts failed, and it was not requeued.
     HostFailed,
-    /// Otherwise; in the batch system's words.
+    /// Anything else, in the batch system's words.
     Failed(String),
 }
 
@@ -169,73 +175,72 @@ impl fmt::Display for Over {
     }
 }
 
-/// What becomes of an order.
+/// Outcome of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The command ended, with this exit status.
+    /// The command ended with this exit status.
     Finished(i32),
-    /// The command ended so, and has left word that what it did not do can be done by its journal ([`spool::Spool::keep`]).
+    /// The command ended, and its unfinished work can be resumed from its
+    /// journal ([`spool::Spool::keep`]).
     GivenUp {
         /// The job's id.
         job: String,
         /// The exit status.
         status: i32,
-        /// Where the journal is: nothing is removed.
+        /// The spool with the journal: nothing is removed.
         spool: PathBuf,
     },
-    /// The job was not taken; the reason in the batch system's words.
+    /// The job was refused, for this reason in the batch system's words.
     Refused(String),
     /// The job ended before the command did.
     Lost {
         /// The job's id.
         job: String,
-        /// How.
+        /// How it ended.
         over: Over,
-        /// What the batch system wrote of it, and what is left: nothing is removed.
+        /// The spool, with the batch system's log and all that is left: nothing is removed.
         spool: PathBuf,
     },
-    /// A signal came, and the job was cancelled.
+    /// A signal arrived, and the job was cancelled.
     Interrupted {
         /// The job's id.
         job: String,
-        /// The signal's number.
+        /// Number of the signal.
         signal: i32,
-        /// Whether the job is known to be gone.
+        /// True if the job is known to be gone.
         gone: bool,
     },
 }
 
-/// Who hears of a job.
+/// Receives the output and the events of a job.
 pub trait Listener {
-    /// Passes on what the command wrote to standard output.
+    /// Called with the command's standard output.
     fn output(&mut self, bytes: &[u8]);
-    /// Passes on what it wrote to standard error.
+    /// Called with the command's standard error.
     fn error(&mut self, bytes: &[u8]);
-    /// Passes on its progress, whole, when it has changed.
+    /// Called with the whole progress file when it has changed.
     fn progress(&mut self, content: &[u8]);
-    /// Tells of the job itself: submitted, waiting and why, running, put back into the queue.
+    /// Called with events of the job: submitted, waiting and why, running, requeued.
     fn remark(&mut self, text: &str);
 }
 
-/// What is asked of a batch system.
+/// Interface to a batch system.
 trait Queue {
-    /// Writes the lines of the script that are for the batch system.
+    /// Returns the script lines addressed to the batch system.
     fn directives(&self, order: &Order) -> String;
 
-    /// Submits the script of a spool; returns the job's id, or why it was not taken.
+    /// Submits the script of a spool. Returns the job's id, or why it was refused.
     fn submit(&self, order: &Order, spool: &spool::Spool) -> io::Result<Result<String, String>>;
 
-    /// Asks for a job.
     fn state(&self, order: &Order, job: &str) -> io::Result<State>;
 
-    /// Cancels a job.
     fn cancel(&self, order: &Order, job: &str) -> io::Result<()>;
 }
 
 /// Submits an order and follows it to its end.
 ///
 /// # Errors
-/// When no spool can be made, or the batch system's programs cannot be run.
+/// If no spool can be created or the batch system's programs can't be run.
 pub fn run(order: &Order, signals: &follow::Signals, listener: &mut dyn Listener) -> io::Result<Outcome> {
     let spool = spool::Spool::create(order)?;
     let job = match order.queue().submit(order, &spool) {
@@ -255,19 +260,19 @@ pub fn run(order: &Order, signals: &follow::Signals, listener: &mut dyn Listener
         Outcome::Finished(status) if spool.is_kept() => {
             Ok(Outcome::GivenUp { job, status, spool: spool.folder().to_owned() })
         }
-        // A job that may still run writes there.
+        // A job that may still run writes to the spool.
         Outcome::Lost { .. } | Outcome::Interrupted { gone: false, .. } => Ok(outcome),
         _ => spool.remove().map(|()| outcome),
     }
 }
 
-/// Runs a program of the batch system for what it prints.
+/// Runs a program of the batch system and returns its output.
 fn output_of(command: &mut Command) -> io::Result<Output> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.output().map_err(|error| io::Error::new(error.kind(), format!("cannot run {name}: {error}")))
 }
 
-/// Gives what a program said of its failure, in one line.
+/// Returns a program's error output as one line.
 fn complaint(output: &Output) -> String {
     let said = [output.stderr.as_slice(), output.stdout.as_slice()].concat();
     let said = String::from_utf8_lossy(&said);

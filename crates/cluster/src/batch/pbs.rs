@@ -1,6 +1,6 @@
-//! PBS: `qsub`, `qstat`, `qdel`, as PBS Professional and OpenPBS have them.
+//! PBS: `qsub`, `qstat`, `qdel`, as in PBS Professional and OpenPBS.
 //!
-//! What is written here follows their manuals, and was tested with stand-ins for the three programs only.
+//! Written from their manuals, and tested only with stand-ins for the three programs.
 
 use std::io;
 use std::process::Output;
@@ -8,12 +8,11 @@ use std::process::Output;
 use super::spool::Spool;
 use super::{Order, Over, Queue, State, complaint, output_of};
 
-/// What is added to a signal's number where one ended the job's script.
+/// Added to the number of a signal that ended the job's script.
 const BY_SIGNAL: i32 = 256;
-/// The exit status of a job that took too long (`JOB_EXEC_KILL_WALLTIME`).
+/// Exit status of a job that exceeded its time limit (`JOB_EXEC_KILL_WALLTIME`).
 const WALLTIME_EXCEEDED: i32 = -29;
 
-/// PBS.
 pub(super) struct Pbs;
 
 impl Queue for Pbs {
@@ -32,7 +31,7 @@ impl Queue for Pbs {
     }
 
     fn submit(&self, order: &Order, spool: &Spool) -> io::Result<Result<String, String>> {
-        // The job's log lands in the current directory.
+        // The log goes to the current directory.
         let output = output_of(order.program("qsub").arg("script").current_dir(spool.folder()))?;
         if !output.status.success() {
             return Ok(Err(complaint(&output)));
@@ -55,7 +54,7 @@ impl Queue for Pbs {
         }
         let said = complaint(&output);
         if said.contains("has finished") {
-            // Where a history is kept.
+            // Works if the server keeps a job history.
             let past = ask(&["-x", "-f"])?;
             return Ok(if past.status.success() { state_of(&past) } else { State::Unknown });
         }
@@ -68,7 +67,7 @@ impl Queue for Pbs {
     }
 }
 
-/// Writes a time as `HOURS:MINUTES:SECONDS`.
+/// Formats a time as `HOURS:MINUTES:SECONDS`.
 fn clock(seconds: u64) -> String {
     format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }

@@ -1,14 +1,13 @@
-//! Slurm: `sbatch`, `squeue`, `scancel`, and `sacct` for jobs that are over and forgotten.
+//! Slurm: `sbatch`, `squeue`, `scancel`, and `sacct` for jobs that `squeue` no longer knows.
 //!
-//! Options go on `sbatch`'s command line, which no name can break, and the job's own log is named relative to the spool, as
-//! Slurm puts values in place of `%` in such names.
+//! Options are passed on `sbatch`'s command line, where any name is safe. The log is named relative
+//! to the spool, because Slurm expands `%` in that name.
 
 use std::io;
 
 use super::spool::Spool;
 use super::{Order, Over, Queue, State, complaint, output_of};
 
-/// Slurm.
 pub(super) struct Slurm;
 
 impl Queue for Slurm {
@@ -27,7 +26,7 @@ impl Queue for Slurm {
                 "--output=log",
                 "--export=ALL",
             ])
-            // On as many hosts as can be: each brings its own link to the file system.
+            // Spread over as many hosts as possible: each brings its own link to the file system.
             .args([format!("--ntasks={}", order.clients), "--spread-job".to_owned()])
             .arg(join("--chdir=", spool.folder()));
         let options = [
@@ -42,7 +41,7 @@ impl Queue for Slurm {
         if !output.status.success() {
             return Ok(Err(complaint(&output)));
         }
-        // "ID", or "ID;CLUSTER".
+        // Prints "ID" or "ID;CLUSTER".
         let text = String::from_utf8_lossy(&output.stdout);
         let id = text.lines().last().and_then(|line| line.split(';').next()).unwrap_or_default().trim();
         let is_id = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
@@ -60,7 +59,7 @@ impl Queue for Slurm {
         if let Some((state, reason)) = text.lines().next().and_then(|line| line.split_once('|')) {
             return Ok(state_of(state.trim(), reason.trim()));
         }
-        // A job that is over is known for some minutes only. Any other failure may pass.
+        // An ended job is only known for some minutes. Any other failure may be temporary.
         let said = complaint(&output);
         if !output.status.success() && !said.contains("Invalid job id") {
             return Err(io::Error::other(said));
@@ -74,8 +73,8 @@ impl Queue for Slurm {
     }
 }
 
-/// Tells whether Slurm's programs know of a Slurm: they can be installed on a host that belongs to none. One that does not
-/// answer is there.
+/// True if Slurm's programs are configured: they may be installed on a host that belongs to no
+/// cluster. A controller that doesn't answer counts as configured.
 pub(super) fn is_configured() -> bool {
     let output =
         std::process::Command::new("scontrol").arg("ping").stdin(std::process::Stdio::null()).output();
@@ -88,12 +87,13 @@ fn join(option: &str, path: &std::path::Path) -> std::ffi::OsString {
     word
 }
 
-/// Writes a time as `MINUTES:SECONDS`.
+/// Formats a time as `MINUTES:SECONDS`.
 fn minutes(seconds: u64) -> String {
     format!("{}:{:02}", seconds / 60, seconds % 60)
 }
 
-/// Asks the accounts for a job that the queue has forgotten. Where none are kept, nothing is known.
+/// Asks the accounting database for a job that the queue has forgotten. Without accounting, the
+/// state is unknown.
 fn accounted(order: &Order, job: &str) -> State {
     let output = output_of(order.program("sacct").args(["-n", "-X", "-P", "-o", "State", "-j"]).arg(job));
     let text = output.map(|output| output.stdout).unwrap_or_default();
@@ -104,7 +104,7 @@ fn accounted(order: &Order, job: &str) -> State {
     }
 }
 
-/// Understands a state as squeue and sacct write it: sacct says by whom a job was cancelled.
+/// Parses a state of `squeue` or `sacct`. The latter appends who cancelled a job.
 fn state_of(state: &str, reason: &str) -> State {
     match state.split_whitespace().next().unwrap_or_default() {
         "RUNNING" | "COMPLETING" | "CONFIGURING" | "STAGE_OUT" | "SIGNALING" | "STOPPED" | "RESIZING" => {
@@ -119,9 +119,9 @@ fn state_of(state: &str, reason: &str) -> State {
         }
         "FAILED" => State::Over(Over::Failed(reason.to_owned())),
         "OUT_OF_MEMORY" => State::Over(Over::Failed("it needed more memory than it has".to_owned())),
-        // Whether it comes back is known by whether it is put back: then it is PENDING.
+        // If it is requeued, the next state is PENDING.
         "PREEMPTED" => State::Over(Over::Failed("another job took its hosts".to_owned())),
-        // PENDING, SUSPENDED, REQUEUED, REQUEUE_HOLD, ... : nothing to do but to wait.
+        // PENDING, SUSPENDED, REQUEUED, REQUEUE_HOLD and so on: just wait.
         waiting => {
             let told = !matches!(reason, "" | "None");
             State::Waiting(if told { reason.to_owned() } else { waiting.to_lowercase() })

@@ -1,17 +1,17 @@
-//! The directory through which a job and the process that follows it speak.
+//! The directory through which a job and the process that follows it communicate.
 //!
-//! It lies beside the target, as that is the one place which the job's hosts must see anyway. It holds:
+//! It is beside the target, the one place that the job's hosts must see anyway. It contains:
 //!
-//! | name | written by | what |
+//! | name | written by | content |
 //! |---|---|---|
 //! | `script` | here | what the batch system runs |
-//! | `begun` | the job | nothing: that it began |
-//! | `out`, `err` | the job | what the command wrote; a job that is begun again appends |
-//! | `progress` | the job | how far it is; replaced by renaming |
-//! | `status` | the job | the exit status; renamed into place when all else is written |
-//! | `journal` | the job | what is finished, for a job that is begun again |
-//! | `unfinished` | the job | nothing: that the journal is of use to a later copy, so that all is left here |
-//! | `log` | the batch system | what it has to say itself |
+//! | `begun` | the job | empty: the job has started |
+//! | `out`, `err` | the job | the command's output; a restarted job appends |
+//! | `progress` | the job | progress; replaced by renaming |
+//! | `status` | the job | the exit status; renamed into place after everything else is written |
+//! | `journal` | the job | completed work, for a restarted job |
+//! | `unfinished` | the job | empty: a later copy can use the journal, so keep the spool |
+//! | `log` | the batch system | its own messages |
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -23,27 +23,27 @@ use std::path::{Path, PathBuf};
 
 use super::Order;
 
-/// The variable by which a command learns that it runs in a job, and where the spool is.
+/// Variable that tells a command that it runs in a job, and where the spool is.
 pub const VARIABLE: &str = "HAUL_SPOOL";
 
-/// A spool.
+/// A spool directory.
 #[derive(Debug)]
 pub struct Spool {
     folder: PathBuf,
 }
 
 impl Spool {
-    /// Returns the spool of the job that this process runs in, if it runs in one that haul submitted.
+    /// Returns the spool of the job this process runs in, if haul submitted it.
     #[must_use]
     pub fn of_process() -> Option<Self> {
         env::var_os(VARIABLE).filter(|folder| !folder.is_empty()).map(|folder| Self { folder: folder.into() })
     }
 
-    /// Makes a spool in the first of the order's folders that takes one, with the script in it.
+    /// Creates a spool, with its script, in the first of the order's directories that accepts one.
     pub(super) fn create(order: &Order) -> io::Result<Self> {
         let mut refused = io::Error::new(io::ErrorKind::NotFound, "no folder for the spool of a batch job");
         for parent in &order.shared {
-            // The batch system's daemons know no current directory of ours.
+            // The batch system's daemons don't have our current directory.
             let parent = std::path::absolute(parent)?;
             match make_folder(&parent) {
                 Ok(folder) => {
@@ -65,7 +65,7 @@ impl Spool {
         Err(refused)
     }
 
-    /// Returns its folder.
+    /// Returns the path of the spool.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -77,23 +77,24 @@ impl Spool {
         self.folder.join("journal")
     }
 
-    /// Leaves word that the command has given up what its journal would let another finish.
+    /// Marks the spool to be kept: the command has given up, but its journal lets another
+    /// one finish.
     ///
     /// # Errors
-    /// When it cannot be left.
+    /// If the mark can't be written.
     pub fn keep(&self) -> io::Result<()> {
         fs::write(self.folder.join("unfinished"), "")
     }
 
-    /// Tells whether that word was left.
+    /// True if the spool is marked to be kept.
     pub(super) fn is_kept(&self) -> bool {
         self.folder.join("unfinished").exists()
     }
 
-    /// Tells how far the job is: `content` takes the place of what was told before.
+    /// Replaces the progress file with `content`.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it can't be written.
     pub fn write_progress(&self, content: &[u8]) -> io::Result<()> {
         let new = self.folder.join("progress.new");
         fs::write(&new, content)?;
@@ -108,7 +109,7 @@ impl Spool {
         self.folder.join(name)
     }
 
-    /// Returns the exit status of the command, once it is there.
+    /// Returns the exit status of the command, if it has ended.
     pub(super) fn status(&self) -> io::Result<Option<i32>> {
         match fs::read_to_string(self.folder.join("status")) {
             Ok(text) => text.trim().parse().map(Some).map_err(|_| {
@@ -119,10 +120,11 @@ impl Spool {
         }
     }
 
-    /// Removes it with all that is in it.
+    /// Removes the spool with its content.
     pub(super) fn remove(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.folder) {
-            // A file that an ending job still has open has another name for a moment on NFS.
+            // On NFS, a file that an ending job still has open is briefly renamed instead
+            // of removed.
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
                 fs::remove_dir_all(&self.folder)
             }
@@ -130,11 +132,12 @@ impl Spool {
         }
     }
 
-    /// Removes the spool of an earlier job, whose journal a later run has used to its end: a folder with a spool's name, of this
-    /// user, with nothing in it but what a spool holds. Any other is left.
+    /// Removes the spool of an earlier job after a later run has used its journal. It must be a
+    /// directory with a spool's name, owned by this user, with nothing in it but a spool's files;
+    /// otherwise it is left.
     ///
     /// # Errors
-    /// When it cannot be removed.
+    /// If it can't be removed.
     pub fn remove_used(journal: &Path) -> io::Result<()> {
         const FILES: [&str; 10] = [
             "script",
@@ -172,14 +175,14 @@ impl Spool {
     }
 }
 
-/// True if a folder is called what spools are.
+/// True if a directory is named like a spool.
 pub(super) fn has_spool_name(folder: &Path) -> bool {
     let is_hex = |text: &str| text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let name = folder.file_name().and_then(OsStr::to_str).unwrap_or_default();
     name.strip_prefix(".haul-job-").is_some_and(is_hex)
 }
 
-/// Makes a folder that nobody else can look into: the output names files.
+/// Creates a directory that only this user can read, because the output contains file names.
 fn make_folder(parent: &Path) -> io::Result<PathBuf> {
     const ATTEMPTS: usize = 16;
     let mut taken = io::Error::from(io::ErrorKind::AlreadyExists);
@@ -194,7 +197,8 @@ fn make_folder(parent: &Path) -> io::Result<PathBuf> {
     Err(taken)
 }
 
-/// Writes the script. It may be run again after a host failed: a command that had ended by itself does not begin again.
+/// Returns the script. It may run again after a host failed, but a command that ended by itself is
+/// not repeated.
 fn script_of(order: &Order, folder: &Path) -> Vec<u8> {
     let command = order.words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(OsStr::new(" "));
     let directives = order.queue().directives(order);
@@ -221,7 +225,7 @@ fn script_of(order: &Order, folder: &Path) -> Vec<u8> {
     parts.concat()
 }
 
-/// Quotes a word for a shell.
+/// Quotes a word for the shell.
 fn quoted(word: &OsStr) -> OsString {
     let mut text = vec![b'\''];
     for byte in word.as_bytes() {
@@ -244,8 +248,8 @@ mod tests {
 
     /// Runs the script as a batch system does.
     ///
-    /// What another test starts holds what this process had open for writing until it becomes its program, and a script
-    /// that is open for writing cannot be run: that passes.
+    /// A process forked by a concurrent test shares our files open for writing until its `exec`,
+    /// and a script open for writing can't be run (ETXTBSY). That passes.
     fn begin(spool: &Spool) -> ExitStatus {
         loop {
             match Command::new(spool.script()).status() {
@@ -293,7 +297,7 @@ mod tests {
         assert_eq!(fs::read(spool.file("out")).unwrap(), [odd.as_bytes(), b"||"].concat());
         assert_eq!(fs::read_to_string(spool.file("err")).unwrap(), format!("{}\n", folder.display()));
         assert_eq!(spool.status().unwrap(), Some(3));
-        // partial-file again after its end, it does nothing more.
+        // Run again after the command has ended, the script does nothing.
         assert_eq!(run(), Some(3));
         assert_eq!(fs::read(spool.file("out")).unwrap().len(), odd.len() + 2);
         spool.remove().unwrap();

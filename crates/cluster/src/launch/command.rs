@@ -1,22 +1,23 @@
-//! Which command line starts the ranks: found from the environment, the programs on `PATH`, and what the user said.
+//! Command line that starts the ranks, chosen from the environment, the programs on `PATH`, and the
+//! user's options.
 //!
 //! ```text
-//!  --launcher given ─────────────────────────────► that, by its family
-//!  an mpirun or mpiexec beside --mpi-lib ────────► that
-//!  one on PATH, of the library's family ─────────► that: program and library belong together
-//!  only srun, in an allocation of Slurm ─────────► that, with the --mpi it offers for the library there is
+//!  --launcher given ─────────────────────────────► that one, by its family
+//!  an mpirun or mpiexec beside --mpi-lib ────────► that one
+//!  one on PATH, of the library's family ─────────► that one: program and library belong together
+//!  only srun, in a Slurm allocation ─────────────► srun, with the --mpi it offers for the library
 //! ```
 //!
-//! What it promises of the line: rank 0 alone gets standard input; nothing is bound to processors; more ranks than processors
-//! are fine on a plain host, and refused in an allocation, which says how many it is for.
+//! Guarantees: only rank 0 gets standard input, and ranks are not bound to processors. More ranks
+//! than processors are allowed on a plain host, but not in an allocation, which has a fixed size.
 //!
-//! What launchers do to the two pipes, found by trying:
+//! How launchers treat the two pipes (found by experiment):
 //!
-//! - MPICH's (Hydra) ends the job when rank 0 has not read what it was sent ("process reading stdin too slowly"): it writes to
-//!   a pipe without waiting. So no more than [`StartLine::stdin_window`] bytes may be on their way unread. Standard input of
-//!   other ranks has no end there: they must not read it.
-//! - Slurm's srun gives standard input to all ranks, unless told which, and keeps what they write until a line ends, unless told
-//!   not to.
+//! - MPICH's (Hydra) kills the job if rank 0 doesn't read fast enough ("process reading stdin too
+//!   slowly"), because it writes to a pipe without blocking. So at most
+//!   [`StartLine::stdin_window`] bytes may be in flight. Standard input of other ranks never
+//!   reaches EOF: they must not read it.
+//! - Slurm's srun by default forwards standard input to all ranks, and buffers output by lines.
 
 use std::collections::HashSet;
 use std::env;
@@ -29,62 +30,62 @@ use std::process::{Command, Stdio};
 use super::given::{Given, Variables};
 use super::places::Place;
 
-/// Bytes that may be on their way to rank 0 unread where the launcher does not wait: a quarter of a pipe, whose pages small
-/// writes leave half empty.
+/// Maximum bytes in flight to rank 0 for a launcher that doesn't block: a quarter of a pipe,
+/// because small writes leave its pages half empty.
 const HYDRA_WINDOW: usize = 16 << 10;
 
-/// From this number on steps of Slurm are no user's: the batch script, the shell of an allocation.
+/// First step id reserved by Slurm: the batch script, or the shell of an allocation.
 const SLURM_OWN_STEPS: u32 = 0xffff_fff0;
 
-/// Programs that start ranks, the usual names first.
+/// Programs that start ranks, most common names first.
 const LAUNCHERS: [&str; 5] = ["mpirun", "mpiexec", "mpiexec.hydra", "mpirun.openmpi", "mpiexec.mpich"];
 
-/// Whose hosts these are.
+/// A batch system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
     /// Slurm.
     Slurm,
-    /// PBS, in any of its forms.
+    /// PBS, in any variant.
     Pbs,
 }
 
-/// Hosts that a batch system gave to this process.
+/// Hosts that a batch system has allocated to this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
-    /// Whose they are.
+    /// The batch system.
     pub system: System,
     /// The job's id.
     pub id: String,
-    /// Ranks it is for, if it says.
+    /// Number of ranks it has room for, if known.
     pub slots: Option<u32>,
-    /// Hosts, if it says.
+    /// Number of hosts, if known.
     pub hosts: Option<u32>,
-    /// Whether this process is itself one of the tasks that were started in it, which others would wait for.
+    /// True if this process is itself a task of a step, which other steps would wait for.
     pub within_step: bool,
 }
 
-/// Processes and threads that a rank has on a small host: its workers, what the library needs, what starts it.
+/// Processes and threads per rank on a small host: its workers, the library's, the launcher's.
 const TASKS_EACH: u32 = 16;
 
-/// What of this process's surroundings bears on how ranks are started.
+/// Properties of this process's environment that affect how ranks are started.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
-    /// The allocation it is in.
+    /// The allocation of this process.
     pub allocation: Option<Allocation>,
-    /// How many ranks the job has that it is one of.
+    /// Number of ranks of the job, if this process is one of them.
     pub ranks: Option<u32>,
     path: OsString,
     libraries: OsString,
     agent: Option<PathBuf>,
     root: bool,
-    /// What the environment says of how Open MPI places ranks.
+    /// Environment variables that affect Open MPI's rank placement.
     open_mpi: Variables,
-    /// How many processes and threads this host can have, if it says.
+    /// Maximum processes and threads on this host, if known.
     tasks_max: Option<u32>,
 }
 
 impl Surroundings {
-    /// Looks at the environment of this process.
+    /// Examines the environment of this process.
     #[must_use]
     pub fn of_process() -> Self {
         let root = rustix::process::geteuid().is_root();
@@ -94,7 +95,7 @@ impl Surroundings {
         Self { root, tasks_max, ..Self::of(|name| env::var_os(name)) }
     }
 
-    /// Looks at an environment, and the files it names. The user is taken for an ordinary one.
+    /// Examines an environment, and the files it names. Assumes that the user is not root.
     #[must_use]
     pub fn of(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let number = |name: &str| variable(name)?.to_str()?.parse::<u32>().ok();
@@ -121,20 +122,21 @@ impl Surroundings {
         candidates.into_iter().find(|candidate| is_program(candidate))
     }
 
-    /// Finds the program that starts ranks where the user names none, and whose it is.
+    /// Finds the program that starts ranks by default, and its family.
     #[must_use]
     pub fn launcher(&self) -> Option<(PathBuf, Family)> {
         find_launcher(self, None)
     }
 
-    /// Returns how many ranks can be had at once, as this process holds an allocation for them and is no rank itself.
+    /// Returns the number of ranks available at once: only if this process holds an allocation and
+    /// is not a rank itself.
     #[must_use]
     pub fn ranks_at_hand(&self) -> Option<u32> {
         let allocation = self.allocation.as_ref().filter(|allocation| !allocation.within_step)?;
         allocation.slots.filter(|_| self.ranks.is_none())
     }
 
-    /// Returns the batch systems whose programs are on `PATH`, the preferred first; none where this is a job of one.
+    /// Returns the batch systems with programs on `PATH`, preferred first; none inside a batch job.
     pub fn batch_systems(&self) -> impl Iterator<Item = System> {
         let programs = [("sbatch", System::Slurm), ("qsub", System::Pbs)].into_iter();
         let there = |(program, _): &(&str, System)| self.allocation.is_none() && self.find(program).is_some();
@@ -147,7 +149,7 @@ impl Surroundings {
         self.agent.clone().unwrap_or_else(|| own.to_owned())
     }
 
-    /// Finds a library in the folders where the loader looks.
+    /// True if a library is in one of the directories that the dynamic loader searches.
     fn has_library(&self, name: &str) -> bool {
         const FOLDERS: [&str; 6] = [
             "/usr/lib/x86_64-linux-gnu",
@@ -181,7 +183,7 @@ fn slurm(variable: &impl Fn(&str) -> Option<OsString>) -> Option<Allocation> {
     })
 }
 
-/// Adds up counts of hosts as Slurm writes them: `2(x3),1` is 7.
+/// Adds up Slurm's counts per host: `2(x3),1` is 7.
 fn sum_of_counts(counts: &str) -> Option<u32> {
     counts.split(',').try_fold(0u32, |sum, part| {
         let (count, times) = match part.split_once("(x") {
@@ -194,7 +196,7 @@ fn sum_of_counts(counts: &str) -> Option<u32> {
 
 fn pbs(variable: &impl Fn(&str) -> Option<OsString>) -> Option<Allocation> {
     let id = variable("PBS_JOBID")?.into_string().ok().filter(|text| !text.is_empty())?;
-    // One line for each rank: the host it is to run on.
+    // The file has one line per rank, with its host.
     let list = variable("PBS_NODEFILE").and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
     let lines: Vec<_> = list.lines().filter(|line| !line.trim().is_empty()).collect();
     let hosts: HashSet<_> = lines.iter().collect();
@@ -203,26 +205,26 @@ fn pbs(variable: &impl Fn(&str) -> Option<OsString>) -> Option<Allocation> {
     Some(Allocation { system: System::Pbs, id, slots, hosts, within_step: false })
 }
 
-/// Whose launcher a program is: they take different options.
+/// Launcher family: each takes different options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// Open MPI, up to release 4.
+    /// Open MPI up to release 4.
     OpenMpi4,
     /// Open MPI from release 5 on.
     OpenMpi5,
-    /// MPICH and those made from it: Hydra.
+    /// MPICH and its derivatives (Hydra).
     Mpich,
     /// Slurm's srun.
     Srun,
-    /// One that is not known. It gets `-n`.
+    /// Unknown launcher; it gets `-n`.
     Other,
 }
 
 impl Family {
-    /// Tells the family from what a program says of its version.
+    /// Determines the family from a program's version output.
     #[must_use]
     pub fn of_version(text: &str) -> Self {
-        // By its other names, Open MPI's launcher calls itself by what it is made of.
+        // Under other names, Open MPI's launcher prints the name of its runtime.
         let release = ["(Open MPI) ", "(OpenRTE) "].iter().find_map(|name| text.split_once(name));
         if let Some((_, release)) = release {
             let major = release.split('.').next().and_then(|major| major.trim().parse::<u32>().ok());
@@ -240,7 +242,7 @@ impl Family {
     }
 
     fn of_program(program: &Path) -> std::io::Result<Self> {
-        // srun reads its configuration before it tells its version.
+        // srun reads its configuration before it prints its version.
         if program.file_name() == Some(OsStr::new("srun")) {
             return Ok(Self::Srun);
         }
@@ -248,7 +250,7 @@ impl Family {
         Ok(Self::of_version(&String::from_utf8_lossy(&output.stdout)))
     }
 
-    /// Tells the family from the name of a library, if that says it.
+    /// Determines the family from the name of a library, if possible.
     fn of_library(library: &Path) -> Option<Self> {
         let name = library.file_name()?.to_str()?;
         let begins = |start: &str| name.starts_with(start);
@@ -259,7 +261,7 @@ impl Family {
         }
     }
 
-    /// Tells whether it can be told which hosts to use.
+    /// True if the launcher has an option to select hosts.
     #[must_use]
     pub fn chooses_hosts(self) -> bool {
         self != Self::Other
@@ -274,76 +276,76 @@ impl Family {
     }
 }
 
-/// What is to be started.
+/// The ranks to start.
 #[derive(Clone, Debug)]
 pub struct Wanted<'a> {
-    /// How many ranks.
+    /// Number of ranks.
     pub ranks: u32,
-    /// What each of them runs.
+    /// Program of each rank.
     pub program: &'a Path,
-    /// With what arguments.
+    /// Its arguments.
     pub arguments: &'a [OsString],
-    /// What each gets in its environment, on every host.
+    /// Its environment, on every host.
     pub environment: &'a [(&'a str, OsString)],
-    /// The user's own launcher.
+    /// The user's launcher.
     pub launcher: Option<&'a [OsString]>,
-    /// The user's own library.
+    /// The user's MPI library.
     pub library: Option<&'a Path>,
-    /// The hosts it is to be on, which take all ranks; none where the launcher chooses.
+    /// Hosts, with room for all ranks; empty to let the launcher choose.
     pub places: &'a [Place],
 }
 
 /// The command line that starts a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartLine {
-    /// Whose launcher it is.
+    /// Family of the launcher.
     pub family: Family,
-    /// The words, the program first.
+    /// The words, starting with the program.
     pub words: Vec<OsString>,
-    /// What the launcher gets in its environment.
+    /// Environment of the launcher.
     pub environment: Vec<(String, OsString)>,
-    /// Bytes that may be on their way to rank 0 unread, where there is a bound.
+    /// Maximum bytes in flight to rank 0, if there is a limit.
     pub stdin_window: Option<usize>,
 }
 
 /// Why no ranks can be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No program that starts ranks was found.
+    /// No launcher was found.
     NoLauncher,
-    /// The program that was named cannot be run.
+    /// The user's launcher can't be run.
     CannotRun {
-        /// Which.
+        /// The program.
         program: PathBuf,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The allocation is for fewer.
+    /// The allocation is too small.
     TooManyClients {
-        /// Clients that were asked for.
+        /// Number of clients requested.
         clients: u32,
-        /// Ranks the allocation is for.
+        /// Number of ranks the allocation has room for.
         slots: u32,
-        /// The job that has the allocation.
+        /// The job that owns the allocation.
         job: String,
     },
-    /// This host cannot have so many processes.
+    /// This host can't run that many processes.
     TooManyForHost {
-        /// Clients that were asked for.
+        /// Number of clients requested.
         clients: u32,
-        /// Ranks it has room for.
+        /// Number of ranks it has room for.
         room: u32,
     },
-    /// The user's own launcher is told another number of ranks.
+    /// The user's launcher is given a different number of ranks.
     OtherCount {
-        /// Clients that were asked for.
+        /// Number of clients requested.
         clients: u32,
-        /// What the launcher's words say.
+        /// Number in the launcher's options.
         given: String,
     },
-    /// This process is itself one of several ranks.
+    /// This process is already one of several ranks.
     WithinJob {
-        /// How many there are.
+        /// Number of ranks.
         ranks: u32,
     },
 }
@@ -373,10 +375,10 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Finds the command line.
+/// Determines the command line.
 ///
 /// # Errors
-/// When there is no launcher, or the ranks have no room.
+/// If there is no launcher, or not enough room for the ranks.
 pub fn start_line(surroundings: &Surroundings, wanted: &Wanted<'_>) -> Result<StartLine, Refusal> {
     if let Some(ranks) = surroundings.ranks {
         return Err(Refusal::WithinJob { ranks });
@@ -405,7 +407,7 @@ pub fn start_line(surroundings: &Surroundings, wanted: &Wanted<'_>) -> Result<St
     Ok(line_of(surroundings, wanted, family, vec![program.into_os_string()]))
 }
 
-/// Finds a launcher of the library's family; without a library, any.
+/// Finds a launcher of the library's family; without a library, any launcher.
 fn find_launcher(surroundings: &Surroundings, library: Option<&Path>) -> Option<(PathBuf, Family)> {
     let folder_beside = |library: &Path| Some(library.parent()?.parent()?.join("bin"));
     let beside = library.and_then(folder_beside).into_iter();
@@ -420,7 +422,7 @@ fn find_launcher(surroundings: &Surroundings, library: Option<&Path>) -> Option<
     fitting.or_else(|| Some((surroundings.find("srun").filter(|_| in_slurm)?, Family::Srun)))
 }
 
-/// Writes the line: the launcher's words, its options, then what the ranks run.
+/// Builds the command line: the launcher's words, its options, then the rank's command.
 fn line_of(
     surroundings: &Surroundings,
     wanted: &Wanted<'_>,
@@ -430,13 +432,14 @@ fn line_of(
     let mut given = Given(words).without_count(family);
     let mut environment: Vec<(String, OsString)> =
         wanted.environment.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-    // Hosts that are chosen have room for what they get.
+    // Hosts chosen explicitly have room for their ranks.
     let crowded = surroundings.allocation.is_none() && wanted.places.is_empty();
     let ranks = wanted.ranks.to_string();
     if !wanted.places.is_empty() && family.chooses_hosts() {
         given = given.without_hosts();
         given.0.extend(host_words(family, wanted.places));
-        // To Slurm the job that was lost may still be there, as a host that is gone does not say that its part is over.
+        // Slurm may still consider the lost job's step active, because a dead host doesn't report
+        // its end.
         environment.push(("SLURM_OVERLAP".to_owned(), "1".into()));
     }
     let add = |words: &mut Vec<OsString>, more: &[&str]| words.extend(more.iter().map(OsString::from));
@@ -455,7 +458,8 @@ fn line_of(
                 add(words, &["-x"]);
                 words.push(joined(name, value));
             }
-            // Ranks that share a processor must not keep it while they wait. Open MPI takes this to every host.
+            // Waiting ranks must yield a shared processor. Open MPI forwards this variable to
+            // every host.
             environment.push(("OMPI_MCA_mpi_yield_when_idle".to_owned(), "1".into()));
         }
         Family::Mpich => {
@@ -482,7 +486,7 @@ fn line_of(
     StartLine { family, words, environment, stdin_window }
 }
 
-/// Says on which hosts a job is to be.
+/// Returns the options that select hosts.
 fn host_words(family: Family, places: &[Place]) -> Vec<OsString> {
     let list = |write: fn(&Place) -> String| places.iter().map(write).collect::<Vec<_>>().join(",");
     let counted = || list(|place| format!("{}:{}", place.host, place.ranks));
@@ -505,11 +509,11 @@ fn joined(name: &str, value: &OsStr) -> OsString {
     word
 }
 
-/// Chooses how srun and the library find each other: Open MPI by PMIx, MPICH's family by PMI 2.
+/// Chooses the `--mpi` plugin of srun: PMIx for Open MPI, PMI-2 for MPICH's family.
 fn srun_way(surroundings: &Surroundings, library: Option<&Path>, words: &[OsString]) -> Option<&'static str> {
     let program = words.first()?;
     let output = Command::new(program).arg("--mpi=list").stdin(Stdio::null()).output().ok()?;
-    // Releases differ in where they print it.
+    // Releases differ in which stream they print the list to.
     let offered = [output.stdout, output.stderr].concat();
     let offered = String::from_utf8_lossy(&offered);
     let is_offered = |way: &&str| offered.split_whitespace().any(|word| word.trim_end_matches(',') == *way);

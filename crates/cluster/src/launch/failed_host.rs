@@ -1,13 +1,13 @@
-//! Who has died: read from what launchers print when a job ends badly, as only they know.
+//! Finds which host or process failed, from what launchers print when a job dies: only they know.
 
-/// What a process-group has lost.
+/// The loss that ended a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Loss {
-    /// In words.
+    /// Description for the user.
     pub(crate) text: String,
-    /// The host where it was, if that is known.
+    /// Host of the loss, if known.
     pub(crate) host: Option<String>,
-    /// Whether the host is lost, and not just a process on it.
+    /// True if the host is lost, not just a process on it.
     pub(crate) with_host: bool,
 }
 
@@ -16,7 +16,8 @@ impl Loss {
         Some(Self { text, host: Some(host.to_owned()), with_host: false })
     }
 
-    /// Says that it is nobody's fault where it was: a rank ends itself with this status when it misses others.
+    /// Clears the host: a rank exits with this status when it misses others, so its host is not
+    /// at fault.
     fn nobody(self) -> Self {
         Self { host: None, ..self }
     }
@@ -27,10 +28,10 @@ impl Loss {
     }
 }
 
-/// Finds the line that says which process ended how, and on which host, and words it briefly.
+/// Finds the line that reports how a process ended and on which host, and condenses it.
 pub(crate) fn failed_host(printed: &[u8]) -> Option<Loss> {
     let text = String::from_utf8_lossy(printed);
-    // A host that is lost is told of by whoever misses it; that processes were ended for that says nothing.
+    // Whoever misses a host names it. The processes that are ended because of that are no evidence.
     lost_host(&text)
         .or_else(|| open_mpi(&text))
         .or_else(|| hydra(&text))
@@ -38,16 +39,17 @@ pub(crate) fn failed_host(printed: &[u8]) -> Option<Loss> {
         .or_else(|| refusal(&text))
 }
 
-/// Open MPI: `lost communication with a remote daemon`, and the host on a line `Remote daemon: [..] on node h2`. Slurm: `Node
-/// failure on h2`, `Task launch for StepId=7.0 failed on node h2: ..`. A shell to another host: `ssh: connect to host h2 port 22: No
-/// route to host`.
+/// Open MPI: `lost communication with a remote daemon`, with the host on a line
+/// `Remote daemon: [..] on node h2`. Slurm: `Node failure on h2`,
+/// `Task launch for StepId=7.0 failed on node h2: ..`. SSH:
+/// `ssh: connect to host h2 port 22: No route to host`.
 fn lost_host(text: &str) -> Option<Loss> {
     let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let word_after = |text: &str, mark: &str| {
         let (_, rest) = text.split_once(mark)?;
         Some(rest.split_whitespace().next()?.to_owned())
     };
-    // The launcher's own daemon is told of first.
+    // The launcher's own daemon comes first in the message.
     let daemon = one_line.split_once("lost communication with a remote daemon");
     let daemon = daemon.and_then(|(_, rest)| rest.split_once("Remote daemon"));
     let host = daemon.and_then(|(_, rest)| word_after(rest, " on node "));
@@ -61,7 +63,9 @@ fn lost_host(text: &str) -> Option<Loss> {
     Loss::of_host(&host?)
 }
 
-/// `mpirun noticed that process rank 1 with PID 0 on node h2 exited on signal 9 (Killed).`, on one line or two.
+/// Open MPI:
+/// `mpirun noticed that process rank 1 with PID 0 on node h2 exited on signal 9 (Killed).`, on one
+/// line or two.
 fn open_mpi(text: &str) -> Option<Loss> {
     let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let (_, rest) = one_line.split_once("noticed that process rank ")?;
@@ -72,7 +76,7 @@ fn open_mpi(text: &str) -> Option<Loss> {
     Loss::of_process(host, format!("rank {rank} on {host} {end}"))
 }
 
-/// `=   PID 71 RUNNING AT h2` and `EXIT STRING: Killed (signal 9)`, or `=   EXIT CODE: 9`.
+/// Hydra: `=   PID 71 RUNNING AT h2`, and `EXIT STRING: Killed (signal 9)` or `=   EXIT CODE: 9`.
 fn hydra(text: &str) -> Option<Loss> {
     let after = |mark: &str| {
         let (_, rest) = text.split_once(mark)?;
@@ -85,7 +89,7 @@ fn hydra(text: &str) -> Option<Loss> {
     Some(if code == "1" { loss.nobody() } else { loss })
 }
 
-/// `srun: error: h2: task 1: Killed`.
+/// Slurm: `srun: error: h2: task 1: Killed`.
 fn slurm(text: &str) -> Option<Loss> {
     let line = text.lines().find_map(|line| line.strip_prefix("srun: error: "))?.trim();
     let host = line.split_once(": task").map(|(host, _)| host).filter(|host| !host.contains([' ', '[']));
@@ -93,7 +97,7 @@ fn slurm(text: &str) -> Option<Loss> {
     Some(if line.ends_with("exit code 1") { loss.nobody() } else { loss })
 }
 
-/// A line of haul's own.
+/// A line printed by haul itself.
 fn refusal(text: &str) -> Option<Loss> {
     let line = text.lines().find_map(|line| line.strip_prefix("haul: "))?;
     Some(Loss { text: line.to_owned(), ..Loss::default() })
@@ -136,7 +140,7 @@ mod tests {
             )
         };
         assert_eq!(told(&daemon("43721", "h3")), of("the host h3 is lost", "h3", true));
-        // What srun says of the helpers that it ends then is not the cause.
+        // srun's messages about the helpers that it then kills are not the cause.
         let both = format!("srun: error: h2: task 0: Killed\n{}", daemon("6090", "h3"));
         assert_eq!(told(&both), of("the host h3 is lost", "h3", true));
         for printed in [

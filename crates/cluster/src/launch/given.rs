@@ -1,14 +1,15 @@
-//! What a launcher's own words and the environment say already: haul adds only what is missing, as some launchers refuse an
-//! option that they are given twice (Open MPI 5: "Multiple instances of an option were detected").
+//! Options already given, by the words of the user's launcher or by the environment. haul adds only
+//! what is missing, because some launchers refuse a repeated option (Open MPI 5: "Multiple
+//! instances of an option were detected").
 
 use std::ffi::{OsStr, OsString};
 
 use super::command::Family;
 
-/// Options that map ranks; Open MPI's `mpirun` takes each with one dash or two.
+/// Options that map ranks. Open MPI's `mpirun` accepts each with one dash or two.
 const MAPPING: [&str; 1] = ["map-by"];
 
-/// Older names that map ranks. With one of them the user alone says how.
+/// Older options that map ranks. If one is given, mapping is left to the user.
 const OLD_MAPPING: [&str; 12] = [
     "bynode",
     "byslot",
@@ -24,10 +25,10 @@ const OLD_MAPPING: [&str; 12] = [
     "cpus-per-rank",
 ];
 
-/// Parameters that map ranks, of Open MPI 4 and 5.
+/// MCA parameters that map ranks, in Open MPI 4 and 5.
 const MAPPING_PARAMETERS: [&str; 2] = ["rmaps_base_mapping_policy", "rmaps_default_mapping_policy"];
 
-/// Options that bind ranks to processors, or that a binding to nothing contradicts.
+/// Options that bind ranks to processors, or that contradict binding to nothing.
 const BINDING: [&str; 11] = [
     "bind-to",
     "bind-to-core",
@@ -42,19 +43,19 @@ const BINDING: [&str; 11] = [
     "cpus-per-rank",
 ];
 
-/// Parameters that bind ranks.
+/// MCA parameters that bind ranks.
 const BINDING_PARAMETERS: [&str; 2] = ["hwloc_base_binding_policy", "hwloc_default_binding_policy"];
 
-/// Options that allow more ranks than processors, or forbid it.
+/// Options that allow or forbid more ranks than processors.
 const CROWDING: [&str; 2] = ["oversubscribe", "nooversubscribe"];
 
-/// Parameters that do so in Open MPI 4.
+/// MCA parameters that do so in Open MPI 4.
 const CROWDING_PARAMETERS: [&str; 2] = ["rmaps_base_oversubscribe", "rmaps_base_no_oversubscribe"];
 
-/// How the variables are called that set a parameter.
+/// Prefixes of variables that set an MCA parameter.
 const PREFIXES: [&str; 2] = ["OMPI_MCA_", "PRTE_MCA_"];
 
-/// Returns the options of a launcher that say how many ranks there are.
+/// Returns a launcher's options for the number of ranks.
 fn counts(family: Family) -> &'static [&'static str] {
     match family {
         Family::OpenMpi4 | Family::OpenMpi5 => &["n", "np", "c"],
@@ -63,7 +64,7 @@ fn counts(family: Family) -> &'static [&'static str] {
     }
 }
 
-/// What the environment says of Open MPI's launcher.
+/// Settings of Open MPI's launcher in the environment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Variables {
     mapping: Option<OsString>,
@@ -90,7 +91,7 @@ impl Variables {
 pub(super) struct Given(pub(super) Vec<OsString>);
 
 impl Given {
-    /// Returns the name of an option, and its value if that is in the same word: `--ntasks=4`, `-n4`.
+    /// Returns an option's name, and its value if that is in the same word: `--ntasks=4`, `-n4`.
     fn option(word: &OsStr) -> Option<(&str, Option<&str>)> {
         let text = word.to_str()?;
         let name = text.strip_prefix("--").or_else(|| text.strip_prefix('-'))?;
@@ -102,12 +103,13 @@ impl Given {
         Some(name.split_once('=').map_or((name, None), |(name, value)| (name, Some(value))))
     }
 
-    /// True if an option of one of these names is among the words.
+    /// True if the words contain an option with one of these names.
     pub(super) fn has(&self, names: &[&str]) -> bool {
         self.0.iter().skip(1).filter_map(|word| Self::option(word)).any(|(name, _)| names.contains(&name))
     }
 
-    /// Finds the word that ends with the value of an option, or of a parameter (`--mca NAME VALUE`).
+    /// Returns the index of the word that contains the value of an option or of an MCA parameter
+    /// (`--mca NAME VALUE`).
     fn value(&self, names: &[&str], parameters: &[&str]) -> Option<usize> {
         (1..self.0.len()).find_map(|index| {
             let (name, value) = Self::option(&self.0[index])?;
@@ -127,7 +129,7 @@ impl Given {
         })
     }
 
-    /// Returns how many ranks the words ask for, as they say it.
+    /// Returns the number of ranks given in the words, verbatim.
     pub(super) fn count(&self, family: Family) -> Option<String> {
         let at = self.value(counts(family), &[])?;
         let word = &self.0[at];
@@ -135,12 +137,13 @@ impl Given {
         Some(value.map_or_else(|| word.to_string_lossy().into_owned(), str::to_owned))
     }
 
-    /// Removes what the words say of the number of ranks.
+    /// Removes options for the number of ranks.
     pub(super) fn without_count(self, family: Family) -> Self {
         self.without(counts(family))
     }
 
-    /// Removes what the words say of hosts: Open MPI would use those as well. Of srun's options the last counts.
+    /// Removes options that select hosts, which Open MPI would use in addition. For srun the last
+    /// one wins.
     pub(super) fn without_hosts(self) -> Self {
         const HOSTS: [&str; 7] = ["host", "H", "hosts", "f", "hostfile", "machinefile", "default-hostfile"];
         self.without(&HOSTS)
@@ -163,7 +166,7 @@ impl Given {
         Self(kept)
     }
 
-    /// Lets Open MPI have more ranks than processors, unless something says whether it may.
+    /// Lets Open MPI start more ranks than processors, unless that is already configured.
     pub(super) fn crowd(&mut self, variables: &Variables, is_release_4: bool) {
         let mapped = self.value(&MAPPING, &MAPPING_PARAMETERS);
         let mapping = mapped.map(|at| self.0[at].clone());
@@ -186,7 +189,7 @@ impl Given {
         }
     }
 
-    /// Binds ranks to nothing, unless something says to what.
+    /// Binds ranks to nothing, unless a binding is already configured.
     pub(super) fn unbind(&mut self, variables: &Variables) {
         let is_bound =
             variables.binds || self.has(&BINDING) || self.value(&[], &BINDING_PARAMETERS).is_some();

@@ -1,5 +1,5 @@
-//! The process-group: the job's processes as the launch process sees them, from the first init-message to the last good-bye, over as many
-//! attempts as there are.
+//! The process group: the job's processes as the launch process sees them, from the first init
+//! message to the last goodbye, over all attempts.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -20,58 +20,58 @@ use crate::standstill::Standstill;
 use crate::token::Tokens;
 use crate::wire::{InitMessage, News, PackedInit, PackedProblem, Report, Sentences, ToLaunch, ToMaster};
 
-/// How often a job may be started.
+/// Maximum number of attempts.
 const ATTEMPTS: u32 = 3;
 
-/// How long a job may at least take until all its ranks have answered, and how often a silent process may be given up by
-/// then.
+/// Time for all ranks to answer: at least this long, and at least this many times the
+/// silence limit.
 const READY_WITHIN: (Duration, u32) = (Duration::from_secs(30), 2);
 
-/// How long the ranks may take to say good-bye.
+/// Maximum time for the ranks to say goodbye.
 const LEAVE_WITHIN: Duration = Duration::from_secs(30);
 
-/// How long a launcher may take to say why its job is over.
+/// Time for a launcher to print why its job ended.
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// The job cannot be started, or done.
+/// The job can't be started or completed.
 const CANNOT_RUN: Wording = Wording("cannot work with several processes: {bare}");
 
-/// A host that cannot do its part.
+/// A host can't take part.
 const UNFIT: Wording = Wording("host {bare}: {bare}");
 
-/// The journal is not whole.
+/// The journal is incomplete.
 const JOURNAL_LOST: Wording = Wording("the journal cannot be written: {bare}");
 
-/// What had happened to a job that was started again.
+/// A restarted job.
 pub(crate) struct Again {
-    /// What, in words.
+    /// Why the previous attempt ended.
     pub(crate) why: String,
-    /// The hosts it does without from now on.
+    /// Hosts left out from now on.
     pub(crate) without: Option<String>,
-    /// The job that was started.
+    /// The new attempt.
     pub(crate) ready: ReadyGroup,
 }
 
-/// How a process-group works.
+/// Options of a process group.
 #[derive(Clone, Debug)]
 pub struct GroupOptions {
-    /// After how long a silent process is given up.
+    /// Time after which a silent process is given up.
     pub silence: Duration,
-    /// The bytes of a range, if the user says.
+    /// Size of a range, in bytes, if the user set it.
     pub range_bytes: Option<u64>,
-    /// Who lists directories.
+    /// Which processes list directories.
     pub walk: Walk,
 }
 
-/// What the hearer hears.
+/// Result of [`ProcessGroup::hear`].
 pub(crate) enum Heard {
-    /// A host's report.
+    /// A report, with its host.
     Report(String, Box<Report>),
-    /// A remark of rank 0, for `--debug`.
+    /// A line from rank 0 for `--debug`.
     Remark(String),
     /// Nothing of importance.
     Nothing,
-    /// The job is over.
+    /// The attempt is lost, and why.
     Lost(String),
 }
 
@@ -84,7 +84,7 @@ struct Attempt {
     standstill: Standstill,
     printed: Vec<u8>,
     number: u32,
-    /// The messages there were, once all ranks have gone.
+    /// Number of messages, once all ranks have shut down.
     stopped: Option<u64>,
 }
 
@@ -94,19 +94,19 @@ pub(crate) struct ReadyGroup {
     attempt: Attempt,
 }
 
-/// The process-group.
+/// The job over all its attempts.
 pub struct ProcessGroup {
     start: Box<dyn Start>,
     options: GroupOptions,
     journal: Option<Journal>,
     attempt: Mutex<Option<Attempt>>,
     outgoing: Mutex<Option<(Outgoing<ToMaster>, Instant)>>,
-    /// Processes that copy, in the attempt that runs.
+    /// Number of ranks that copy, in the current attempt.
     workers: AtomicUsize,
     lost: OnceLock<String>,
-    /// The hosts of the next attempt, once one was left out.
+    /// Hosts of the next attempt, once one was left out.
     places: Mutex<Vec<Place>>,
-    /// What the last attempt to start found to be lost.
+    /// Loss found by the last failed start.
     missed: Mutex<Option<Loss>>,
     sentences: Sentences,
     told_journal: AtomicBool,
@@ -117,7 +117,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ProcessGroup {
-    /// Makes a process-group whose processes are started when they are needed.
+    /// Creates a process group whose processes are started when needed.
     #[must_use]
     pub fn new(start: Box<dyn Start>, options: GroupOptions, journal: Option<Journal>) -> Self {
         Self {
@@ -139,22 +139,23 @@ impl ProcessGroup {
         self.journal.as_ref()
     }
 
-    /// Says how many processes copy. Never waits: whoever hears holds the attempt meanwhile.
+    /// Returns the number of ranks that copy. Never blocks: the receiver may hold the
+    /// attempt's lock.
     pub(crate) fn workers(&self) -> usize {
         self.workers.load(Ordering::Relaxed)
     }
 
-    /// Tells whether directories are entered by the ranks.
+    /// True if the ranks enter directories.
     pub(crate) fn walks_in_ranks(&self) -> bool {
         self.options.walk == Walk::Ranks
     }
 
-    /// Tells whether the job is lost for good.
+    /// True if the job is lost for good.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.get().is_some()
     }
 
-    /// Tells whether the job is lost with some of its work in the journal, so that a later run can go on.
+    /// True if the job is lost, but its journal contains work, so that a later run can resume.
     pub fn leaves_work(&self) -> bool {
         self.is_lost() && self.journal.as_ref().is_some_and(Journal::has_records)
     }
@@ -163,7 +164,7 @@ impl ProcessGroup {
         self.lost.get().cloned().unwrap_or_default()
     }
 
-    /// Starts the job, and waits until all its ranks are ready.
+    /// Starts the job, and waits until all ranks are ready.
     fn start_ranks<T: Distributed>(&self, spec: &JobSpec<'_, T>, number: u32) -> Result<ReadyGroup, Problem> {
         let cannot = |why: String| Problem::new(CANNOT_RUN).naming(why);
         let run = self.journal.as_ref().map(Journal::run);
@@ -195,13 +196,13 @@ impl ProcessGroup {
         Ok(ReadyGroup { outgoing, attempt })
     }
 
-    /// Begins to work with the ranks: from now on messages reach them.
+    /// Switches to a ready job: from now on messages reach its ranks.
     pub(crate) fn take_up(&self, ReadyGroup { outgoing, attempt }: ReadyGroup) {
         *lock(&self.outgoing) = Some((outgoing, Instant::now()));
         *lock(&self.attempt) = Some(attempt);
     }
 
-    /// Starts a job again whose processes were gone before they were ready: one may have met an accident.
+    /// Starts a job again whose processes died before they were ready, possibly by accident.
     fn try_once_more<T: Distributed>(
         &self,
         spec: &JobSpec<'_, T>,
@@ -245,7 +246,7 @@ impl ProcessGroup {
             if began.elapsed() > within {
                 return Err(cannot(format!("after {} s not all answer", within.as_secs())));
             }
-            // Not every launcher ends when it cannot reach a host.
+            // Some launchers don't exit when they can't reach a host.
             if let Some(loss) = attempt.finds_host_missing() {
                 return Err(cannot(loss.text));
             }
@@ -275,7 +276,7 @@ impl ProcessGroup {
         }
     }
 
-    /// Sends a message; one that cannot be sent is missed by whoever hears.
+    /// Sends a message. If that fails, the receiver finds the link closed.
     pub(crate) fn post(&self, message: ToMaster) {
         let mut outgoing = lock(&self.outgoing);
         if let Some((link, told)) = outgoing.as_mut() {
@@ -286,7 +287,7 @@ impl ProcessGroup {
         }
     }
 
-    /// Hears what comes, for a while; what was lost for good at once.
+    /// Waits up to `patience` for a message. Returns at once if the job is lost for good.
     pub(crate) fn hear(&self, patience: Duration) -> Heard {
         self.show_life();
         let mut guard = lock(&self.attempt);
@@ -328,7 +329,7 @@ impl ProcessGroup {
         }
     }
 
-    /// Tells the user what a rank has to say.
+    /// Reports a rank's news to the user.
     pub(crate) fn tell(&self, host: &str, news: News, report: &dyn Listens) {
         let News { problems, lines, output, remarks, tally } = news;
         report.count(tally);
@@ -340,13 +341,13 @@ impl ProcessGroup {
         self.tell_problems(host, problems, report);
     }
 
-    /// Tells the user what went wrong on a host.
+    /// Reports problems of a host to the user.
     pub(crate) fn tell_problems(&self, host: &str, problems: Vec<PackedProblem>, report: &dyn Listens) {
         let several_hosts =
             !problems.is_empty() && lock(&self.attempt).as_ref().is_some_and(Attempt::has_several_hosts);
         for problem in problems {
             let mut problem = self.sentences.problem(problem, host);
-            // Of one host the user knows the name.
+            // With only one host, the user knows its name.
             problem.host = problem.host.filter(|_| several_hosts);
             report.problem(problem);
         }
@@ -357,12 +358,12 @@ impl ProcessGroup {
         }
     }
 
-    /// Ends what is left of the job and starts it again, without the host that was lost if there are others; returns what had
-    /// happened to it, and the job, which is to be taken up. When that cannot be done, the job is lost.
+    /// Ends the rest of the job and restarts it, without the lost host if there are others. Returns
+    /// the new job, which must be taken up; `None` if the job is lost for good.
     pub(crate) fn begin_again<T: Distributed>(&self, spec: &JobSpec<'_, T>, why: &str) -> Option<Again> {
         lock(&self.outgoing).take();
         let mut ended = lock(&self.attempt).take()?;
-        // A launcher that ends by itself still has to say who has died.
+        // A launcher that exits by itself first prints which process died.
         ended.processes.leave(LAST_WORDS_WITHIN);
         ended.processes.end();
         let printed = ended.take_printed();
@@ -379,13 +380,13 @@ impl ProcessGroup {
                 Ok(ready) => {
                     return Some(Again { why: loss.text, without: self.left_out(&ended.hosts), ready });
                 }
-                // What ended the job may still be so, and be over soon.
+                // The cause may persist, but be gone soon.
                 Err(problem) if problem.wording == CANNOT_RUN && number < ATTEMPTS => {
                     spec.report.problem(problem.as_warning());
                     let missed = lock(&self.missed).take().unwrap_or_default();
                     if missed.host.is_some() {
                         if missed.with_host && !loss.with_host {
-                            // Processes of other hosts ended because this one is gone.
+                            // Processes on other hosts died because this host is gone.
                             (loss, *lock(&self.places)) = (missed.clone(), before.clone());
                         }
                         goes_on = self.choose_hosts(&missed, &ended.hosts);
@@ -399,12 +400,12 @@ impl ProcessGroup {
                 }
             }
         }
-        // Only this thread loses the job.
+        // Only this thread sets it.
         self.lost.set(loss.text).unwrap_or_default();
         None
     }
 
-    /// Chooses the hosts of the next attempt. Returns whether any is left.
+    /// Chooses the hosts of the next attempt. Returns true if any is left.
     fn choose_hosts(&self, loss: &Loss, hosts: &[String]) -> bool {
         let chosen = places::hosts_of(&lock(&self.places));
         let hosts = if chosen.is_empty() { hosts } else { &chosen };
@@ -416,7 +417,8 @@ impl ProcessGroup {
         true
     }
 
-    /// Chooses this host alone, if the process-group was on it, where nobody can say which other is lost.
+    /// Falls back to this host alone, if the job had ranks on it, when nobody knows which other
+    /// host is lost.
     fn choose_this_host(&self, hosts: &[String]) {
         let here = places::only(&places::here(), hosts);
         let is_part = !here.is_empty() && places::hosts_of(&here).len() < hosts.len();
@@ -425,7 +427,7 @@ impl ProcessGroup {
         }
     }
 
-    /// Names the hosts that a process-group had and does without.
+    /// Returns the names of the hosts that were left out.
     fn left_out(&self, hosts: &[String]) -> Option<String> {
         let chosen = lock(&self.places);
         let is_chosen = |host: &String| chosen.iter().any(|place| place.host == *host);
@@ -433,11 +435,12 @@ impl ProcessGroup {
         (!chosen.is_empty() && !others.is_empty()).then(|| named_once(&others))
     }
 
-    /// Lets the ranks go home, and hears what they still have to say. Returns how many messages they sent each other.
+    /// Shuts the ranks down, and reports their last news. Returns the number of messages
+    /// between ranks.
     ///
     /// # Errors
-    /// When they do not say good-bye as they should: what they did is done. One that ends badly after that is of no consequence;
-    /// what it says is passed on.
+    /// If the ranks don't say goodbye properly; their work is still done. A process that fails
+    /// after that doesn't matter, but its output is passed on.
     pub fn dismiss(&self, report: &dyn Listens) -> Result<u64, String> {
         if lock(&self.attempt).is_none() {
             self.start.release();
@@ -474,18 +477,18 @@ impl Attempt {
         self.hosts.iter().any(|host| *host != self.hosts[0])
     }
 
-    /// Chooses between what the launcher says and what the ranks, or the link, do: who misses a host knows more than who sees
-    /// processes end for that.
+    /// Chooses between the launcher's account of the loss and that of the ranks or the link.
+    /// Whoever misses a host knows more than whoever sees processes die because of it.
     fn loss(&self, failed_host: Option<Loss>, why: &str) -> Loss {
         let suspects = self.suspects(why);
         failed_host.filter(|failed_host| failed_host.with_host || !suspects.with_host).unwrap_or(suspects)
     }
 
-    /// Names the hosts of which one may be lost, where the launcher has not said which.
+    /// Names the hosts that may be lost, if the launcher named none.
     fn suspects(&self, why: &str) -> Loss {
         let is_named = |host: &&String| why.split_whitespace().any(|word| word == host.as_str());
         let host = self.hosts.iter().find(is_named).cloned();
-        // Open MPI 5 ends the job by the rank that misses another, and its launcher says nothing of a host.
+        // In Open MPI 5 the rank that misses another ends the job, and the launcher names no host.
         let text = match places::suspects(&self.hosts, &places::here()).as_slice() {
             _ if host.is_some() => why.to_owned(),
             [] => why.to_owned(),
@@ -495,7 +498,7 @@ impl Attempt {
         Loss { text, with_host: host.is_some(), host }
     }
 
-    /// Tells of a host that is lost, when something was printed that says so.
+    /// Returns the loss of a host, if new output reports one.
     fn finds_host_missing(&mut self) -> Option<Loss> {
         let known = self.printed.len();
         self.printed.extend(self.processes.printed());
@@ -518,7 +521,7 @@ impl<T: Distributed + 'static> Executor<T> for ProcessGroup {
                 Ok(ready) => self.take_up(ready),
                 Err(problem) => {
                     spec.report.problem(problem);
-                    // Nothing was begun, and nothing will be.
+                    // No work was begun, and none will be.
                     self.lost.set("the processes were not started".to_owned()).unwrap_or_default();
                     return Status::Failure;
                 }

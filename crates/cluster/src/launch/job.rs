@@ -1,20 +1,22 @@
-//! A running job: its pipes, what it says, and its end.
+//! A running job: its pipes, its error output, and its end.
 //!
-//! The launcher runs in a process group of its own, so that ^C at the terminal reaches the launch process alone. Its standard
-//! input and output are rank 0's; its standard error is read by a thread that passes whole lines on.
+//! The launcher runs in its own process group, so that ^C at the terminal reaches only the launch
+//! process. Its standard input and output are rank 0's; a thread reads its standard error and
+//! passes on whole lines.
 //!
-//! How a job is ended, when it does not end by itself:
+//! A job that doesn't end by itself is killed in two steps:
 //!
 //! ```text
-//!  SIGTERM to the launcher ──► it ends its ranks, on all hosts, within GRACE
-//!         │ it does not: Open MPI's waits for minutes for a host that is gone
+//!  SIGTERM to the launcher ──► it ends its ranks on all hosts, within GRACE
+//!         │ it doesn't: Open MPI's waits minutes for a host that is gone
 //!         ▼
-//!  SIGKILL to its group, and to each process of this host that has the job's mark in its environment:
-//!  launchers put ranks in groups of their own, where a signal to the launcher's group does not reach (`marked.rs`)
+//!  SIGKILL to its process group, and to each process of this host with the job's mark in its
+//!  environment: launchers put ranks in groups of their own, which a signal to the launcher's
+//!  group doesn't reach (`job_processes.rs`)
 //! ```
 //!
-//! What it promises: after [`Job::end`], and after a drop, no process of the job is left on this host. Ranks on other hosts end
-//! when their launcher's daemon does, or when they miss rank 0.
+//! Guarantee: after [`Job::end`] or a drop, no process of the job is left on this host. Ranks on
+//! other hosts end when their launcher's daemon does, or when they miss rank 0.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
@@ -29,12 +31,12 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use super::command::StartLine;
 use super::job_processes::{JobProcesses, MARK};
 
-/// How long a launcher gets to end its ranks.
+/// Time for a launcher to end its ranks.
 pub const GRACE: Duration = Duration::from_secs(2);
-/// Between two looks.
+/// Interval between polls.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A job that was started.
+/// A started job.
 #[derive(Debug)]
 pub struct Job {
     launcher: Child,
@@ -44,10 +46,10 @@ pub struct Job {
 }
 
 impl Job {
-    /// Starts a job. `tell` gets what it writes to standard error, line by line, without the line ends.
+    /// Starts a job. `tell` is called with each line of its standard error, without the newline.
     ///
     /// # Errors
-    /// When the launcher cannot be run, or not be listened to.
+    /// If the launcher can't be run, or the thread that reads its errors can't be created.
     pub fn start(line: &StartLine, mut tell: impl FnMut(&[u8]) + Send + 'static) -> io::Result<Self> {
         let mark = unique_mark();
         let (program, arguments) = line
@@ -63,14 +65,14 @@ impl Job {
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()?;
-        // From here on a drop ends it.
+        // From here on, a drop ends the job.
         let processes = JobProcesses::new(mark, Pid::from_child(&launcher));
         let mut job = Self { launcher, processes, errors: None, status: None };
         if let Some(errors) = job.launcher.stderr.take() {
             let listen = move || {
                 let mut errors = BufReader::new(errors);
                 let mut line = Vec::new();
-                // A pipe that cannot be read has nothing more to tell.
+                // A read error ends the output.
                 while errors.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
                     tell(line.strip_suffix(b"\n").unwrap_or(&line));
                     line.clear();
@@ -81,26 +83,26 @@ impl Job {
         Ok(job)
     }
 
-    /// Returns the launcher's process number.
+    /// Returns the launcher's process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.launcher.id()
     }
 
-    /// Takes the pipe to rank 0's standard input. Closing it is how a job is asked to end.
+    /// Returns the pipe to rank 0's standard input, once. Closing it asks the job to end.
     pub fn take_input(&mut self) -> Option<ChildStdin> {
         self.launcher.stdin.take()
     }
 
-    /// Takes the pipe from rank 0's standard output.
+    /// Returns the pipe from rank 0's standard output, once.
     pub fn take_output(&mut self) -> Option<ChildStdout> {
         self.launcher.stdout.take()
     }
 
-    /// Tells with what status the launcher ended, if it has.
+    /// Returns the launcher's exit status if it has exited.
     ///
     /// # Errors
-    /// When the kernel cannot say.
+    /// If `waitpid` fails.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         if self.status.is_none() {
             self.status = self.launcher.try_wait()?;
@@ -108,10 +110,11 @@ impl Job {
         Ok(self.status)
     }
 
-    /// Waits for the launcher to end by itself, and for all it said to be passed on. Tells whether it did within `limit`.
+    /// Waits up to `limit` for the launcher to exit by itself and for its error output to be passed
+    /// on. Returns its exit status if it did.
     ///
     /// # Errors
-    /// When the kernel cannot say.
+    /// If `waitpid` fails.
     pub fn wait(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
         let deadline = Instant::now() + limit;
         while self.ended()?.is_none() && Instant::now() < deadline {
@@ -124,14 +127,14 @@ impl Job {
         Ok(self.status)
     }
 
-    /// Ends the job: nothing of it is left on this host when this returns.
+    /// Kills the job: nothing of it is left on this host when this returns.
     ///
     /// # Errors
-    /// When processes of it stay, or the kernel cannot say.
+    /// If processes can't be killed, or `waitpid` fails.
     pub fn end(&mut self) -> io::Result<Option<ExitStatus>> {
         drop(self.take_input());
         if self.ended()?.is_none() {
-            // It may just have ended.
+            // It may have exited in the meantime.
             kill_process(self.pid(), Signal::TERM).unwrap_or_default();
             let deadline = Instant::now() + GRACE;
             while self.ended()?.is_none() && Instant::now() < deadline {
@@ -153,23 +156,23 @@ impl Job {
         Pid::from_child(&self.launcher)
     }
 
-    /// Waits until what was said is passed on: nobody is left who could say more.
+    /// Waits until the error output is passed on. No process is left that could write more.
     fn hear_out(&mut self) {
         if let Some(errors) = self.errors.take() {
-            // A listener that panicked has told so.
+            // A panic in the callback was already reported.
             errors.join().unwrap_or_default();
         }
     }
 }
 
 impl Drop for Job {
-    /// Ends what the caller did not: a backstop.
+    /// Ends the job if the caller didn't.
     fn drop(&mut self) {
         self.end().unwrap_or_default();
     }
 }
 
-/// Makes a mark that no other job has, also not one of a process that had this one's id before.
+/// Returns a mark unique to this job, even if an earlier process had the same id.
 fn unique_mark() -> OsString {
     static STARTED: AtomicU64 = AtomicU64::new(0);
     let random: u64 = rand::random();

@@ -1,18 +1,20 @@
-//! The processes of this host that have a job's mark in their environment, and their end.
+//! Finds and kills the processes of this host that have a job's mark in their environment.
 //!
-//! A mark cannot be read at all times: between exec(2) and its end a process has no environment, and a process that ends gives
-//! its memory back before its files. Such a one may be ours. So whoever is of this user, began since the job did and shows
-//! nothing is watched until it shows something or is gone:
+//! The mark is not always readable: a process has no environment while exec(2) is in progress, and
+//! an exiting process frees its memory before it closes its files. Such a process may be ours. So
+//! every process of this user that started since the job did and shows nothing is watched until it
+//! shows something or is gone:
 //!
 //! ```text
-//!           ┌──────────────────────────── one shows the mark ◄──┐
-//!           ▼                                                   │
-//!  look at all processes ──► kill who has the mark ──► nobody has it: watch who shows nothing
-//!           ▲                        │                          │
-//!           └────────────────────────┘                          └──► all are gone or others: wait for the killed
+//!         ┌──────────────────── one shows the mark ◄─┐
+//!         ▼                                          │
+//!  scan processes ──► kill the marked ──► none: watch the silent
+//!         ▲                  │                       │
+//!         └──────────────────┘                       └─► all gone or foreign: wait for the killed
 //! ```
 //!
-//! Each is held by a descriptor (pidfd_open(2)) and looked at after that: its number may be another's by then.
+//! Each is held by a pidfd (pidfd_open(2)) and then checked again, because its pid may have
+//! been reused.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -25,31 +27,31 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// The variable by which a job's processes are known.
+/// Variable that identifies a job's processes.
 pub(super) const MARK: &str = "HAUL_JOB";
 
-/// How long killed processes may take to be gone.
+/// Maximum time for killed processes to be gone.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a process may show nothing before it is taken for somebody else's.
+/// Maximum time for a process to show nothing before it is considered foreign.
 const SHOWS_WITHIN: Duration = Duration::from_secs(2);
-/// Between two looks.
+/// Interval between polls.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The flag of a process that is the kernel's own (`PF_KTHREAD` in `include/linux/sched.h`).
+/// Flag of a kernel thread (`PF_KTHREAD` in `include/linux/sched.h`).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// What a process shows of itself.
+/// What a process's environment shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shows {
     /// The mark.
     Mark,
-    /// Nothing: it is about to show its environment, or to end.
+    /// Nothing: the process is in exec(2), or exiting.
     Nothing,
-    /// That it is another's, or has ended.
+    /// It is foreign, or has exited.
     Other,
 }
 
-/// A process that is held: its number stays its own.
+/// A process held by a pidfd, so that its pid can't be reused unnoticed.
 struct ProcessHandle {
     pid: Pid,
     fd: OwnedFd,
@@ -59,18 +61,18 @@ struct ProcessHandle {
 #[derive(Debug)]
 pub(super) struct JobProcesses {
     mark: OsString,
-    /// When the first of them began, in ticks since the host did.
+    /// Start time of the first, in clock ticks since boot.
     since: u64,
 }
 
 impl JobProcesses {
-    /// Knows the processes that have the mark: the first of them, and what it starts.
+    /// Tracks the processes with the mark: the first one, and its descendants.
     pub(super) fn new(mark: OsString, first: Pid) -> Self {
         let since = Stat::of(first).map_or(0, |stat| stat.began);
         Self { mark, since }
     }
 
-    /// Kills all of them. Tells whether they are gone: none has anything open when this says so.
+    /// Kills all of them. Returns true if they are gone; then none of them has a file open.
     pub(super) fn end(&self) -> bool {
         let deadline = Instant::now() + PATIENCE;
         let mut killed = Vec::new();
@@ -90,7 +92,7 @@ impl JobProcesses {
         killed.iter().all(|held| held.is_gone(deadline.saturating_duration_since(Instant::now())))
     }
 
-    /// Holds who has the mark, and who shows nothing.
+    /// Returns the processes with the mark, and those that show nothing.
     fn look(&self) -> (Vec<ProcessHandle>, Vec<ProcessHandle>) {
         let (mut ours, mut silent) = (Vec::new(), Vec::new());
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -110,7 +112,8 @@ impl JobProcesses {
         (ours, silent)
     }
 
-    /// Watches those that show nothing, for a while. Tells whether one of them shows the mark.
+    /// Watches processes that show nothing, for a while. Returns true if one of them shows
+    /// the mark.
     fn one_shows_mark(&self, silent: &[ProcessHandle], deadline: Instant) -> bool {
         let deadline = deadline.min(Instant::now() + SHOWS_WITHIN);
         for held in silent {
@@ -135,7 +138,7 @@ impl JobProcesses {
         }
         match stat() {
             Some(stat) if stat.environment_end == 0 && is_of_this_user(pid) => Shows::Nothing,
-            // It may have shown nothing at the first look, and its mark now.
+            // Its environment may have appeared since the first check.
             Some(_) if has_mark(pid, &self.mark) => Shows::Mark,
             _ => Shows::Other,
         }
@@ -143,17 +146,16 @@ impl JobProcesses {
 }
 
 impl ProcessHandle {
-    /// Holds a process, if it is there.
     fn take(pid: Pid) -> Option<Self> {
         Some(Self { pid, fd: pidfd_open(pid, PidfdFlags::empty()).ok()? })
     }
 
     fn kill(&self) {
-        // It may have ended.
+        // It may have exited already.
         pidfd_send_signal(&self.fd, Signal::KILL).unwrap_or_default();
     }
 
-    /// Waits for it to end with all its threads. Tells whether it has.
+    /// Waits for all threads of the process to exit. Returns true if they have.
     fn is_gone(&self, patience: Duration) -> bool {
         let patience = Timespec::try_from(patience).unwrap_or_default();
         let ended = || poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], Some(&patience));
@@ -161,7 +163,8 @@ impl ProcessHandle {
     }
 }
 
-/// Looks for the mark in a process's environment. One that has ended, or is another user's, shows none.
+/// True if a process's environment contains the mark. An exited process or another user's
+/// shows none.
 fn has_mark(pid: Pid, mark: &OsStr) -> bool {
     let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
     let mut variables = environment.split(|byte| *byte == 0);
@@ -176,14 +179,14 @@ fn is_of_this_user(pid: Pid) -> bool {
     owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw())
 }
 
-/// What the kernel says of a process in `/proc/PID/stat` (proc_pid_stat(5)).
+/// Fields of `/proc/PID/stat` (proc_pid_stat(5)).
 #[derive(Debug)]
 struct Stat {
     state: u8,
     flags: u64,
-    /// When it began, in ticks since the host did.
+    /// Start time, in clock ticks since boot.
     began: u64,
-    /// Where its environment ends in its memory, 0 without one.
+    /// Address where its environment ends; 0 without one.
     environment_end: u64,
 }
 
@@ -192,17 +195,17 @@ impl Stat {
         Self::parse(&fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?)
     }
 
-    /// Reads the line. The second field is the program's name, which may have anything in it.
+    /// Parses the line. The second field, the program's name, may contain anything.
     fn parse(line: &str) -> Option<Self> {
         let fields: Vec<&str> = line.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-        // What follows the name is the third field.
+        // The third field follows the name.
         let field = |number: usize| fields.get(number - 3).copied();
         let number = |place| field(place)?.parse().ok();
         let state = field(3)?.bytes().next()?;
         Some(Self { state, flags: number(9)?, began: number(22)?, environment_end: number(51)? })
     }
 
-    /// Tells whether it is a process, not a thread of the kernel, that began since and has not ended.
+    /// True if it is a process, not a kernel thread, that started since and has not exited.
     fn runs_since(&self, since: u64) -> bool {
         !matches!(self.state, b'Z' | b'X') && self.flags & KERNEL_THREAD == 0 && self.began >= since
     }
@@ -232,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_about_to_end_is_watched_until_it_has() {
-        // It has given back its memory, which takes a while, by the time its environment cannot be read.
+        // Freeing its memory takes a while, during which the environment can't be read.
         for _ in 0..20 {
             let mut child = Command::new("dd").args(LARGE).env(MARK, "large").spawn().unwrap();
             let marked = JobProcesses::new("large".into(), Pid::from_child(&child));
@@ -242,7 +245,7 @@ mod tests {
         }
     }
 
-    /// Takes memory, and ends at once.
+    /// Allocates much memory and exits.
     const LARGE: [&str; 5] = ["if=/dev/zero", "of=/dev/null", "bs=256M", "count=1", "status=none"];
 
     #[test]

@@ -1,19 +1,22 @@
-//! The journal: what of a run is finished, in a file, so that a later run of the same copy skips it.
+//! The journal: a file that records the completed work of a run, so that a later run of the same
+//! copy skips it.
 //!
 //! ```text
-//! magic | record: length u16 | low half of the XXH3 of the payload u32 | payload, again and again
+//! magic | records: length u16 | low half of the XXH3 of the payload u32 | payload
 //! ```
 //!
-//! Records are only added. A part is recorded after all its entries were done without a problem and are on storage, and
-//! before it is settled; ranges of large files as they are moved. A record that was cut off, as by a machine that stopped,
-//! ends the journal: what stood there is done again. Parts are known by fingerprints of where they are and of their names, so
-//! a directory that has changed is done again too. Each entry of a part has a [`Stamp`]: a later run skips it only if its
-//! source and its target are still in the state that the stamp was made of.
+//! Records are only appended. A work item is recorded when all its entries were processed without a
+//! problem and are on storage, before they are completed in the walk; ranges of large files are
+//! recorded as they are moved. A truncated record, after a crash for instance, ends the journal,
+//! and the work after it is done again. Items are identified by fingerprints of their directory and
+//! names, so a directory that has changed is processed again too. Each entry of an item has a
+//! [`Stamp`]: a later run skips it only if source and target still match the stamp.
 //!
-//! A run holds a lock on its journal (`flock`), so two runs never share one. Every run has an epoch, which is part of the
-//! names of its files in the making: a later one removes what earlier ones have left.
+//! A run holds a lock on its journal (`flock`), so two runs never share one. Every run has an
+//! epoch, which is part of its temporary names: a later run removes those that earlier runs
+//! have left.
 //!
-//! Promise: what is in it was reported as done, and was on storage then.
+//! Guarantee: what it contains was reported as done, and was on storage at that time.
 
 use std::collections::HashMap;
 use std::fs::{File, TryLockError};
@@ -31,28 +34,28 @@ use crate::item::PartialFile;
 use crate::stamp::{RunId, Stamp};
 use crate::wire::{pack, unpack};
 
-/// How a journal begins. The number is that of the format.
+/// First bytes of a journal, with the format's version.
 const MAGIC: &[u8] = b"haul journal 2\n";
 
-/// The part of it that all formats have.
+/// First bytes of every format.
 const MAGIC_OF_ALL: &[u8] = b"haul journal ";
 
-/// One line of the journal.
+/// A record of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Record {
-    /// The first: which run it is, and what is to be done.
+    /// First record: the run's number, and a fingerprint of the job.
     Run { number: u64, spec: u64, note: u8 },
-    /// A run has begun.
+    /// A run has started.
     Start,
-    /// A part is done; its entries have these stamps.
+    /// A work item is done; its entries have these stamps.
     Item { print: u128, stamps: Vec<Stamp> },
-    /// A large file was begun, under the fingerprint of its entry.
+    /// A large file was begun; `entry` is its fingerprint.
     PartialFile { entry: u128, ticket: Vec<u8> },
     /// A range of it was moved.
     Moved { entry: u128, range: Range<u64> },
 }
 
-/// What the records of a journal come to.
+/// Sum of the records of a journal.
 #[derive(Default)]
 struct Known {
     run: Option<(u64, u8)>,
@@ -71,7 +74,7 @@ pub struct Journal {
     not_locked: Option<io::Error>,
 }
 
-/// What is written, and whether it could be.
+/// The open file and the first write error.
 struct Written {
     file: File,
     /// Records of work added by this run.
@@ -80,17 +83,19 @@ struct Written {
 }
 
 impl Journal {
-    /// Opens the journal of what `spec` is the fingerprint of, or begins one, with a `note` for those who open it later.
+    /// Opens the journal of the job with the fingerprint `spec`, or creates one with a `note` for
+    /// those who open it later.
     ///
     /// # Errors
-    /// When the file cannot be used, another run uses it, or it is the journal of something else. Then it is left as it was.
+    /// If the file can't be used, is in use by another run, or belongs to another job. It is not
+    /// changed then.
     pub fn open(path: &Path, spec: u64, note: u8) -> io::Result<Self> {
         let (mut file, not_locked) = open_locked(path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         let (records, end) = records(&bytes)?;
         let known = Known::of(records, spec)?;
-        // What was cut off would hide what is added after it.
+        // A truncated record would hide the records appended after it.
         file.set_len(end as u64)?;
         let Known { run, starts, parts, begun } = known;
         let (number, note) = run.unwrap_or_else(|| (rand::random(), note));
@@ -104,53 +109,53 @@ impl Journal {
             journal.add(&Record::Run { number, spec, note });
         }
         journal.add(&Record::Start);
-        // Without this record a later run would use the names of this one.
+        // Without this record a later run would reuse this run's temporary names.
         journal.take_failure().map_or(Ok(journal), Err)
     }
 
-    /// Returns which run this is.
+    /// Returns the identity of this run.
     #[must_use]
     pub fn run(&self) -> RunId {
         self.run
     }
 
-    /// Returns the note that it was begun with.
+    /// Returns the note it was created with.
     #[must_use]
     pub fn note(&self) -> u8 {
         self.note
     }
 
-    /// Returns why the journal is not locked, where its file system has no locks.
+    /// Returns why the journal is not locked, if its file system has no locks.
     #[must_use]
     pub fn not_locked(&self) -> Option<&io::Error> {
         self.not_locked.as_ref()
     }
 
-    /// Returns the stamps of a part that an earlier run has done.
+    /// Returns the stamps of a work item that an earlier run completed.
     #[must_use]
     pub fn stamps(&self, part: u128) -> Option<&[Stamp]> {
         self.parts.get(&part).map(AsRef::as_ref)
     }
 
-    /// Returns what was done before of a large file.
+    /// Returns the progress of earlier runs on a large file.
     #[must_use]
     pub fn begun(&self, entry: u128) -> Option<&PartialFile> {
         self.begun.get(&entry)
     }
 
-    /// Tells whether any large file was begun before.
+    /// True if an earlier run has begun a large file.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         !self.begun.is_empty()
     }
 
-    /// Tells whether anything of the work is in it, of this run or of one before.
+    /// True if it contains any work, of this run or of an earlier one.
     pub(crate) fn has_records(&self) -> bool {
         let written = self.file.lock().unwrap_or_else(PoisonError::into_inner).records > 0;
         written || !self.parts.is_empty() || self.has_begun()
     }
 
-    /// Records that a part is done.
+    /// Records that a work item is done.
     pub fn part_done(&self, print: u128, stamps: Vec<Stamp>) {
         self.add(&Record::Item { print, stamps });
     }
@@ -165,7 +170,7 @@ impl Journal {
         self.add(&Record::Moved { entry, range });
     }
 
-    /// Returns why the journal is not whole, once, if it is not: what is missing in it will be done again.
+    /// Returns the first write error, once. Work missing in the journal will be done again.
     pub fn take_failure(&self) -> Option<io::Error> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner).lost.take()
     }
@@ -214,16 +219,17 @@ impl Known {
     }
 }
 
-/// How long the lock of another run may stay before that run is taken to be alive: what a killed run was just starting
-/// has the lock too, until its `exec`.
+/// How long to wait for another run's lock. A child that a killed run had just forked holds the
+/// lock too, until its `exec`.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 
-/// Opens the file and locks it; where the file system has no locks, says why it is not locked.
+/// Opens and locks the file. If the file system has no locks, returns why it is not locked.
 fn open_locked(path: &Path) -> io::Result<(File, Option<io::Error>)> {
     let deadline = Instant::now() + LOCK_WAIT;
     loop {
         let file = File::options().read(true).append(true).create(true).open(path)?;
-        // Over NFS the kernel makes this a lock of the server; the processes that this one starts do not inherit it.
+        // Over NFS the kernel turns this into a lock on the server. Child processes don't
+        // inherit it.
         let not_locked = match file.try_lock() {
             Ok(()) => None,
             Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
@@ -233,7 +239,7 @@ fn open_locked(path: &Path) -> io::Result<(File, Option<io::Error>)> {
             Err(TryLockError::WouldBlock) => return Err(refused("another run is using it")),
             Err(TryLockError::Error(error)) => Some(error),
         };
-        // It may have been removed, and made anew by others, before it was locked.
+        // Others may have removed and recreated the file before we locked it.
         let opened = file.metadata()?;
         match std::fs::metadata(path) {
             Ok(there) if (there.dev(), there.ino()) == (opened.dev(), opened.ino()) => {
@@ -249,14 +255,16 @@ fn refused(why: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, why)
 }
 
-/// Puts the head before a record. One that is too long is none: it would be read as another.
+/// Adds the header to a payload. Fails if the payload is too long for its length field, because it
+/// would be read as another record.
 fn frame(payload: &[u8]) -> io::Result<Vec<u8>> {
     let length = u16::try_from(payload.len()).map_err(|_| refused("a record is too long"))?;
     let sum = xxh3_64(payload) as u32;
     Ok([&length.to_le_bytes()[..], &sum.to_le_bytes(), payload].concat())
 }
 
-/// Reads records up to the first that is not whole; returns where that begins: 0 if there is not even the magic.
+/// Parses records up to the first incomplete one. Returns its offset too: 0 if not even the magic
+/// is complete.
 fn records(bytes: &[u8]) -> io::Result<(Vec<Record>, usize)> {
     if MAGIC.starts_with(bytes) && bytes.len() < MAGIC.len() {
         return Ok((Vec::new(), 0));
@@ -277,10 +285,10 @@ fn records(bytes: &[u8]) -> io::Result<(Vec<Record>, usize)> {
     Ok((records, at))
 }
 
-/// Bytes before a payload.
+/// Size of a record's header, in bytes.
 const HEAD: usize = 6;
 
-/// Returns the payload of the record that `bytes` begin with, if it is whole.
+/// Returns the payload of the first record in `bytes`, if it is complete.
 fn payload(bytes: &[u8]) -> Option<&[u8]> {
     let (head, rest) = bytes.split_at_checked(HEAD)?;
     let length = usize::from(u16::from_le_bytes([head[0], head[1]]));
@@ -352,7 +360,8 @@ mod tests {
         }
     }
 
-    /// Opens a file that has `content`, which has to be refused and left as it is.
+    /// Opens a journal with this `content`, which must be refused and left unchanged. Returns
+    /// the error.
     fn refusal(content: &[u8]) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
@@ -365,7 +374,7 @@ mod tests {
     #[test]
     fn files_that_are_no_journals_of_this_release_are_refused_and_left_alone() {
         assert_eq!(refusal(b"a letter to my aunt"), "it is no journal");
-        // Before there was a magic a record came first.
+        // The first format had no magic and began with a record.
         let older = frame(b"\0\x07\x07\0").unwrap();
         for content in [&older[..], b"haul journal 1\n", b"haul journal 3\nmore"] {
             assert!(refusal(content).contains("another release"), "{content:?}");

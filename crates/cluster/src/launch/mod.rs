@@ -1,10 +1,12 @@
-//! The launch process: it walks, keeps the tree, starts the job and ends it, and starts it again when it is lost.
+//! The launch process: walks and owns the tree, starts and ends the job, and restarts it if it
+//! is lost.
 //!
-//! - [`ProcessGroup`]: the job over all its attempts; `remote.rs` is the driver that sends files to it, `outstanding.rs` what is
-//!   under way, [`Journal`] what is finished.
-//!   `failed_host.rs` and `places.rs`: who is to blame when it is lost, and which hosts it goes on with.
-//! - [`command`]: what of this host and its environment bears on the job, and the command line that follows.
-//! - [`job`]: the running job, linked by pipes to rank 0, and its end; `marked.rs` knows its processes.
+//! - [`ProcessGroup`]: the job over all its attempts. `remote.rs` is the driver that sends files to
+//!   it, `outstanding.rs` the table of work in flight, [`Journal`] the record of completed work.
+//! - `failed_host.rs`, `places.rs`: which host failed, and which hosts the next attempt runs on.
+//! - [`command`]: this host's environment, and the command line that starts the ranks.
+//! - [`job`]: the running job, linked by pipes to rank 0, and its end. `job_processes.rs` tracks
+//!   its processes on this host.
 
 pub mod command;
 mod failed_host;

@@ -1,7 +1,8 @@
-//! What is under way: every part that was sent and is not done, every large file that was begun and is not over.
+//! Work in flight: every work item sent and not done, every large file begun and not complete.
 //!
-//! The table is the memory of the journal: whatever becomes of the job, the entries in it are those that are left, and
-//! those not in it are settled. Each row holds a feed, so the run cannot end before it.
+//! This table is the in-memory form of the journal: whatever happens to the job, the entries in it
+//! are the ones left, and all others are complete. Each row holds a feed, so the run can't end
+//! before it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,52 +14,53 @@ use crate::item::{ItemSpec, PartialFile, PendingItem};
 use crate::schedule::{FileId, ItemId};
 use crate::wire::{FileOpened, PackedProblem};
 
-/// A part under way.
+/// A work item in flight.
 pub(crate) struct Sent<'a, T: Distributed> {
     pub(crate) pending: PendingItem<T>,
     pub(crate) item: ItemSpec,
-    /// What the journal knows it by.
+    /// Its fingerprint in the journal.
     pub(crate) print: u128,
-    /// Its entries when it was sent.
+    /// Number of entries when it was sent.
     pub(crate) entries: usize,
     pub(crate) feed: Feed<'a, Job<T>>,
 }
 
-/// A large file under way.
+/// A large file in flight.
 pub(crate) struct Large<'a, T: Distributed> {
     pub(crate) pending: PendingItem<T>,
-    /// The part it was in.
+    /// The work item it was in.
     pub(crate) item: ItemSpec,
     pub(crate) ticket: Vec<u8>,
     pub(crate) done: Vec<Range<u64>>,
-    /// What went wrong with its ranges.
+    /// Problems of its ranges.
     pub(crate) problems: Vec<PackedProblem>,
-    /// What the journal knows its entry by.
+    /// Fingerprint of its entry in the journal.
     pub(crate) print: u128,
     pub(crate) feed: Feed<'a, Job<T>>,
 }
 
-/// Returns what the journal knows a pending-item by.
+/// Returns the journal's fingerprint of a work item.
 pub(crate) fn fingerprint<T: Distributed>(pending: &PendingItem<T>, tool: &T) -> u128 {
     pending.pack(tool, ItemSpec::default()).fingerprint()
 }
 
 impl<T: Distributed> Sent<'_, T> {
-    /// Returns what the journal knows it by, if it may know of it. Not of claimed entries: they are some names of files that have
-    /// others, and a later run that skipped them would not know what to link those to.
+    /// Returns the fingerprint if the journal may contain it. Entries with a hard-link claim are
+    /// never recorded: a later run that skipped them would not know what to link their files' other
+    /// names to.
     pub(crate) fn recorded(&self) -> Option<u128> {
         (!self.item.claimed).then_some(self.print)
     }
 }
 
 impl<T: Distributed> Large<'_, T> {
-    /// Returns what the journal knows it by, if it may know of it; see [`Sent::recorded`].
+    /// Returns the fingerprint if the journal may contain it; see [`Sent::recorded`].
     pub(crate) fn recorded(&self) -> Option<u128> {
         (!self.item.claimed).then_some(self.print)
     }
 }
 
-/// The table.
+/// The table of work in flight.
 pub(crate) struct Outstanding<'a, T: Distributed> {
     parts: HashMap<ItemId, Sent<'a, T>>,
     large: HashMap<FileId, Large<'a, T>>,
@@ -73,12 +75,12 @@ impl<T: Distributed> Default for Outstanding<'_, T> {
 }
 
 impl<'a, T: Distributed> Outstanding<'a, T> {
-    /// Returns how many entries are under way.
+    /// Returns the number of entries in flight.
     pub(crate) fn entries(&self) -> usize {
         self.entries
     }
 
-    /// Gives the next part its number.
+    /// Returns the number for the next work item.
     pub(crate) fn number(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -90,7 +92,8 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
         self.parts.insert(ItemId(sent.item.number), sent);
     }
 
-    /// Takes a large file out of its part; returns what the journal knows its entry by, if it may know of it.
+    /// Detaches a large file from its work item. Returns the entry's fingerprint if the journal may
+    /// contain it.
     pub(crate) fn set_apart(
         &mut self,
         opened: &FileOpened,
@@ -100,7 +103,7 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
         let sent = self.parts.get_mut(&opened.part)?;
         let pending = sent.pending.take(&opened.name)?;
         let print = fingerprint(&pending, tool);
-        // The stamps are those of all its entries.
+        // The known stamps cover all entries of the item, so they no longer match.
         sent.item.stamps.iter_mut().for_each(Vec::clear);
         if sent.pending.entries() > 0 {
             sent.print = fingerprint(&sent.pending, tool);
@@ -119,14 +122,16 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
         Some(sent)
     }
 
-    /// Keeps what went wrong with a range until its file is over. What comes later is a consequence: its file is gone.
+    /// Keeps the problems of a range until its file is complete. Later ones are only consequences:
+    /// the file is gone.
     pub(crate) fn keep_problems(&mut self, file: FileId, problems: Vec<PackedProblem>) {
         if let Some(large) = self.large.get_mut(&file) {
             large.problems.extend(problems);
         }
     }
 
-    /// Records that a range was moved; returns what the journal knows the file's entry by, if it may know of it.
+    /// Records that a range was moved. Returns the entry's fingerprint if the journal may
+    /// contain it.
     pub(crate) fn range_moved(&mut self, file: FileId, range: Range<u64>) -> Option<u128> {
         let large = self.large.get_mut(&file)?;
         large.done.push(range);
@@ -139,7 +144,8 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
         Some(large)
     }
 
-    /// Makes all that is left ready for another attempt, large files as parts of their own; in the order it was sent.
+    /// Prepares everything left for another attempt, in the order it was sent. Large files become
+    /// items of their own.
     pub(crate) fn begin_attempt(&mut self) -> Vec<&Sent<'a, T>> {
         for (_, large) in std::mem::take(&mut self.large) {
             let item = ItemSpec {
@@ -160,7 +166,7 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
         left
     }
 
-    /// Takes everything out.
+    /// Removes and returns everything.
     pub(crate) fn give_up(&mut self) -> Vec<(PendingItem<T>, ItemSpec, Feed<'a, Job<T>>)> {
         self.entries = 0;
         let parts = std::mem::take(&mut self.parts).into_values();

@@ -1,30 +1,32 @@
-//! Which hosts an attempt runs on: after a host is lost, those that are left, with as many ranks as they had.
+//! Hosts of an attempt: after a host is lost, the remaining ones, with as many ranks as before.
 
 use super::failed_host::Loss;
 
-/// A host, and how many ranks it gets.
+/// A host and its number of ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its name, as its ranks say.
+    /// Name, as reported by its ranks.
     pub host: String,
-    /// How many ranks.
+    /// Number of ranks.
     pub ranks: u32,
 }
 
-/// Where it goes on after a loss.
+/// Hosts of the next attempt after a loss.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Where it was.
+    /// The same hosts.
     Same,
-    /// Where it was, but for the host that is lost.
+    /// The same hosts without the lost one.
     Without(Vec<Place>),
-    /// Nowhere: the host that is lost was the last.
+    /// None: the lost host was the last.
     Nowhere,
 }
 
-/// Decides where a process-group whose ranks were on `hosts` goes on. `here` is the host of the launch process, which is not lost.
+/// Decides where a job whose ranks were on `hosts` continues. `here` is the host of the launch
+/// process, which is not lost.
 ///
-/// A host on which only a process has died is left out too, as another may die there; unless there is no other.
+/// A host on which only a process died is left out too, because another may die there, unless it is
+/// the only one.
 pub(super) fn after(loss: &Loss, hosts: &[String], here: &str) -> Next {
     let Some(lost) = &loss.host else { return Next::Same };
     let places = places_of(hosts.iter().filter(|host| !is_same(host, lost)));
@@ -37,18 +39,18 @@ pub(super) fn after(loss: &Loss, hosts: &[String], here: &str) -> Next {
     }
 }
 
-/// Lists what a process-group had on one host.
+/// Returns the job's ranks on one host.
 pub(super) fn only(host: &str, hosts: &[String]) -> Vec<Place> {
     places_of(hosts.iter().filter(|other| is_same(other, host)))
 }
 
-/// Lists the hosts of the ranks that are to be in some places.
+/// Returns the host of each rank.
 pub(super) fn hosts_of(places: &[Place]) -> Vec<String> {
     let of = |place: &Place| std::iter::repeat_n(place.host.clone(), place.ranks as usize);
     places.iter().flat_map(of).collect()
 }
 
-/// Lists hosts in the order of their first ranks.
+/// Groups ranks by host, in the order of their first ranks.
 fn places_of<'a>(hosts: impl Iterator<Item = &'a String>) -> Vec<Place> {
     let mut places: Vec<Place> = Vec::new();
     for host in hosts {
@@ -60,7 +62,7 @@ fn places_of<'a>(hosts: impl Iterator<Item = &'a String>) -> Vec<Place> {
     places
 }
 
-/// Lists the hosts that may be lost, each once: not the launch process's own, which is `here`.
+/// Returns the hosts that may be lost, each once: all but `here`, the launch process's own.
 pub(super) fn suspects<'a>(hosts: &'a [String], here: &str) -> Vec<&'a str> {
     let mut names: Vec<&str> = hosts.iter().map(String::as_str).filter(|host| !is_same(host, here)).collect();
     names.sort_unstable();
@@ -68,7 +70,7 @@ pub(super) fn suspects<'a>(hosts: &'a [String], here: &str) -> Vec<&'a str> {
     names
 }
 
-/// Names hosts for people, each once.
+/// Formats a list of hosts for messages, each once.
 pub(super) fn named_once(hosts: &[String]) -> String {
     let mut names: Vec<&str> = hosts.iter().map(String::as_str).collect();
     names.sort_unstable();
@@ -76,13 +78,13 @@ pub(super) fn named_once(hosts: &[String]) -> String {
     names.join(", ")
 }
 
-/// Tells whether two names are one host's: launchers leave domains away.
+/// True if two names are the same host's. Launchers may omit the domain.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     one == other || (one.contains('.') != other.contains('.') && short(one) == short(other))
 }
 
-/// Returns the name of this host, or nothing that is one.
+/// Returns the name of this host; empty if unknown.
 pub(super) fn here() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
@@ -123,7 +125,7 @@ mod tests {
         let hosts = names(&["h2", "h2"]);
         assert_eq!(after(&loss("h2", true), &hosts, "h1"), Next::Nowhere);
         assert_eq!(after(&loss("h2", false), &hosts, "h1"), Next::Same);
-        // What runs on the launch process's own host is not gone with it.
+        // The launch process's own host can't be lost.
         assert_eq!(after(&loss("h2", true), &hosts, "h2"), Next::Same);
     }
 

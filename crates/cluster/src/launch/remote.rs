@@ -1,16 +1,16 @@
-//! The driver of the launch process: directories are done here, files by the ranks.
+//! Driver of the launch process: directories are processed here, files by the ranks.
 //!
 //! ```text
-//! worker: share(files) ─► table, link ─► ranks
-//! hearer: what is done ◄─ link;  table row ─► Job::Visit ─► worker: settle
+//! worker:   share(files) ─► table, link ─► ranks
+//! receiver: reports ◄─ link;  table row ─► Job::Visit ─► worker: complete
 //! ```
 //!
-//! It is the driver of one machine with two additions: a job that may travel goes over the link instead of into a queue, and
-//! a thread hears what comes back. Every row of the table holds a feed of the local driver, so the run ends when the
-//! workers have nothing to do and nothing is under way.
+//! It extends the local driver in two ways: a job that may travel goes over the link instead of
+//! into a queue, and a thread receives the reports. Every row of the table holds a feed of the
+//! local driver, so the run ends when the workers have nothing to do and nothing is in flight.
 //!
-//! Bound: a worker that would send more than [`outstanding_max`] waits. The hearer makes room by itself, without the
-//! workers, so this ends as long as the ranks work or are given up.
+//! Bound: a worker that would exceed [`outstanding_max`] waits. The receiver makes room by itself,
+//! without the workers, so the wait ends as long as the ranks work or are given up.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -29,32 +29,33 @@ use crate::schedule::ItemId;
 use crate::stamp::Stamp;
 use crate::wire::{News, PackedProblem, RangeOver, Report, ToMaster, pack};
 
-/// Entries that may be under way, however few ranks there are.
+/// Maximum entries in flight with few ranks.
 const OUTSTANDING_ENTRIES: usize = 1 << 20;
 
-/// Entries that may be under way for each rank: two full bundles, and as many again in rank 0's queue.
+/// Maximum entries in flight per rank: two full bundles, and as many again in rank 0's queue.
 const OUTSTANDING_ENTRIES_EACH: usize = 4 << 10;
 
-/// Entries of a part where there is a journal: always as many, as a later run knows what is finished by whole parts.
+/// Entries of a work item with a journal: a constant, because a later run recognises completed work
+/// by whole items.
 const JOURNAL_PART_ENTRIES: usize = 32;
 
-/// How long the hearer waits before it looks whether the run is over: briefly after it has heard something, as that may have
-/// been the last, and at most.
+/// Minimum and maximum interval at which the receiver checks whether the run has ended: short after
+/// a message, which may have been the last.
 const HEARING: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
-/// A large file failed, and nobody has said why.
+/// A large file failed without a reported reason.
 const NOT_MOVED: Wording = Wording("{} was not copied");
 
 /// The job is lost for good.
 const LOST: Wording = Wording("{bare}: {bare} entries were not done");
 
-/// The job was lost, and goes on.
+/// The job was lost, and is restarted.
 const AGAIN: Wording = Wording("{bare}; what is left is begun again");
 
-/// The same, on fewer hosts.
+/// The job was lost, and is restarted on fewer hosts.
 const AGAIN_WITHOUT: Wording = Wording("{bare}; what is left is begun again without {bare}");
 
-/// The driver.
+/// Driver of the launch process.
 pub(crate) struct Remote<'a, T: Distributed> {
     pub(crate) local: &'a Local<Job<T>>,
     pub(crate) group: &'a ProcessGroup,
@@ -67,10 +68,10 @@ pub(crate) struct Remote<'a, T: Distributed> {
     closed: AtomicBool,
     /// Entries found so far.
     seen: AtomicU64,
-    /// Whether a rank has told of an error.
+    /// True if a rank has reported an error.
     failed: AtomicBool,
     cancel: CancelToken,
-    /// Whether the ranks were told that the run is cancelled.
+    /// True if the ranks know that the run is cancelled.
     called_off: AtomicBool,
 }
 
@@ -96,7 +97,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a pending-item on its way.
+    /// Sends a work item, with what the journal knows about it.
     fn send(&self, pending: PendingItem<T>, item: ItemSpec) {
         let tool = self.spec.tool;
         let Some(journal) = self.group.journal().filter(|_| !item.claimed) else {
@@ -109,8 +110,9 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.dispatch(pending, ItemSpec { stamps: Some(stamps), ..item }, print);
     }
 
-    /// Sends the large files in a pending-item that an earlier run has begun by themselves: with their stamps if they were finished,
-    /// with what was moved of them if not. Returns the rest of the pending-item.
+    /// Sends the large files of an item that an earlier run has begun as items of their own: with
+    /// their stamps if they were completed, with their moved ranges if not. Returns the rest of
+    /// the item.
     fn send_begun(&self, journal: &Journal, mut pending: PendingItem<T>, item: &ItemSpec) -> PendingItem<T> {
         let entries: Vec<_> = pending.entry().to_vec();
         for entry in entries {
@@ -149,8 +151,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         table.insert(Sent { pending, item, print, entries, feed });
     }
 
-    /// Puts a part on the link. A link that is broken is the hearer's affair, who sends again what is in the table; so the
-    /// caller holds its lock.
+    /// Posts a work item to the link. If the link is broken, the receiver sends everything in the
+    /// table again, so the caller must hold the table's lock.
     fn post(&self, pending: &PendingItem<T>, item: &ItemSpec, entries: usize) {
         let packed: PackedItem = pending.pack(self.spec.tool, item.clone());
         let entries = u32::try_from(entries).unwrap_or(u32::MAX);
@@ -158,18 +160,18 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.group.post(ToMaster::Item { part, directory, entries, body: pack(&packed) });
     }
 
-    /// Has a worker settle what another process has done.
+    /// Has a worker complete what another process has processed.
     fn settle(&self, feed: Feed<'a, Job<T>>, pending: PendingItem<T>, claimed: bool, outcome: ItemOutcome) {
         feed.share(Job::Visit(Box::new(move |cx| pending.conclude(cx, claimed, outcome))));
     }
 
-    /// Has a worker settle what nobody will do.
+    /// Has a worker complete entries that nobody will process.
     fn abandon(&self, pending: PendingItem<T>, item: &ItemSpec, feed: Feed<'a, Job<T>>) {
         self.lost.fetch_add(pending.entries() as u64, Ordering::Relaxed);
         self.settle(feed, pending, item.claimed, ItemOutcome::default());
     }
 
-    /// Hears what comes back until the run is over, or the job is lost for good.
+    /// Receives reports until the run ends or the job is lost for good.
     fn hear(&self) {
         let mut patience = HEARING.0;
         while !self.over.load(Ordering::Acquire) {
@@ -189,21 +191,22 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         }
     }
 
-    /// Tells the ranks, once, that the run is cancelled.
+    /// Sends the ranks, once, the cancellation of the run.
     fn call_off(&self) {
         if self.cancel.is_cancelled() && !self.called_off.swap(true, Ordering::Relaxed) {
             self.group.post(ToMaster::CallOff);
         }
     }
 
-    /// Tells rank 0 that no more is to be expected, when the walk is through, so that it shares what is left evenly.
+    /// When the walk is through, reports to rank 0 that nothing more will come, so that it shares
+    /// the rest evenly.
     fn close(&self) {
         if self.local.is_idle() && !self.closed.swap(true, Ordering::Relaxed) {
             self.group.post(ToMaster::Closed);
         }
     }
 
-    /// Reports what went wrong: nobody will try again.
+    /// Reports problems. Nobody will retry.
     fn tell(&self, host: &str, problems: Vec<PackedProblem>) {
         if problems.iter().any(PackedProblem::is_error) {
             self.failed.store(true, Ordering::Relaxed);
@@ -230,7 +233,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         for over in parts {
             let Some(mut sent) = self.table().part_over(over.part) else { continue };
             self.tell(host, over.problems);
-            // Invariant: what is apart was taken out when it was announced, so nothing large is settled with its part.
+            // Invariant: a detached file was removed from its item when it was announced, so
+            // nothing large is completed with its item.
             let unannounced = over.outcome.apart.iter().filter(|(name, _)| sent.pending.take(name).is_some());
             self.lost.fetch_add(unannounced.count() as u64, Ordering::Relaxed);
             if let Some(journal) = journal.filter(|_| over.flawless) {
@@ -264,15 +268,16 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         }
     }
 
-    /// Gives what is left to the ranks of another attempt. While they were started, the walk went on, and wrote down what it
-    /// found.
+    /// Sends everything left to the ranks of another attempt. The walk went on while they were
+    /// started, and added to the table.
     fn go_on(&self, Again { why, without, ready }: Again) {
         let problem = match without {
             None => Problem::new(AGAIN).naming(why),
             Some(hosts) => Problem::new(AGAIN_WITHOUT).naming(why).naming(hosts),
         };
         self.spec.report.problem(problem.as_warning());
-        // Invariant: what is in the table when the ranks are taken up is sent here, what comes later by whoever finds it.
+        // Invariant: what is in the table when the ranks are taken up is sent here; anything later
+        // is sent by whoever adds it.
         let mut table = self.table();
         self.group.take_up(ready);
         self.closed.store(false, Ordering::Relaxed);
@@ -283,7 +288,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         }
     }
 
-    /// Gives up all that is under way. What is found later is abandoned by whoever finds it, as the job is lost.
+    /// Gives up everything in flight. Entries found later are abandoned by whoever finds them,
+    /// because the job is lost.
     fn give_up(&self) {
         self.spec.tool.lost();
         let left = self.table().give_up();
@@ -291,7 +297,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.room.notify_all();
     }
 
-    /// Tells of what was not copied because the job is lost, once the run is over.
+    /// Reports, after the run, what was not copied because the job is lost.
     pub(crate) fn tell_losses(&self) {
         let lost = self.lost.load(Ordering::Relaxed);
         if lost > 0 {
@@ -300,7 +306,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         }
     }
 
-    /// Tells whether something was not copied because the job is lost, or a rank has told of an error.
+    /// True if something was not copied because the job is lost, or if a rank has reported
+    /// an error.
     pub(crate) fn has_failed(&self) -> bool {
         self.lost.load(Ordering::Relaxed) > 0 || self.failed.load(Ordering::Relaxed)
     }
@@ -350,7 +357,8 @@ impl<T: Distributed + 'static> Driver<Job<T>> for Remote<'_, T> {
     }
 }
 
-/// Chooses what is told of a large file: of one that failed, the first error, of which others of its ranges are consequences.
+/// Chooses what to report about a large file. If it failed, that is only the first error, because
+/// errors of other ranges are consequences.
 fn why_not<T: Distributed>(large: &Large<'_, T>, moved: bool, own: Vec<PackedProblem>) -> Vec<PackedProblem> {
     let all = large.problems.iter().cloned().chain(own);
     let (errors, mut told): (Vec<_>, Vec<_>) = all.partition(PackedProblem::is_error);
@@ -365,7 +373,7 @@ fn why_not<T: Distributed>(large: &Large<'_, T>, moved: bool, own: Vec<PackedPro
     told
 }
 
-/// Records what is done of a part, unless the journal knows it.
+/// Records the completed entries of an item, unless the journal already has them.
 fn record<T: Distributed>(journal: &Journal, sent: &Sent<'_, T>, stamps: &[Stamp]) {
     let is_news = stamps.iter().any(|stamp| *stamp != Stamp::NONE)
         && stamps.len() == sent.pending.entries()
@@ -375,7 +383,7 @@ fn record<T: Distributed>(journal: &Journal, sent: &Sent<'_, T>, stamps: &[Stamp
     }
 }
 
-/// Says how many entries may be under way to `ranks`.
+/// Returns the maximum number of entries in flight to `ranks` ranks.
 fn outstanding_max(ranks: usize) -> usize {
     OUTSTANDING_ENTRIES.max(ranks.saturating_mul(OUTSTANDING_ENTRIES_EACH))
 }

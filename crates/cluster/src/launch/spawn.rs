@@ -1,4 +1,4 @@
-//! Starting the processes of a job, as many times as it takes.
+//! Starts the processes of a job, once per attempt.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,25 +12,25 @@ use super::start::{Processes, Start, Started};
 use crate::Options;
 use crate::link::Link;
 
-/// Bytes kept of what the processes print: enough to say why something failed.
+/// Maximum output of the processes to keep, in bytes: enough to find the reason of a failure.
 const PRINTED_MAX: usize = 64 << 10;
 
-/// Starts ranks by a launcher.
+/// Starts ranks with a launcher.
 pub struct Spawn {
     surroundings: Surroundings,
     ranks: u32,
     program: PathBuf,
     launcher: Option<Vec<OsString>>,
     library: Option<PathBuf>,
-    /// How they are started where the launcher chooses the hosts.
+    /// Command line that lets the launcher choose the hosts.
     line: StartLine,
 }
 
 impl Spawn {
-    /// Finds out how `ranks` ranks that run `program` are started.
+    /// Determines how to start `ranks` ranks that run `program`.
     ///
     /// # Errors
-    /// Why they cannot be, for the user.
+    /// If that is impossible; the message is for the user.
     pub fn new(ranks: u32, program: PathBuf, options: &Options) -> Result<Self, String> {
         let surroundings = Surroundings::of_process();
         let program = surroundings.agent(&program);
@@ -96,7 +96,7 @@ impl Start for Spawn {
     }
 }
 
-/// The processes that were started.
+/// The started processes.
 struct Ranks {
     job: Job,
     printed: Arc<Mutex<Vec<u8>>>,

@@ -1,4 +1,4 @@
-//! What starting a job means to the process-group: a launcher's processes, or those that are there already.
+//! How a process group gets its job: started by a launcher, or already running.
 
 use std::time::Duration;
 
@@ -6,27 +6,28 @@ use super::places::Place;
 use crate::link::Link;
 use crate::wire::{ToLaunch, ToMaster};
 
-/// Starts a job's processes.
+/// Starts the processes of a job.
 pub trait Start: Sync {
-    /// Starts them; `attempt` counts from 1. They are on the given hosts, or where the launcher puts them if there are none.
+    /// Starts them on the given hosts; if there are none, the launcher chooses. `attempt` counts
+    /// from 1.
     ///
     /// # Errors
-    /// Why they cannot be started.
+    /// If they can't be started; the message is for the user.
     fn start(&self, attempt: u32, places: &[Place]) -> Result<Started, String>;
 
-    /// True if hosts can be left out.
+    /// True if specific hosts can be left out.
     fn chooses_hosts(&self) -> bool {
         false
     }
 
-    /// True if a job that was lost may be started again.
+    /// True if a lost job can be started again.
     fn starts_again(&self) -> bool;
 
-    /// Lets processes go that are there before they are started, and were not needed.
+    /// Releases processes that were already running, but were not needed.
     fn release(&self) {}
 }
 
-/// A job that was started.
+/// A started job.
 pub struct Started {
     /// The link to rank 0.
     pub link: Link<ToMaster, ToLaunch>,
@@ -36,12 +37,13 @@ pub struct Started {
 
 /// The processes of a job.
 pub trait Processes: Send {
-    /// Returns what they have printed on standard error since the last time.
+    /// Returns what they printed on standard error since the last call.
     fn printed(&mut self) -> Vec<u8>;
 
-    /// Waits for them to end by themselves, up to `patience`. Returns whether they did, and all went well.
+    /// Waits up to `patience` for them to exit by themselves. Returns true if they did
+    /// so successfully.
     fn leave(&mut self, patience: Duration) -> bool;
 
-    /// Ends them at once.
+    /// Kills them.
     fn end(&mut self);
 }

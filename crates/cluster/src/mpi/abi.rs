@@ -1,42 +1,44 @@
-//! The three binary interfaces that MPI libraries have, as a table.
+//! The three ABIs of MPI libraries, as tables.
 //!
-//! MPI fixed its functions for C long ago, but not what the handles and constants are in memory. One family has pointers
-//! to objects of its own, another has numbers, and MPI 5.0 has standardised a third way. The values are those of the headers
-//! that were released: Open MPI 4.1 and 5.0 `mpi.h`, MPICH 4.0 and 5.0 `mpi.h`, MPICH 5.0 `mpi_abi.h`.
+//! MPI fixed its C functions long ago, but not the representation of handles and constants. One
+//! family uses pointers to its own objects, another uses numbers, and MPI 5.0 has standardised a
+//! third ABI. The values are those of the released headers: `mpi.h` of Open MPI 4.1 and 5.0,
+//! `mpi.h` of MPICH 4.0 and 5.0, `mpi_abi.h` of MPICH 5.0.
 //!
-//! Handles are kept as `usize`, also where a library has `int`: on the platforms haul runs on (64 bits, arguments in
-//! registers, little-endian) an `int` is the lower half of the register, or of the variable, that holds the `usize`.
+//! Handles are kept as `usize`, even where a library has `int`: on the platforms haul runs on (64
+//! bits, arguments in registers, little-endian) an `int` is the lower half of the register, or of
+//! the variable, that holds the `usize`.
 
 use std::ffi::{CStr, c_int};
 
 #[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]
 compile_error!("handles of MPI libraries are passed as 64 bits, little-endian");
 
-/// What is the same in all libraries of a family.
+/// What all libraries of a family have in common.
 #[derive(Debug)]
 pub(super) struct Abi {
-    /// The family, for people.
+    /// Name of the family, for messages.
     pub(super) name: &'static str,
     /// The communicator of all ranks.
     pub(super) world: Handle,
-    /// The data type of messages that are bytes.
+    /// The data type of bytes.
     pub(super) byte: Handle,
-    /// The handler of errors that returns them.
+    /// The error handler that returns errors.
     pub(super) errors_return: Handle,
-    /// The rank that stands for all when asking for a message.
+    /// `MPI_ANY_SOURCE`.
     pub(super) any_source: c_int,
-    /// The level at which one thread of several calls MPI.
+    /// `MPI_THREAD_FUNNELED`: only one of several threads calls MPI.
     pub(super) thread_funneled: c_int,
-    /// Where a status has the rank that a message came from, counted in `int`s.
+    /// Index of the source rank in a status, in `int`s.
     pub(super) status_source: usize,
 }
 
-/// What a predefined object is called by.
+/// How a predefined object is identified.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Handle {
-    /// The address of a symbol of the library.
+    /// Address of a symbol of the library.
     Symbol(&'static CStr),
-    /// A number that all libraries of the family have.
+    /// A number fixed for the family.
     Number(usize),
 }
 
@@ -51,7 +53,7 @@ pub(super) const OPEN_MPI: Abi = Abi {
     status_source: 0,
 };
 
-/// MPICH and what descends from it: Intel MPI, Cray MPICH, MVAPICH.
+/// MPICH and its descendants: Intel MPI, Cray MPICH, MVAPICH.
 pub(super) const MPICH: Abi = Abi {
     name: "MPICH",
     world: Handle::Number(0x4400_0000),
@@ -62,7 +64,7 @@ pub(super) const MPICH: Abi = Abi {
     status_source: 2,
 };
 
-/// The binary interface of MPI 5.0, chapter 20.
+/// The ABI of MPI 5.0, chapter 20.
 pub(super) const STANDARD: Abi = Abi {
     name: "the standard ABI",
     world: Handle::Number(0x101),
@@ -73,7 +75,7 @@ pub(super) const STANDARD: Abi = Abi {
     status_source: 0,
 };
 
-/// A status of any family: none is longer than 32 bytes, so there is room to spare.
+/// Room for a status of any family: none is longer than 32 bytes.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(8))]
 pub(super) struct Status(pub(super) [c_int; 16]);

@@ -1,12 +1,13 @@
-//! The end of a job: no rank ends MPI before all have come to their end.
+//! End of a job: no rank finalizes MPI before all have reached their end.
 //!
-//! Libraries promise that themselves, but some stop moving messages while they wait for it: with MPICH 5, a rank that ended MPI
-//! was waiting for the others in a read, with the acknowledgements that their last messages waited for still in its queue
-//! (seen with 8 ranks on 2 processors). Others spin. So the ranks agree first, by messages and without spinning: each tells rank
-//! 0 that its messages have left, and when all have, rank 0 tells each.
+//! Libraries promise that themselves, but some stop progressing messages while they wait: with
+//! MPICH 5, a rank in `MPI_Finalize` blocked in a read, while acknowledgements that others waited
+//! for were still in its queue (seen with 8 ranks on 2 processors). Others spin. So the ranks first
+//! agree, by messages and without spinning: each reports to rank 0 that its messages have left, and
+//! when all have, rank 0 answers each.
 //!
-//! Each message of this tag is sent when its sender has nothing else on its way, and only rank 0's answers follow the last of
-//! them; so at the answer nothing but answers is on its way, and each rank gets exactly one.
+//! A rank sends its message with this tag when it has nothing else in flight, and only rank 0's
+//! answers follow. So at that point only answers are in flight, and each rank gets exactly one.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -15,13 +16,13 @@ use super::flight::Flight;
 use super::library::{self, Library};
 use crate::transport::{Broken, Rank};
 
-/// The tag of these messages.
+/// Tag of these messages.
 const TAG: i32 = 1;
 
-/// Between two looks, at first and at most.
+/// Minimum and maximum interval between polls.
 const PAUSE: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(2)];
 
-/// Waits for all ranks to come here, and no longer than until `deadline`.
+/// Waits for all ranks to get here, until `deadline`.
 pub(super) fn agree(library: &Library, rank: Rank, size: u32, deadline: Instant) -> Result<(), Broken> {
     let others = || (0..size).map(Rank).filter(|other| *other != rank);
     if rank == Rank::MASTER {
@@ -33,7 +34,7 @@ pub(super) fn agree(library: &Library, rank: Rank, size: u32, deadline: Instant)
     }
 }
 
-/// Looks again and again, with pauses, until something is so.
+/// Polls until `is_so` returns true.
 pub(super) fn until(
     deadline: Instant,
     mut is_so: impl FnMut() -> Result<bool, Broken>,
@@ -50,7 +51,7 @@ pub(super) fn until(
     Ok(())
 }
 
-/// Ends MPI, or the process when that takes longer than `limit`.
+/// Finalizes MPI, or exits the process if that takes longer than `limit`.
 pub(super) fn guarded(library: &Library, limit: Duration, status: u8) -> Result<(), Broken> {
     let (done, is_done) = channel::<()>();
     let guard = std::thread::Builder::new().spawn(move || {
@@ -60,7 +61,7 @@ pub(super) fn guarded(library: &Library, limit: Duration, status: u8) -> Result<
     });
     let ended = library.finish();
     drop(done);
-    // Without a thread to guard it, the library had to come back by itself, and did.
+    // If the guard thread could not be created, `finish` has still returned by itself.
     if let Ok(guard) = guard {
         guard.join().unwrap_or_default();
     }

@@ -1,4 +1,4 @@
-//! What the launcher of a job tells its processes in their environment.
+//! The launcher's environment variables.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,44 +6,44 @@ use std::path::{Path, PathBuf};
 /// How this process was launched as one of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launched {
-    /// How many ranks the launcher says there are, if it says so.
+    /// Number of ranks, if the launcher says.
     pub ranks: Option<u32>,
-    /// Which of them this process is.
+    /// Rank of this process.
     pub rank: u32,
-    /// Whether all of them are on this host; asked of launchers only whose library is told.
+    /// True if all ranks are on this host. Determined only if `one_host` needs it.
     pub on_one_host: bool,
-    /// What launched it, for people.
+    /// Name of the launcher, for messages.
     pub by: &'static str,
-    /// Whose library is likely to understand the launcher.
+    /// Library family that is likely to understand the launcher.
     pub(super) family: Family,
 }
 
-/// Who understands a launcher.
+/// Family of MPI libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     /// Open MPI.
     OpenMpi,
     /// MPICH and its descendants, and libraries with the standard ABI.
     Mpich,
-    /// Not known: any library may.
+    /// Unknown: any library may match.
     Any,
 }
 
-/// The variables that launchers set, innermost launcher first: Open MPI and MPICH start their helpers with `srun`, so that
-/// Slurm's variables count those.
+/// Variables of each launcher, innermost launcher first: Open MPI and MPICH start their helpers
+/// with `srun`, so Slurm's variables may describe the helpers.
 const LAUNCHERS: [(&str, &str, &str, Family); 3] = [
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI's mpirun", Family::OpenMpi),
     ("PMI_SIZE", "PMI_RANK", "mpiexec (PMI)", Family::Mpich),
     ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun", Family::Any),
 ];
 
-/// The variables of which a launcher sets at least one: without any of them [`launched`] need not be asked.
+/// Variables of which every launcher sets at least one. Without any of them, skip [`launched`].
 pub const LAUNCHER_VARIABLES: [&str; 4] =
     ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "PMIX_RANK"];
 
-/// Tells from the environment alone whether this process is a rank of a job.
+/// Determines from the environment whether this process is a rank of a job.
 ///
-/// A step of Slurm with one task is none: an interactive shell in an allocation is such a step.
+/// A Slurm step with one task doesn't count, because an interactive shell in an allocation is one.
 #[must_use]
 pub fn launched() -> Option<Launched> {
     launched_in(&|name| std::env::var_os(name))
@@ -69,7 +69,7 @@ pub(super) fn launched_in(variable: &dyn Fn(&str) -> Option<OsString>) -> Option
     by_pmix.map(|rank| Launched { ranks: None, rank, on_one_host: false, by, family: Family::Any })
 }
 
-/// Lists what the libraries may be called, the likeliest first.
+/// Returns possible names of the library, most likely first.
 pub(super) fn library_names(family: Family) -> &'static [&'static str] {
     match family {
         Family::OpenMpi => &["libmpi.so.40", "libmpi.so"],
@@ -78,8 +78,8 @@ pub(super) fn library_names(family: Family) -> &'static [&'static str] {
     }
 }
 
-/// Lists the folders where the launcher's own libraries are likely to be, for installations that the system's loader does
-/// not know: a Python wheel's, a module's.
+/// Returns directories where the launcher's own libraries are likely to be, for installations that
+/// the dynamic loader doesn't know, such as a Python wheel or an environment module.
 pub(super) fn library_folders(launcher: Option<&Path>) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     folders.extend(std::env::var_os("OPAL_PREFIX").map(|prefix| PathBuf::from(prefix).join("lib")));
@@ -93,16 +93,16 @@ pub(super) fn library_folders(launcher: Option<&Path>) -> Vec<PathBuf> {
     folders
 }
 
-/// Finds the launcher's program among the processes that this one descends from.
+/// Finds the launcher's program among the ancestors of this process.
 pub(super) fn launcher() -> Option<PathBuf> {
-    /// Shells and wrappers that may stand between a launcher and its rank.
+    /// Maximum ancestors to inspect: shells and wrappers may stand between launcher and rank.
     const GENERATIONS: usize = 8;
     const NAMES: [&str; 8] =
         ["orted", "orterun", "prted", "prterun", "hydra_pmi_proxy", "mpiexec", "mpiexec.hydra", "mpirun"];
     let mut process = std::process::id();
     for _ in 0..GENERATIONS {
         process = parent_of(process)?;
-        // Another user's process (a batch system's) does not tell its program.
+        // `exe` of another user's process (a batch system's) is not readable.
         let Ok(program) = std::fs::read_link(format!("/proc/{process}/exe")) else { continue };
         let name = program.file_name()?.to_str()?;
         if NAMES.contains(&name) {
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_shell_in_an_allocation_is_no_rank() {
         assert_eq!(read(&[("SLURM_STEP_NUM_TASKS", "1"), ("SLURM_PROCID", "0")]), None);
-        // Nor is a batch script, which has a task's number and no step of tasks.
+        // A batch script has a task number, but is no step of tasks.
         assert_eq!(read(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]), None);
     }
 }

@@ -1,8 +1,9 @@
-//! An MPI library that was opened at run time, and the calls of it that haul makes.
+//! An MPI library opened at run time, and the calls that haul makes.
 //!
-//! The functions are found by name once, and called through pointers; [`Abi`] has what differs between libraries. Nothing is
-//! ever closed: MPI libraries leave threads, exit handlers and hooks behind. All calls must come from the thread that opened the
-//! library, which the type upholds by not being `Send`.
+//! Functions are looked up by name once and called through pointers; [`Abi`] has the differences
+//! between libraries. Libraries are never closed, because they leave threads, exit handlers and
+//! hooks behind. All calls must come from the thread that opened the library, so [`Library`] is
+//! not `Send`.
 
 #![allow(unsafe_code)]
 
@@ -16,29 +17,31 @@ use super::abi::{Abi, Handle, MPICH, OPEN_MPI, STANDARD, Status};
 use super::refusal::Refusal;
 use crate::transport::Broken;
 
-/// The longest text that a function of MPI writes is the version of MPICH, 8192 bytes.
+/// Size of buffers for texts, in bytes. The longest text of any MPI function is MPICH's version,
+/// 8192 bytes.
 const TEXT_BYTES: usize = 16 << 10;
 
-/// What MPI functions return when all is well.
+/// Return code of a successful MPI function.
 const SUCCESS: c_int = 0;
 
-/// A request, or a message that was matched: a handle that a library wrote.
+/// A request or a matched message: a handle written by a library.
 pub(super) type Slot = usize;
 
-/// Declares the functions of MPI that are used, with their C types, and how they are found.
+/// Declares the MPI functions used, with their C types, and their lookup.
 macro_rules! functions {
     ($($(#[$doc:meta])* $field:ident = $name:literal ($($argument:ty),*);)*) => {
-        /// The functions of MPI that are used.
+        /// The MPI functions used.
         struct Functions { $($(#[$doc])* $field: unsafe extern "C" fn($($argument),*) -> c_int,)* }
 
         impl Functions {
-            /// Finds all of them, or names the first that is missing.
+            /// Looks up all functions. Fails with the name of the first that is missing.
             fn find(opened: *mut c_void) -> Result<Self, &'static CStr> {
                 Ok(Self { $($field: {
                     let address = symbol(opened, $name).ok_or($name)?;
-                    // SAFETY: the library has a function of this name, and MPI's standard says that it has these arguments
-                    // (handles as `usize`, see `abi`). That this is an MPI library is an assumption: a library with MPI's
-                    // names for other functions would be called wrongly, by any program.
+                    // SAFETY: the library has a function of this name, and the MPI standard says
+                    // that it has these arguments (handles as `usize`, see `abi`). That this is an
+                    // MPI library is an assumption: a library that uses MPI's names for other
+                    // functions would be called wrongly, by any program.
                     unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> c_int>(address) }
                 },)* })
             }
@@ -91,31 +94,31 @@ pub(super) struct Library {
     _one_thread: PhantomData<*const ()>,
 }
 
-/// A message that has arrived, or is about to, and is taken out of the library's hands.
+/// A matched message: one that has arrived or is about to, and can be received only by its handle.
 pub(super) struct Matched {
-    /// The rank it came from.
+    /// The source rank.
     pub(super) from: u32,
-    /// How long it is.
+    /// Size of the message, in bytes.
     pub(super) bytes: usize,
     message: Slot,
 }
 
 /// Why a library was not opened.
 pub(super) enum NotOpened {
-    /// There is no file of that name.
+    /// There is no such file.
     Missing,
-    /// Something is there.
+    /// It exists, but is not usable.
     Useless(Refusal),
 }
 
 impl Library {
-    /// Opens a library by its path, or by a name that the system's loader looks up.
+    /// Opens a library by its path, or by a name that the dynamic loader resolves.
     pub(super) fn open(path: &Path) -> Result<Self, NotOpened> {
         let opened = load(path)?;
         Self::known(opened, path).map_err(NotOpened::Useless)
     }
 
-    /// Finds out whose library it is, and finds its functions.
+    /// Determines the ABI and looks up the functions.
     fn known(opened: *mut c_void, path: &Path) -> Result<Self, Refusal> {
         let useless = |why: String| Refusal::NotMpi { library: path.to_owned(), why };
         let without = |name: &CStr| useless(format!("it has no {}", name.to_string_lossy()));
@@ -141,33 +144,33 @@ impl Library {
         &self.path
     }
 
-    /// Returns the binary interface's name.
+    /// Returns the name of the ABI.
     pub(super) fn abi(&self) -> &'static str {
         self.abi.name
     }
 
-    /// Returns name and version, as the library says.
+    /// Returns name and version, according to the library.
     pub(super) fn version(&self) -> String {
         let version = text(|text, length| {
-            // SAFETY: `text` points to more bytes than MPI's longest text has and `length` to an int; both live longer than
-            // the call. The function may be called at any time.
+            // SAFETY: `text` points to more bytes than MPI's longest text and `length` to an int;
+            // both outlive the call. The function may be called at any time.
             unsafe { (self.functions.get_library_version)(text, length) }
         });
         let first = version.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
-        // Open MPI goes on with who built it, after a comma; MPICH writes its version after some tabs.
+        // Open MPI appends who built it, after a comma; MPICH puts tabs before its version.
         let first = first.split(',').next().unwrap_or_default();
         first.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    /// Returns the host's name.
     pub(super) fn host(&self) -> Option<String> {
         text(|text, length| {
-            // SAFETY: as in `version`; MPI was started, see `start`.
+            // SAFETY: same as in `version`; MPI was started, see `start`.
             unsafe { (self.functions.get_processor_name)(text, length) }
         })
     }
 
-    /// Starts MPI, with errors returned from then on. A library that fails here may end the process instead.
+    /// Initialises MPI and has it return errors. A library that fails here may end the
+    /// process instead.
     pub(super) fn start(&self) -> Result<(), String> {
         let mut already = 0;
         // SAFETY: `already` outlives the call; the function may be called at any time.
@@ -177,7 +180,8 @@ impl Library {
         }
         let wanted = self.abi.thread_funneled;
         let mut given = 0;
-        // SAFETY: MPI was not started before; null is allowed for both arguments of `main`; `given` outlives the call.
+        // SAFETY: MPI was not started before; both arguments of `main` may be null; `given`
+        // outlives the call.
         let code = unsafe {
             (self.functions.init_thread)(std::ptr::null_mut(), std::ptr::null_mut(), wanted, &raw mut given)
         };
@@ -192,7 +196,6 @@ impl Library {
         if code == SUCCESS { Ok(()) } else { Err(self.error(code)) }
     }
 
-    /// Returns how many ranks there are.
     pub(super) fn size(&self) -> Result<u32, String> {
         let mut size = 0;
         // SAFETY: MPI was started; the handle is the library's own; `size` outlives the call.
@@ -204,10 +207,9 @@ impl Library {
         }
     }
 
-    /// Returns which rank this is.
     pub(super) fn rank(&self) -> Result<u32, String> {
         let mut rank = 0;
-        // SAFETY: as in `size`.
+        // SAFETY: same as in `size`.
         let code = unsafe { (self.functions.comm_rank)(self.world, &raw mut rank) };
         if code == SUCCESS {
             u32::try_from(rank).map_err(|_| format!("rank {rank}"))
@@ -216,18 +218,19 @@ impl Library {
         }
     }
 
-    /// Begins to send bytes to a rank that exists.
+    /// Starts to send bytes to an existing rank.
     ///
     /// # Safety
-    /// The bytes stay where they are, unchanged, until [`Library::test`] has told that the request is done; for ever if it
-    /// never does.
+    /// The bytes must stay in place and unchanged until [`Library::test`] returns true for the
+    /// request; forever, if it never does.
     pub(super) unsafe fn send(&self, bytes: &[u8], to: u32, tag: c_int) -> Result<Slot, Broken> {
         let doing = "sending a message";
         let count = self.count(bytes.len(), doing)?;
         let to = c_int::try_from(to).map_err(|_| broken(doing, format!("there is no rank {to}")))?;
         let mut request = 0;
-        // SAFETY: MPI was started; the bytes are readable now and, by this function's contract, until the request is done; the
-        // handles are the library's own; `request` outlives the call, which is all that the library needs it for.
+        // SAFETY: MPI was started; the bytes are readable now and, by this function's contract,
+        // until the request is done; the handles are the library's own; `request` outlives the
+        // call, which is all the library needs.
         let code = unsafe {
             (self.functions.isend)(
                 bytes.as_ptr().cast(),
@@ -242,19 +245,19 @@ impl Library {
         self.judge(code, doing).map(|()| request)
     }
 
-    /// Begins to receive a matched message into a buffer of its length.
+    /// Starts to receive a matched message into a buffer of its size.
     ///
     /// # Safety
-    /// The buffer stays where it is and is not looked at until [`Library::test`] has told that the request is done; for ever
-    /// if it never does.
+    /// The buffer must stay in place and untouched until [`Library::test`] returns true for the
+    /// request; forever, if it never does.
     pub(super) unsafe fn receive(&self, matched: Matched, buffer: &mut [u8]) -> Result<Slot, Broken> {
         let doing = "receiving a message";
         let count = self.count(buffer.len(), doing)?;
         let mut message = matched.message;
         let mut request = 0;
-        // SAFETY: MPI was started; the message was matched and is received once, being consumed; the buffer is writable now and,
-        // by this function's contract, until the request is done; `message` and `request` outlive the call, which is all that the
-        // library needs them for.
+        // SAFETY: MPI was started; the message was matched and is received only once, because it is
+        // consumed; the buffer is writable now and, by this function's contract, until the request
+        // is done; `message` and `request` outlive the call, which is all the library needs.
         let code = unsafe {
             (self.functions.imrecv)(
                 buffer.as_mut_ptr().cast(),
@@ -267,23 +270,23 @@ impl Library {
         self.judge(code, doing).map(|()| request)
     }
 
-    /// Tells whether a request is done, after which it must not be asked about again.
+    /// Returns true if a request is done. It must not be tested again then.
     pub(super) fn test(&self, request: &mut Slot) -> Result<bool, Broken> {
         let mut done = 0;
         let mut status = Status::default();
-        // SAFETY: MPI was started; the request is one the library gave; `done` and `status` outlive the call, and a status of any
-        // library fits.
+        // SAFETY: MPI was started; the request came from the library; `done` and `status` outlive
+        // the call, and `status` has room for a status of any library.
         let code = unsafe { (self.functions.test)(&raw mut *request, &raw mut done, &raw mut status) };
         self.judge(code, "asking for a message's progress").map(|()| done != 0)
     }
 
-    /// Takes the next message with this tag, if one has arrived or announced itself.
+    /// Matches the next message with this tag, if one has arrived or was announced.
     pub(super) fn probe(&self, tag: c_int) -> Result<Option<Matched>, Broken> {
         let doing = "looking for messages";
         let (mut found, mut message, mut count) = (0, 0, 0);
         let mut status = Status::default();
-        // SAFETY: MPI was started; the handle is the library's own; the variables outlive the call, and a status of any library
-        // fits.
+        // SAFETY: MPI was started; the handle is the library's own; the variables outlive the call,
+        // and `status` has room for a status of any library.
         let code = unsafe {
             (self.functions.improbe)(
                 self.abi.any_source,
@@ -298,7 +301,8 @@ impl Library {
         if found == 0 {
             return Ok(None);
         }
-        // SAFETY: the status was filled in just now; the handle is the library's own; `count` outlives the call.
+        // SAFETY: the status was just filled in; the handle is the library's own; `count` outlives
+        // the call.
         let code = unsafe { (self.functions.get_count)(&raw const status, self.byte, &raw mut count) };
         self.judge(code, doing)?;
         let from = status.0.get(self.abi.status_source).copied().unwrap_or(-1);
@@ -308,16 +312,17 @@ impl Library {
         }
     }
 
-    /// Ends MPI. Waits, as other ranks' libraries do, for all ranks to come here.
+    /// Finalizes MPI. Blocks until all ranks get here, like any MPI program.
     pub(super) fn finish(&self) -> Result<(), Broken> {
-        // SAFETY: MPI was started, and is not used after this: the one caller consumes the world.
+        // SAFETY: MPI was started, and is not used afterwards: the one caller consumes the world.
         let code = unsafe { (self.functions.finalize)() };
         self.judge(code, "ending MPI")
     }
 
-    /// Ends all ranks. Does not return where the library does as the standard says.
+    /// Ends all ranks. Does not return if the library follows the standard.
     pub(super) fn abort(&self, status: c_int) {
-        // SAFETY: MPI was started; the handle is the library's own. If it does return, the caller ends the process.
+        // SAFETY: MPI was started; the handle is the library's own. If the call returns, the
+        // caller exits.
         unsafe { (self.functions.abort)(self.world, status) };
     }
 
@@ -333,22 +338,22 @@ impl Library {
 
     fn error(&self, code: c_int) -> String {
         let said = text(|text, length| {
-            // SAFETY: as in `version`. The function may be called at any time, for any code.
+            // SAFETY: same as in `version`. The function may be called at any time, for any code.
             unsafe { (self.functions.error_string)(code, text, length) }
         });
         said.filter(|said| !said.is_empty()).map_or_else(
             || format!("error {code}"),
-            // MPICH writes a stack of lines.
+            // MPICH's text is a stack of lines.
             |said| said.split_whitespace().collect::<Vec<_>>().join(" "),
         )
     }
 }
 
-/// Ends this process at once, without the exit handlers of a library that is still at work.
+/// Exits this process at once, without running exit handlers of a library that is still at work.
 pub(super) fn exit_now(status: u8) -> ! {
-    // What cannot be written now is lost either way.
+    // Output that can't be flushed now is lost either way.
     std::io::stdout().flush().unwrap_or_default();
-    // SAFETY: no arguments but a number, and nothing runs in this process after it.
+    // SAFETY: the only argument is a number, and nothing runs in this process afterwards.
     unsafe { libc::_exit(c_int::from(status)) }
 }
 
@@ -358,19 +363,20 @@ fn broken(doing: &'static str, why: String) -> Broken {
 
 /// Opens a shared library for good.
 ///
-/// Its symbols are made global because Open MPI loads parts of itself that look for them there (its manual, "Dynamically
-/// loading libmpi at runtime").
+/// Its symbols are global, because Open MPI loads components that expect to find them there (Open
+/// MPI's manual, "Dynamically loading libmpi at runtime").
 fn load(path: &Path) -> Result<*mut c_void, NotOpened> {
     let useless = |why: String| NotOpened::Useless(Refusal::NotOpened { library: path.to_owned(), why });
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| useless(error.to_string()))?;
-    // SAFETY: the name is a string that ends in NUL. Opening a library runs its initialisers, which is what opening an MPI
-    // library is for; the user, or the launcher's environment, chose it.
+    // SAFETY: the name is a string that ends in NUL. Opening a library runs its initialisers, which
+    // is the purpose of opening an MPI library; the user, or the launcher's environment, chose it.
     let opened = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
     if !opened.is_null() {
         return Ok(opened);
     }
     let said = loader_error();
-    // The loader tells the kind of failure only in words. A library that exists, and lacks another, is told of.
+    // The loader reports the kind of failure only as text. A library that exists but lacks a
+    // dependency is an error worth reporting.
     match said.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&said) {
         "cannot open shared object file: No such file or directory" => Err(NotOpened::Missing),
         why => Err(useless(why.to_owned())),
@@ -378,12 +384,13 @@ fn load(path: &Path) -> Result<*mut c_void, NotOpened> {
 }
 
 fn loader_error() -> String {
-    // SAFETY: no arguments; the text is this thread's.
+    // SAFETY: no arguments; the text belongs to this thread.
     let said = unsafe { libc::dlerror() };
     if said.is_null() {
         return "unknown error".to_owned();
     }
-    // SAFETY: not null, so a string that ends in NUL, valid until this thread's next call of the loader.
+    // SAFETY: not null, so a string that ends in NUL, valid until this thread's next call of
+    // the loader.
     let said = unsafe { CStr::from_ptr(said) };
     said.to_string_lossy().into_owned()
 }
@@ -405,11 +412,11 @@ fn text(write: impl FnOnce(*mut c_char, *mut c_int) -> c_int) -> Option<String> 
     Some(written.to_string_lossy().into_owned())
 }
 
-/// Tells which binary interface a library has.
+/// Determines a library's ABI.
 ///
-/// A library with the standard one answers `MPI_Abi_get_version`; MPICH's native one has the function and answers -1. Open MPI is
-/// to put both interfaces over one inner library, so its symbols are seen through either: there the name decides, which the
-/// standard fixes.
+/// A library with the standard ABI answers `MPI_Abi_get_version`; MPICH's native library has the
+/// function and returns -1. Open MPI plans to layer both ABIs over one inner library, whose symbols
+/// are visible through either. There the file name decides, which the standard fixes.
 fn abi_of(opened: *mut c_void, path: &Path) -> Result<&'static Abi, String> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let named_standard = [path, &real]
@@ -426,10 +433,10 @@ fn abi_of(opened: *mut c_void, path: &Path) -> Result<&'static Abi, String> {
     }
 }
 
-/// Asks for the version of the standard binary interface that a library has.
+/// Returns the version of the standard ABI, if the library has it.
 fn standard_version(opened: *mut c_void) -> Option<c_int> {
     let address = symbol(opened, c"MPI_Abi_get_version")?;
-    // SAFETY: the function is MPI 5.0's, with these arguments.
+    // SAFETY: MPI 5.0 defines this function with these arguments.
     let ask = unsafe {
         std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int>(address)
     };

@@ -1,42 +1,42 @@
-//! What an MPI library is told before it starts, where all ranks of its job are on one host.
+//! Environment for an MPI library whose ranks are all on one host.
 //!
-//! Open MPI looks for fast networks before it knows whether there is anybody to reach by them: 0.2 s with release 4, and more than
-//! a second with release 5, of which nothing is used on one host, as shared memory is faster. It reads what it is told from the
-//! environment; MPICH's family needs no telling.
+//! Open MPI looks for fast networks before it knows whether it needs them: 0.2 s with release 4,
+//! more than a second with release 5. On one host none of them is used, because shared memory is
+//! faster. Open MPI is configured by environment variables; MPICH's family needs no configuration.
 //!
-//! What the user, or the launcher's command line, has said of the same stays as it is. Each rank finds the same in its
-//! environment, so all decide alike, as they must.
+//! Settings by the user or by the launcher's command line are kept. Every rank finds the same ones
+//! in its environment, so all decide alike, as they must.
 
 #![allow(unsafe_code)]
 
 use super::launched::Launched;
 
-/// What Open MPI is told: messages by its own means, without UCX or libfabric below them.
+/// Settings for Open MPI: its own message layer, without UCX or libfabric below.
 const SHARED_MEMORY: [(&str, &str); 2] = [("OMPI_MCA_pml", "ob1"), ("OMPI_MCA_btl", "^ofi,openib,uct")];
 
-/// Lists what is to be put into the environment.
+/// Returns the variables to set.
 fn told(launched: Option<&Launched>, is_set: impl Fn(&str) -> bool) -> Vec<(&'static str, &'static str)> {
     let on_one_host = launched.is_some_and(|launched| launched.on_one_host);
-    // Whoever chooses this part means another way altogether.
+    // Whoever selects an MTL wants a different message layer altogether.
     if !on_one_host || is_set("OMPI_MCA_mtl") {
         return Vec::new();
     }
     SHARED_MEMORY.into_iter().filter(|(name, _)| !is_set(name)).collect()
 }
 
-/// Tells the library that is about to be opened that all its ranks are on this host, if they are.
+/// Configures the library about to be opened, if all ranks are on this host.
 pub(super) fn tell(launched: Option<&Launched>) {
     let told = told(launched, |name| std::env::var_os(name).is_some());
     if told.is_empty() || !has_one_thread() {
         return;
     }
     for (name, value) in told {
-        // SAFETY: this process has one thread, so nobody else reads or writes the environment meanwhile.
+        // SAFETY: this process has one thread, so nobody else reads or writes the environment.
         unsafe { std::env::set_var(name, value) };
     }
 }
 
-/// Tells whether nothing but the calling thread runs in this process.
+/// True if the calling thread is the only one of this process.
 fn has_one_thread() -> bool {
     std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
 }

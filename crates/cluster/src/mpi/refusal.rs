@@ -3,52 +3,53 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// Why there is no world: each prints as one line.
+/// Why MPI is not used. Each variant prints as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No library is where one is looked for.
+    /// No library was found.
     NotFound {
-        /// The names that were tried.
+        /// Names that were tried.
         tried: Vec<String>,
     },
-    /// The library is there and cannot be opened.
+    /// The library exists but can't be opened.
     NotOpened {
-        /// Which one.
+        /// Path of the library.
         library: PathBuf,
-        /// What the system's loader says.
+        /// Error of the dynamic loader.
         why: String,
     },
-    /// It was opened, and is no MPI library that is known here.
+    /// The library was opened, but is not a known MPI.
     NotMpi {
-        /// Which one.
+        /// Path of the library.
         library: PathBuf,
-        /// What tells so.
+        /// The reason.
         why: String,
     },
     /// MPI does not start.
     NotStarted {
-        /// Which library.
+        /// Description of the library.
         library: String,
-        /// What it says.
+        /// Error of the library.
         why: String,
     },
-    /// The library knows of another number of ranks than the launcher. Were it believed, each process would be the only
-    /// one of a job of its own, and all would do the same work at the same time.
+    /// Library and launcher disagree on the number of ranks. If the library were trusted, each
+    /// process would be the only one of its own job, and all would do the same work at the
+    /// same time.
     OtherSize {
-        /// How many ranks the launcher says there are.
+        /// Number of ranks according to the launcher.
         launcher: u32,
-        /// How many the library says there are.
+        /// Number of ranks according to the library.
         size: u32,
-        /// Which library.
+        /// Description of the library.
         library: String,
     },
-    /// The library takes this process for another rank than the launcher does.
+    /// Library and launcher disagree on the rank of this process.
     OtherRank {
-        /// Which rank the launcher says this is.
+        /// Rank according to the launcher.
         launcher: u32,
-        /// Which rank the library says this is.
+        /// Rank according to the library.
         rank: u32,
-        /// Which library.
+        /// Description of the library.
         library: String,
     },
 }

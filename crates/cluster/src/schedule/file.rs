@@ -1,4 +1,4 @@
-//! The large files: their ranges, who counts them, and how large their teams are.
+//! Large files: their ranges, who counts them, and the sizes of their teams.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
@@ -12,21 +12,20 @@ use super::team::{self, Question, Rates};
 use super::{CountedBy, FileId, LargeFile, Limits, Order};
 use crate::transport::Rank;
 
-/// All large files that are not over, in the order in which they were announced.
+/// All large files in progress, in the order of announcement.
 #[derive(Debug)]
 pub(crate) struct Files {
     limits: Limits,
     workers: usize,
     places: HashMap<FileId, u64>,
     files: BTreeMap<u64, File>,
-    /// The files of which ranges are left to give.
+    /// Files with ranges left to give.
     wanting: BTreeSet<u64>,
     announced: u64,
     bytes_left: u64,
     rates: Rates,
 }
 
-/// A large file.
 #[derive(Debug)]
 struct File {
     id: FileId,
@@ -43,7 +42,7 @@ struct File {
     began: Option<Duration>,
 }
 
-/// The size of a team, and for what it was chosen.
+/// Size of a team, and the inputs it was chosen for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Team {
     clients: usize,
@@ -51,10 +50,11 @@ struct Team {
     key: Option<Key>,
 }
 
-/// What makes a choice anew: rates are compared in steps of about a tenth, so that a team is not chosen for every range.
+/// Inputs of a choice. Rates are rounded to steps of about a tenth, so that the team is not chosen
+/// again for every range.
 type Key = (usize, i32, i32);
 
-/// A range that was cut off, and whom it concerns.
+/// A range cut off a file, with the ranks it concerns.
 pub(crate) struct Cut {
     pub(crate) range: Range<u64>,
     pub(crate) leader: Rank,
@@ -62,7 +62,7 @@ pub(crate) struct Cut {
     pub(crate) ticket: Arc<[u8]>,
 }
 
-/// How a range went.
+/// Outcome of a range.
 pub(crate) struct Outcome {
     pub(crate) bytes: u64,
     pub(crate) took: Duration,
@@ -84,27 +84,27 @@ impl Files {
         }
     }
 
-    /// Tells whether every file that was announced is over.
+    /// True if every announced file is complete.
     pub(crate) fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// Returns the bytes of the ranges that wait.
+    /// Returns the bytes of ranges not yet given.
     pub(crate) fn bytes_left(&self) -> u64 {
         self.bytes_left
     }
 
-    /// Tells whether there is a range for everybody.
+    /// True if there is at least one range per worker.
     pub(crate) fn abound(&self) -> bool {
         self.bytes_left / self.workers.max(1) as u64 >= self.limits.range_bytes_least(self.rates.client)
     }
 
-    /// Returns the bytes of the next range.
+    /// Returns the size of the next range, in bytes.
     fn step(&self) -> u64 {
         self.limits.range_bytes(self.bytes_left, self.workers, self.rates.client)
     }
 
-    /// Takes up a file. A number that is in use changes nothing.
+    /// Adds a file. Ignores a number that is in use.
     pub(crate) fn open(&mut self, file: LargeFile, orders: &mut Vec<Order>) {
         if self.places.contains_key(&file.id) {
             return;
@@ -124,7 +124,8 @@ impl Files {
         let mut file = File {
             id: file.id,
             leader: file.leader,
-            // Where an earlier attempt has moved everything, a leader would count in vain.
+            // If an earlier attempt has moved everything, the leader would wait for ranges that
+            // never come.
             counted_by: if ranges.bytes > 0 { file.counted_by } else { CountedBy::Master },
             ticket: file.ticket.into(),
             question,
@@ -140,7 +141,7 @@ impl Files {
         self.files.insert(place, file);
     }
 
-    /// Forgets a file that its leader has finished; what is left of it is dropped.
+    /// Removes a file that its leader has finished, and drops its remaining ranges.
     pub(crate) fn close(&mut self, id: FileId, now: Duration, orders: &mut Vec<Order>) {
         let Some(place) = self.places.remove(&id) else { return };
         self.drop_ranges(place);
@@ -157,7 +158,7 @@ impl Files {
         }
     }
 
-    /// Counts a finished range.
+    /// Counts a completed range.
     pub(crate) fn range_done(&mut self, id: FileId, outcome: &Outcome, orders: &mut Vec<Order>) {
         let Some(&place) = self.places.get(&id) else { return };
         let Some(file) = self.files.get_mut(&place) else { return };
@@ -178,7 +179,8 @@ impl Files {
         }
     }
 
-    /// Returns the first file that wants a worker in its team, or to keep one: `is_member` says of which it is.
+    /// Returns the first file whose team has room for a worker, or that wants to keep it;
+    /// `is_member` is true for files it already works on.
     pub(crate) fn first_wanting(
         &mut self,
         is_member: impl Fn(FileId) -> bool,
@@ -198,14 +200,14 @@ impl Files {
         None
     }
 
-    /// Returns a file that has ranges: `preferred` if it has, otherwise the first.
+    /// Returns a file with ranges left: `preferred` if it has any, otherwise the first.
     pub(crate) fn first_with_ranges(&self, preferred: Option<FileId>) -> Option<FileId> {
         let preferred =
             preferred.and_then(|id| self.places.get(&id)).filter(|place| self.wanting.contains(place));
         preferred.or_else(|| self.wanting.first()).and_then(|place| self.files.get(place)).map(|file| file.id)
     }
 
-    /// Cuts the next range off a file, for a worker that `joins` its team with it or is of it already.
+    /// Cuts the next range off a file, for a worker that `joins` its team or already belongs to it.
     pub(crate) fn cut(&mut self, id: FileId, joins: bool, now: Duration) -> Option<Cut> {
         let step = self.step();
         let place = self.places.get(&id)?;
@@ -235,7 +237,7 @@ impl Files {
 }
 
 impl File {
-    /// Tells the leader that the last range is back, if the master counts them; once.
+    /// Reports the last range to the leader, once, if the master counts.
     fn tell_when_over(&mut self, orders: &mut Vec<Order>) {
         if self.counted_by == CountedBy::Master && !self.told && self.in_hand == 0 && self.ranges.bytes == 0 {
             self.told = true;
@@ -258,7 +260,7 @@ impl File {
     }
 }
 
-/// What is left of a file, cut when it is wanted: what a range should be is known better then.
+/// The rest of a file. Ranges are cut on demand, because the right size is known better by then.
 #[derive(Debug, Default)]
 struct Ranges {
     gaps: VecDeque<Range<u64>>,
@@ -273,9 +275,10 @@ impl Ranges {
         Self { gaps, bytes, stripe_bytes: file.stripe_bytes }
     }
 
-    /// Cuts the next range off, of about `range_bytes` bytes.
+    /// Cuts off the next range, of about `range_bytes` bytes.
     ///
-    /// Invariant: a range ends where a stripe or a gap does, so if what was done before ends on stripes, all ranges begin there.
+    /// Invariant: a range ends where a stripe or a gap does. So if earlier work ended on stripes,
+    /// all ranges begin on stripes.
     fn next(&mut self, range_bytes: u64) -> Option<Range<u64>> {
         let gap = self.gaps.front_mut()?;
         let first = plan::ranges(gap.end - gap.start, range_bytes, self.stripe_bytes).next()?;
@@ -289,7 +292,7 @@ impl Ranges {
     }
 }
 
-/// Returns what of `size` bytes is in none of `done`, in order.
+/// Returns the parts of `0..size` that are in no range of `done`, in order.
 fn gaps(size: u64, done: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut done: Vec<_> = done.iter().filter(|range| range.start < range.end).cloned().collect();
     done.sort_by_key(|range| range.start);
@@ -307,7 +310,7 @@ fn gaps(size: u64, done: &[Range<u64>]) -> Vec<Range<u64>> {
     gaps
 }
 
-/// Returns bytes in millions.
+/// Converts bytes to megabytes (10⁶).
 pub(crate) fn megabytes(bytes: u64) -> u64 {
     bytes / 1_000_000
 }

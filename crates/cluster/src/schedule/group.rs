@@ -6,41 +6,39 @@ use std::time::Duration;
 use super::{FileId, ItemId};
 use crate::transport::Rank;
 
-/// One thing that a worker has in hand.
+/// An assignment of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum InHand {
-    /// A bundle.
+pub(crate) enum Assignment {
     Bundle(Bundle),
-    /// A range of a file.
+    /// A range of this file.
     Range(FileId),
 }
 
 /// A bundle in hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bundle {
-    /// Its parts that are not done.
+    /// Work items not yet done.
     pub(crate) parts: Vec<ItemId>,
-    /// Its entries, all of them.
+    /// Total number of entries.
     pub(crate) entries: u32,
     /// When it was given.
     pub(crate) given: Duration,
 }
 
-/// All workers.
 #[derive(Debug)]
 pub(crate) struct RankTable {
     ranks: Vec<Rank>,
     places: HashMap<Rank, usize>,
-    hands: Vec<Vec<InHand>>,
+    hands: Vec<Vec<Assignment>>,
     last_files: Vec<Option<FileId>>,
-    /// Large files that each has announced since it was through with a bundle.
+    /// Large files that each worker has announced since its last bundle.
     announced: Vec<u32>,
-    /// When each was last through with something.
+    /// When each worker last completed something.
     through: Vec<Duration>,
     credit: usize,
-    /// Those with nothing in hand.
+    /// Workers with nothing in hand.
     idle: BTreeSet<usize>,
-    /// Those with something in hand, but less than the credit.
+    /// Workers with something in hand, but below the credit.
     spare: BTreeSet<usize>,
 }
 
@@ -59,12 +57,12 @@ impl RankTable {
         }
     }
 
-    /// Returns how many workers there are.
+    /// Returns the number of workers.
     pub(crate) fn len(&self) -> usize {
         self.ranks.len()
     }
 
-    /// Returns how many have nothing in hand.
+    /// Returns the number of workers with nothing in hand.
     pub(crate) fn idle(&self) -> usize {
         self.idle.len()
     }
@@ -74,52 +72,51 @@ impl RankTable {
         self.idle.first().copied()
     }
 
-    /// Returns the next worker after `after` that has something in hand, but less than the credit.
+    /// Returns the next worker after `after` that has something in hand but is below the credit.
     pub(crate) fn next_with_credit(&self, after: Option<usize>) -> Option<usize> {
         self.spare.range(after.map_or(0, |worker| worker + 1)..).next().copied()
     }
 
-    /// Returns the file that a worker was given a range of last.
+    /// Returns the file of a worker's last range.
     pub(crate) fn last_file(&self, worker: usize) -> Option<FileId> {
         self.last_files[worker]
     }
 
-    /// Returns the rank of a worker.
     pub(crate) fn rank(&self, worker: usize) -> Rank {
         self.ranks[worker]
     }
 
-    /// Tells whether a worker is of a file's team now.
+    /// True if a worker is in a file's team now.
     pub(crate) fn holds_range_of(&self, worker: usize, file: FileId) -> bool {
-        self.hands[worker].contains(&InHand::Range(file))
+        self.hands[worker].contains(&Assignment::Range(file))
     }
 
-    /// Puts something in a worker's hand.
-    pub(crate) fn hold(&mut self, worker: usize, held: InHand) {
-        if let InHand::Range(file) = held {
+    /// Adds an assignment to a worker's hand.
+    pub(crate) fn hold(&mut self, worker: usize, held: Assignment) {
+        if let Assignment::Range(file) = held {
             self.last_files[worker] = Some(file);
         }
         self.hands[worker].push(held);
         self.settle(worker);
     }
 
-    /// Counts a large file that a worker has met: it is out of the worker's bundle.
+    /// Counts a large file announced by a worker: it has left the worker's bundle.
     pub(crate) fn announced(&mut self, rank: Rank) {
         if let Some(&worker) = self.places.get(&rank) {
             self.announced[worker] += 1;
         }
     }
 
-    /// Takes a part out of a worker's hand; with its last part a bundle is gone, and what it took for each entry that the
-    /// worker did itself is returned, in seconds. What the worker does not have changes nothing.
+    /// Removes a work item from a worker's hand. If it completes its bundle, returns the seconds
+    /// per entry that the worker processed itself. Ignores an item that the worker doesn't hold.
     pub(crate) fn part_done(&mut self, rank: Rank, part: ItemId, now: Duration) -> Option<f64> {
         let &worker = self.places.get(&rank)?;
         let hand = &mut self.hands[worker];
         let (index, at) = hand.iter().enumerate().find_map(|(index, held)| match held {
-            InHand::Bundle(bundle) => Some((index, bundle.parts.iter().position(|&id| id == part)?)),
-            InHand::Range(_) => None,
+            Assignment::Bundle(bundle) => Some((index, bundle.parts.iter().position(|&id| id == part)?)),
+            Assignment::Range(_) => None,
         })?;
-        let InHand::Bundle(bundle) = &mut hand[index] else { return None };
+        let Assignment::Bundle(bundle) = &mut hand[index] else { return None };
         bundle.parts.swap_remove(at);
         if !bundle.parts.is_empty() {
             return None;
@@ -133,11 +130,11 @@ impl RankTable {
         (own > 0).then(|| took / f64::from(own))
     }
 
-    /// Takes a range out of a worker's hand. What the worker does not have changes nothing.
+    /// Removes a range from a worker's hand. Ignores a range that the worker doesn't hold.
     pub(crate) fn range_done(&mut self, rank: Rank, file: FileId, now: Duration) -> Option<Left> {
         let &worker = self.places.get(&rank)?;
         let hand = &mut self.hands[worker];
-        let at = hand.iter().position(|held| *held == InHand::Range(file))?;
+        let at = hand.iter().position(|held| *held == Assignment::Range(file))?;
         hand.swap_remove(at);
         self.through[worker] = now;
         self.settle(worker);
@@ -160,11 +157,10 @@ impl RankTable {
     }
 }
 
-/// Whether a worker that finished a range is still of the file's team.
+/// A worker's membership in a file's team after it has completed a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     /// It has another range of the file.
     Member,
-    /// It has none.
     Gone,
 }

@@ -1,37 +1,42 @@
-//! Who gets what when: the scheduler of rank 0.
+//! Rank 0's scheduler: decides who gets what, and when.
 //!
-//! A pure state machine. Events go in, orders come out; it does no input or output, reads no clock and starts no thread, so
-//! the simulation runs the very same code as a job does.
+//! A pure state machine: events go in, orders come out. It does no I/O, reads no clock and starts
+//! no threads, so the simulation runs the same code as a job.
 //!
 //! ```text
-//!            item, Closed                                Parts   (a bundle: up to 1,024 entries)
-//!   launch ───────────────►  ┌───────────────────────┐ ─────────────────────────────► worker
-//!            Open, FileOver  │ queue: parts, packed   │ Range   (one piece of a large file)
-//!   leader ───────────────►  │ files: large, in order │ ─────────────────────────────► worker
-//!            PartDone,       │ process-group:  what each has   │ RangesOver
-//!   worker  RangeDone ────►  │ team:  the model       │ ─────────────────────────────► leader
-//!                            └───────────────────────┘ Over    to the master, once, at the end
+//!            Item, Closed                             Parts   (a bundle: up to 1,024 entries)
+//!   launch ──────────────►  ┌─────────────────────┐ ──────────────────────────► worker
+//!            Open, FileOver │ queue: work items   │ Range   (of a large file)
+//!   leader ──────────────►  │ files: large, FIFO  │ ──────────────────────────► worker
+//!            PartDone,      │ group: assignments  │ RangesOver
+//!   worker   RangeDone ──►  │ team:  the model    │ ──────────────────────────► leader
+//!                           └─────────────────────┘ Over    to the master, once, at the end
 //! ```
 //!
-//! **Credit.** A worker has at most [`Limits::credit`] bundles or ranges in hand: one it works on, one that waits, so that it
-//! need not wait for rank 0. The second is given only while much is queued: at the end of the work a thing that waits at a
-//! busy worker is a thing that an idle one could do.
+//! **Credit.** A worker holds at most [`Limits::credit`] bundles or ranges: one in progress and one
+//! waiting, so that it needn't wait for rank 0. It gets the second only while plenty is queued.
+//! Near the end, work that waits at a busy worker is work that an idle one could do.
 //!
-//! **What goes first.** A range of the first announced file whose team is not full, before parts (parts would announce more
-//! files, and open files cost); then parts; then, rather than leave a worker idle, a range of any file. So the size of a team
-//! matters only while there is other work.
+//! **Order.** First a range of the first announced file whose team is not full, because work items
+//! would announce more files, and open files are expensive; then work items; then, rather than
+//! leave a worker idle, a range of any file. So the size of a team matters only while there is
+//! other work.
 //!
-//! **How much.** While much is queued a bundle is full: 1,024 entries, or fewer where that many take longer than three seconds. Nobody
-//! here knows how large entries are, so it is measured, and until the first bundle is back each has one part. When no more
-//! parts come a bundle is a share of what is left, half of an even one, so that bundles shrink and all finish together (guided self-scheduling: Polychronopoulos and Kuck,
-//! IEEE Transactions on Computers C-36 (1987), with a factor of two for uneven parts).
+//! **Amount.** While plenty is queued a bundle is full: 1,024 entries, or fewer if they take longer
+//! than three seconds. The sizes of entries are unknown here, so the pace is measured; until the
+//! first bundle is done, each bundle has one work item. Once no more items come, a bundle is half
+//! of an even share of the rest, so that bundles shrink and all workers finish together (guided
+//! self-scheduling: Polychronopoulos and Kuck, IEEE Transactions on Computers C-36 (1987), with a
+//! factor of two for uneven items).
 //!
-//! Promises (each a property test): every part is given once, every byte of a large file is in one range, nobody has more
-//! than the credit, nobody is idle while anything is queued, and [`Order::Over`] comes once, when nothing is left anywhere.
-//! It ends because every order is answered by an event that returns its credit, and no order is given twice.
+//! Guarantees (each a property test): every work item is given out once; every byte of a large file
+//! is in one range; nobody exceeds the credit; nobody is idle while anything is queued;
+//! [`Order::Over`] comes once, when nothing is left anywhere. Termination: every order is answered
+//! by an event that returns its credit, and no order is given twice.
 //!
-//! It relies on: a rank sends [`Event::Open`] for a file before the [`Event::PartDone`] of the part it was met in (messages of
-//! two ranks keep their order); for every file announced a [`Event::FileOver`] comes; a lost rank ends the job.
+//! Assumptions: a rank sends [`Event::Open`] for a file before the [`Event::PartDone`] of its work
+//! item (messages between two ranks keep their order); every announced file gets an
+//! [`Event::FileOver`]; a lost rank ends the job.
 
 mod file;
 mod group;
@@ -48,167 +53,169 @@ use serde::{Deserialize, Serialize};
 
 use crate::transport::Rank;
 use file::{Files, Outcome};
-use group::{Bundle, InHand, RankTable};
+use group::{Assignment, Bundle, RankTable};
 use queue::PartQueue;
 pub use team::{Choice, Question, Rates, TOLERANCE, choose};
 
-/// The number of a part, given by the launch process.
+/// Number of a work item, assigned by the launch process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ItemId(pub u64);
 
-/// The number of a large file, given by whoever announces it.
+/// Number of a large file, assigned by its leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FileId(pub u64);
 
-/// Some entries of one directory.
+/// A work item: some entries of one directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Its number.
+    /// Number of the item.
     pub id: ItemId,
-    /// What tells its directory from most others.
+    /// Identifies its directory; collisions are harmless.
     pub directory: u64,
-    /// How many entries: the weight of it.
+    /// Number of entries: the weight of the item.
     pub entries: u32,
-    /// What a rank needs to do it; never looked at here.
+    /// What a rank needs to process it; opaque here.
     pub body: Vec<u8>,
 }
 
-/// Who counts the finished ranges of a large file.
+/// Who counts the completed ranges of a large file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CountedBy {
-    /// The leader: attributes are preserved, so it must know at once when the last range is there. Where none is left to begin
-    /// with, the master tells it.
+    /// The leader: it preserves attributes, so it must know at once when the last range is
+    /// complete. If no range is left to begin with, the master reports that to it.
     Leader,
-    /// The master, which tells the leader when all ranges are over.
+    /// The master: it reports to the leader when all ranges are complete.
     Master,
 }
 
 /// A file that is moved in ranges.
 #[derive(Clone, Debug)]
 pub struct LargeFile {
-    /// Its number.
+    /// Number of the file.
     pub id: FileId,
-    /// The rank that made the target and will finish it.
+    /// Rank that created the target and will finish it.
     pub leader: Rank,
-    /// Its bytes.
+    /// Size, in bytes.
     pub size: u64,
-    /// Bytes of a stripe; 0 where nothing is known.
+    /// Size of a stripe, in bytes; 0 if unknown.
     pub stripe_bytes: u64,
-    /// Storage targets it lies on; 1 where nothing is known.
+    /// Number of storage targets; 1 if unknown.
     pub stripes: u32,
-    /// Who counts its finished ranges.
+    /// Who counts its completed ranges.
     pub counted_by: CountedBy,
-    /// Ranges that earlier attempts have moved, in any order.
+    /// Ranges moved by earlier attempts, in any order.
     pub done: Vec<Range<u64>>,
-    /// What a rank needs to open source and target; never looked at here.
+    /// What a rank needs to open source and target; opaque here.
     pub ticket: Vec<u8>,
 }
 
-/// What has happened.
+/// Input of the scheduler.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The launch process sends a part.
+    /// A work item from the launch process.
     Item(Item),
-    /// The launch process has no more parts. The sooner it says so, the better the work is shared out at the end.
+    /// No more work items will come. The earlier this is known, the better the rest can be shared.
     Closed,
     /// A rank has met a large file.
     Open(LargeFile),
-    /// A rank has settled every entry of a part.
+    /// A rank has completed every entry of a work item.
     PartDone {
-        /// The rank it was given to.
+        /// Rank it was given to.
         rank: Rank,
-        /// The part.
+        /// The item.
         part: ItemId,
     },
-    /// A rank is through with a range.
+    /// A rank has completed a range.
     RangeDone {
-        /// The rank it was given to.
+        /// Rank it was given to.
         rank: Rank,
         /// The file.
         file: FileId,
         /// The range.
         range: Range<u64>,
-        /// How long the rank moved it.
+        /// How long the move took.
         took: Duration,
-        /// Whether all of it is in the target; otherwise the file has failed.
+        /// True if every byte is in the target; otherwise the file has failed.
         moved: bool,
     },
-    /// The leader has finished a file, well or not. What is left of its ranges is dropped.
+    /// The leader has finished a file, successfully or not. Its remaining ranges are dropped.
     FileOver {
         /// The file.
         file: FileId,
     },
 }
 
-/// What is to be done.
+/// Output of the scheduler.
 #[derive(Clone, Debug)]
 pub enum Order {
-    /// A rank is to do these parts; to be sent as one message.
+    /// Process these work items; to be sent as one message.
     Parts {
         /// The rank.
         to: Rank,
         /// The bundle.
         parts: Vec<Item>,
     },
-    /// A rank is to move a range.
+    /// Move a range.
     Range {
         /// The rank.
         to: Rank,
         /// The file.
         file: FileId,
-        /// The leader of the file.
+        /// Leader of the file.
         leader: Rank,
-        /// The range, on stripe boundaries, never empty but for an empty file.
+        /// The range, on stripe boundaries; empty only for an empty file.
         range: Range<u64>,
-        /// Who is to be told when it is done.
+        /// Who gets the report.
         report_to: Rank,
-        /// What the leader sent along.
+        /// The leader's ticket.
         ticket: Arc<[u8]>,
     },
-    /// No range of a file that the master counts is left, nor in anybody's hands.
+    /// No range of a file counted by the master is left or in hand.
     RangesOver {
         /// The leader.
         to: Rank,
         /// The file.
         file: FileId,
-        /// Whether all ranges were moved.
+        /// True if all ranges were moved.
         moved: bool,
     },
-    /// Nothing is left anywhere, and no more parts come. Given once.
+    /// Nothing is left anywhere, and no more work items will come. Given once.
     Over,
-    /// What the model chose, for `--debug`; a line.
+    /// A line for `--debug` about the model's choice.
     Remark(String),
 }
 
-/// The measures of a schedule.
+/// Parameters of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Entries of a full bundle.
     pub bundle_entries: u32,
-    /// Bundles and ranges that a worker may have in hand.
+    /// Maximum bundles and ranges in a worker's hand.
     pub credit: usize,
-    /// The smallest range, but for the rest of a file.
+    /// Minimum size of a range, in bytes, except for the rest of a file.
     pub range_bytes_min: u64,
-    /// The largest range. If it is the smallest too, that was asked for, and nothing measured changes it.
+    /// Maximum size of a range, in bytes. If equal to the minimum, the user set the size and
+    /// measurements don't change it.
     pub range_bytes_max: u64,
-    /// Whether remarks are wanted.
+    /// True to emit remarks for `--debug`.
     pub remarks: bool,
 }
 
-/// How long a bundle may be expected to take. Entries may be anything up to a large file, and 1,024 of 60 MB given to one rank
-/// are 60 GB that no other can have; 1,024 small files are done long before.
+/// Maximum expected duration of a bundle. Entries can be anything up to a large file, and 1,024 of
+/// 60 MB are 60 GB that no other rank can share; 1,024 small files take far less time.
 const BUNDLE_TIME: Duration = Duration::from_secs(3);
 
-/// What a file must take one rank to be worth a team.
+/// Minimum time that a file must take one rank to be worth a team.
 const LARGE_TIME: Duration = Duration::from_secs(1);
 
-/// What a range must take at least, once it is known how fast clients are.
+/// Minimum duration of a range, once the clients' rate is known.
 const RANGE_TIME: Duration = Duration::from_millis(50);
 
-/// Ranges that each worker is to have of what is left, so long as they are not too small.
+/// Ranges for each worker out of the rest, unless they would be too small.
 const RANGES_EACH: u64 = 4;
 
-/// Below what a message is not worth it, at the end of the work, if there are more entries than idle workers.
+/// Minimum duration of a bundle near the end, if there are more entries than idle workers: a
+/// message must be worth its cost.
 const WORTH_A_MESSAGE: Duration = Duration::from_millis(2);
 
 impl Default for Limits {
@@ -224,31 +231,32 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Tells whether a file of `size` bytes is worth a team, for a rank that copies `rate` bytes a second by itself, if it
-    /// knows that yet.
+    /// True if a file of `size` bytes is worth a team, for a rank that copies `rate` bytes per
+    /// second by itself (`None` if not yet measured).
     ///
-    /// What takes a rank a moment is better left to it: it has many files open, which lie on many targets, and of ranges it
-    /// has two in hand. Docs: `docs/scale.md`.
+    /// A file that takes a rank only a moment is better left to it: the rank has many files open on
+    /// many storage targets, but holds only two ranges at a time. See `docs/scale.md`.
     #[must_use]
     pub fn is_large(&self, size: u64, rate: Option<f64>) -> bool {
         let worth_it = if self.is_exact() { 0 } else { bytes_within(LARGE_TIME, rate) };
         size >= self.range_bytes_min.saturating_mul(2).max(worth_it)
     }
 
-    /// Returns the bytes of the least range for clients of `rate` bytes a second: messages and opening must cost little
-    /// beside it.
+    /// Returns the minimum size of a range, in bytes, for clients of `rate` bytes per second, so
+    /// that messages and opening cost little in comparison.
     fn range_bytes_least(&self, rate: Option<f64>) -> u64 {
         let worth_it = if self.is_exact() { 0 } else { bytes_within(RANGE_TIME, rate) };
         self.range_bytes_min.max(worth_it)
     }
 
-    /// Tells whether all ranges are to be of one size.
+    /// True if the user set the size of ranges.
     fn is_exact(&self) -> bool {
         self.range_bytes_min == self.range_bytes_max
     }
 
-    /// Returns the bytes of the next range when `left` bytes of all files wait for `workers` workers: a piece of an even
-    /// share, so that ranges shrink and all finish together.
+    /// Returns the size of the next range, in bytes, when `left` bytes of all files wait for
+    /// `workers` workers: a fraction of an even share, so that ranges shrink and all workers
+    /// finish together.
     #[must_use]
     pub fn range_bytes(&self, left: u64, workers: usize, rate: Option<f64>) -> u64 {
         let least = self.range_bytes_least(rate);
@@ -256,7 +264,7 @@ impl Limits {
     }
 }
 
-/// Returns the bytes that `rate` moves in `time`; 0 if it is not known.
+/// Returns the bytes that `rate` moves in `time`; 0 if unknown.
 fn bytes_within(time: Duration, rate: Option<f64>) -> u64 {
     (rate.unwrap_or_default() * time.as_secs_f64()) as u64
 }
@@ -273,28 +281,28 @@ pub struct Scheduler {
     over: bool,
 }
 
-/// Whether more parts may come.
+/// Supply of work items: open while the launch process may send more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Open,
     Closed,
 }
 
-/// How long an entry took lately, beside the others of its bundle.
+/// Recent average time per entry.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pace {
     seconds: Option<f64>,
 }
 
 impl Pace {
-    /// The weight of the newest bundle.
+    /// Weight of the newest bundle.
     const WEIGHT: f64 = 0.2;
 
     fn observe(&mut self, seconds: f64) {
         self.seconds = Some(self.seconds.map_or(seconds, |known| known + Self::WEIGHT * (seconds - known)));
     }
 
-    /// Returns how many entries take so long; 1 while nothing is known.
+    /// Returns the number of entries that take `time`; 1 if nothing is measured yet.
     fn entries_within(&self, time: Duration) -> u32 {
         match self.seconds {
             Some(seconds) => (time.as_secs_f64() / seconds.max(1e-9)).min(f64::from(u32::MAX)) as u32,
@@ -304,7 +312,7 @@ impl Pace {
 }
 
 impl Scheduler {
-    /// Makes a scheduler for `workers`, all of them idle.
+    /// Creates a scheduler for idle `workers`.
     #[must_use]
     pub fn new(workers: Vec<Rank>, limits: Limits) -> Self {
         Self {
@@ -318,16 +326,17 @@ impl Scheduler {
         }
     }
 
-    /// Takes an event and appends what is to be done now: [`Scheduler::note`], then [`Scheduler::give`].
+    /// Handles an event and appends the orders that follow: [`Scheduler::note`],
+    /// then [`Scheduler::give`].
     pub fn take(&mut self, event: Event, now: Duration, orders: &mut Vec<Order>) {
         self.note(event, now, orders);
         self.give(now, orders);
     }
 
-    /// Takes an event without giving out work. Whoever has several events at hand takes them all before it calls
-    /// [`Scheduler::give`]: what came together leaves in fuller bundles.
+    /// Handles an event without giving out work. A caller that has several events notes all of them
+    /// before it calls [`Scheduler::give`], which makes fuller bundles.
     ///
-    /// `now` is the time since the master's start.
+    /// `now` is the time since the master started.
     pub fn note(&mut self, event: Event, now: Duration, orders: &mut Vec<Order>) {
         match event {
             Event::Item(part) => self.parts.push(&part),
@@ -351,7 +360,7 @@ impl Scheduler {
         }
     }
 
-    /// Gives work to every worker that can have some, and tells once when all is over.
+    /// Gives work to every worker that can take some. Emits [`Order::Over`] once, at the end.
     pub fn give(&mut self, now: Duration, orders: &mut Vec<Order>) {
         while let Some(worker) = self.group.first_idle() {
             if !(self.give_range(worker, now, orders)
@@ -370,25 +379,25 @@ impl Scheduler {
         }
     }
 
-    /// Returns how many entries wait here, in nobody's hands.
+    /// Returns the number of entries queued here, in nobody's hands.
     #[must_use]
     pub fn queued_entries(&self) -> u64 {
         self.parts.entries()
     }
 
-    /// Returns the bytes of large files that wait here, in nobody's hands.
+    /// Returns the bytes of large files queued here, in nobody's hands.
     #[must_use]
     pub fn queued_bytes(&self) -> u64 {
         self.files.bytes_left()
     }
 
-    /// Returns how many workers have nothing in hand.
+    /// Returns the number of workers with nothing in hand.
     #[must_use]
     pub fn idle_workers(&self) -> usize {
         self.group.idle()
     }
 
-    /// Tells whether nothing is left anywhere and no more parts come.
+    /// True if nothing is left anywhere and no more work items will come.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.source == Source::Closed
@@ -397,7 +406,7 @@ impl Scheduler {
             && self.group.idle() == self.group.len()
     }
 
-    /// Gives second tasks, while enough is queued that nobody else will miss them.
+    /// Gives second assignments while so much is queued that nobody else will miss them.
     fn give_ahead(&mut self, now: Duration, orders: &mut Vec<Order>) {
         let mut after = None;
         while let Some(worker) = self.group.next_with_credit(after) {
@@ -406,7 +415,7 @@ impl Scheduler {
                     || self.parts.is_empty() && self.give_any_range(worker, now, orders))
                 || self.parts_abound() && self.give_parts(worker, now, orders);
             if !given {
-                // What one may not have another may: it may be of a file's team.
+                // Another worker may still get a range: it may be in a file's team.
                 if !self.files.abound() {
                     break;
                 }
@@ -415,7 +424,8 @@ impl Scheduler {
         }
     }
 
-    /// Tells whether a bundle may wait at a busy worker: a full one, and others are left for everybody.
+    /// True if a bundle may wait at a busy worker: it is a full one, and enough is left for
+    /// the others.
     fn parts_abound(&self) -> bool {
         let (entries, full) = (self.parts.entries(), u64::from(self.full()));
         match self.source {
@@ -424,7 +434,7 @@ impl Scheduler {
         }
     }
 
-    /// Returns how many entries the next bundle is to have.
+    /// Returns the number of entries of the next bundle.
     fn share(&self) -> u32 {
         let entries = self.parts.entries();
         let even = entries.div_ceil((self.group.idle() as u64).max(1));
@@ -436,7 +446,7 @@ impl Scheduler {
         u32::try_from(guided).unwrap_or(u32::MAX).clamp(1, self.full())
     }
 
-    /// Returns how many entries a bundle has while much is queued.
+    /// Returns the number of entries of a bundle while plenty is queued.
     fn full(&self) -> u32 {
         self.pace.entries_within(BUNDLE_TIME).clamp(1, self.limits.bundle_entries.max(1))
     }
@@ -450,7 +460,8 @@ impl Scheduler {
         }
     }
 
-    /// Gives `worker` a range of the file it was at last, or of the first that has one, however large its team is.
+    /// Gives `worker` a range of its last file, or of the first file that has one, whatever the
+    /// team size.
     fn give_any_range(&mut self, worker: usize, now: Duration, orders: &mut Vec<Order>) -> bool {
         match self.files.first_with_ranges(self.group.last_file(worker)) {
             Some(file) => self.give_range_of(file, worker, now, orders),
@@ -461,7 +472,7 @@ impl Scheduler {
     fn give_range_of(&mut self, file: FileId, worker: usize, now: Duration, orders: &mut Vec<Order>) -> bool {
         let joins = !self.group.holds_range_of(worker, file);
         let Some(cut) = self.files.cut(file, joins, now) else { return false };
-        self.group.hold(worker, InHand::Range(file));
+        self.group.hold(worker, Assignment::Range(file));
         orders.push(Order::Range {
             to: self.group.rank(worker),
             file,
@@ -480,7 +491,7 @@ impl Scheduler {
         }
         let entries = parts.iter().map(|part| part.entries).sum();
         let bundle = Bundle { parts: parts.iter().map(|part| part.id).collect(), entries, given: now };
-        self.group.hold(worker, InHand::Bundle(bundle));
+        self.group.hold(worker, Assignment::Bundle(bundle));
         orders.push(Order::Parts { to: self.group.rank(worker), parts });
         true
     }

@@ -1,11 +1,13 @@
-//! The parts that wait: those of a directory first in, first out, and directories in turn.
+//! Queue of work items: FIFO within a directory, round robin over directories.
 //!
-//! A bundle is best of many directories: the kernel of a host lets one process make or rename a file in a directory at a time. So
-//! parts wait in lanes, those of a directory in the same one, and a bundle takes one of each lane in turn.
+//! A bundle should span many directories, because a host's kernel lets only one process at a time
+//! create or rename a file in a directory. So items are queued in lanes, a directory always in the
+//! same one, and a bundle takes one item of each lane in turn.
 //!
-//! Millions of entries may wait here, in parts of one entry if the directories are small, so parts are not kept as values with
-//! an allocation each but packed one after another in blocks: number, directory, entries and length as variable-length integers, then
-//! the body. A block is freed when its last part has left.
+//! Millions of entries may be queued, in items of one entry if the directories are small. So items
+//! are not kept as values with an allocation each, but packed back to back in blocks: number,
+//! directory, entries and length as variable-length integers, then the body. A block is freed when
+//! its last item has left.
 
 use std::collections::VecDeque;
 
@@ -13,20 +15,20 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Item, ItemId};
 
-/// More than a rank has workers, as a rule.
+/// Number of lanes: usually more than a rank has workers.
 const LANES: usize = 64;
 
-/// Bytes of a block: large beside a part; a block for each lane is small beside what a job may use.
+/// Size of a block, in bytes: large compared with an item, yet a block per lane is affordable.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// Bytes that the integers before a body take at most.
+/// Maximum size of the integers before a body, in bytes.
 const HEADER_BYTES_MAX: usize = 35;
 
-/// A queue of parts.
+/// A queue of work items.
 #[derive(Debug)]
 pub(crate) struct PartQueue {
     lanes: Vec<Lane>,
-    /// The lane whose turn it is.
+    /// Next lane to take from.
     turn: usize,
     parts: u64,
     entries: u64,
@@ -39,24 +41,23 @@ impl Default for PartQueue {
 }
 
 impl PartQueue {
-    /// Tells whether no part waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts == 0
     }
 
-    /// Returns how many entries the parts have in all.
+    /// Returns the number of entries of all items.
     pub(crate) fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// Puts a part behind the others of its directory.
+    /// Queues an item behind the others of its directory.
     pub(crate) fn push(&mut self, part: &Item) {
         self.parts += 1;
         self.entries += u64::from(part.entries);
         self.lanes[lane_of(part.directory)].push(part);
     }
 
-    /// Takes parts, as many as have up to `entries` entries together, and at least one if one waits.
+    /// Removes items with up to `entries` entries in total, but at least one if any is queued.
     pub(crate) fn pop_bundle(&mut self, entries: u32) -> Vec<Item> {
         let mut bundle = Vec::new();
         let mut sum = 0u32;
@@ -74,24 +75,24 @@ impl PartQueue {
         bundle
     }
 
-    /// Finds the next lane in which a part waits.
+    /// Finds the next lane that is not empty.
     fn peek(&self) -> Option<(usize, Header)> {
         let mut turns = (self.turn..LANES).chain(0..self.turn);
         turns.find_map(|lane| Some((lane, self.lanes[lane].peek()?)))
     }
 }
 
-/// Says in which lane the parts of a directory wait, which is any number.
+/// Returns the lane of a directory.
 fn lane_of(directory: u64) -> usize {
-    // Inode numbers may be multiples of any power of two.
+    // Hash the number: inode numbers may all be multiples of a power of two.
     (xxh3_64(&directory.to_le_bytes()) % LANES as u64) as usize
 }
 
-/// Parts, first in, first out.
+/// A FIFO of work items.
 #[derive(Debug, Default)]
 struct Lane {
     blocks: VecDeque<Vec<u8>>,
-    /// Where the first part begins in the first block.
+    /// Offset of the first item in the first block.
     start: usize,
 }
 
@@ -133,7 +134,7 @@ impl Lane {
     }
 }
 
-/// What stands before a body, and where the body is.
+/// Integers before a body, and the range of the body.
 struct Header {
     id: ItemId,
     directory: u64,
@@ -141,7 +142,7 @@ struct Header {
     body: std::ops::Range<usize>,
 }
 
-/// Writes seven bits a byte, the lowest first; the eighth says that more follow (LEB128).
+/// Writes seven bits per byte, lowest first; the eighth bit marks a continuation (LEB128).
 fn put_integer(block: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         block.push((value & 0x7f) as u8 | 0x80);
@@ -210,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_bundle_is_of_many_directories() {
-        // Inode numbers as file systems give them: one after another, or at some distance.
+        // Inode numbers as file systems assign them: consecutive, or with a stride.
         for distance in [1, 64, 1 << 12, 1 << 32] {
             let mut queue = PartQueue::default();
             for part in 0..400 {

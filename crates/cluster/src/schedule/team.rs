@@ -1,79 +1,80 @@
-//! How many clients copy one file: a performance prediction model.
+//! How many clients copy one file: a performance model.
 //!
-//! The time of a file that `t` clients copy together is predicted as
+//! The time for `t` clients to copy a file together is predicted as
 //!
 //! ```text
 //!   t × JOIN  +  max( rounds(t) × range ÷ client rate ,  bytes ÷ (stripes × stripe rate) )
-//!                     └ what the clients can ┘           └ what the storage targets can ┘
+//!                     └ limit of the clients ┘           └ limit of the storage targets ┘
 //! ```
 //!
-//! where `rounds(t)` is how many ranges the busiest client gets. Both rates are measured: the first is an average of finished
-//! ranges, the second the best that one stripe was seen to give. The choice is the smallest team whose time is within
-//! [`TOLERANCE`] of the best: what the rest would add is better spent on another file. Before anything is measured it is one
-//! client for each stripe: that every target is busy, whatever it can do.
+//! where `rounds(t)` is the number of ranges of the busiest client. Both rates are measured: the
+//! client rate is an average over completed ranges, the stripe rate the best seen for one stripe.
+//! The choice is the smallest team whose time is within [`TOLERANCE`] of the best, because further
+//! clients are better spent on another file. Before anything is measured it is one client per
+//! stripe, which keeps every storage target busy.
 //!
-//! Files that wait share the clients evenly. The choice limits a team only while there is other work, so a wrong one costs
-//! order, not time.
+//! Waiting files share the clients evenly. The choice limits a team only while there is other work,
+//! so a wrong choice affects the order of files, not the total time.
 
 use super::file::megabytes;
 
-/// How much slower than the best a smaller team may be predicted to be.
+/// Tolerated slowdown of a smaller team over the best, as a fraction.
 pub const TOLERANCE: f64 = 0.03;
 
-/// Seconds that each further client costs: a message of rank 0, and two files opened. Assumed; it makes the time rise again
-/// where more clients help no more.
+/// Cost of each further client, in seconds: a message from rank 0, and opening two files. Assumed;
+/// it makes the time rise again where more clients don't help.
 const JOIN_SECONDS: f64 = 0.000_2;
 
-/// The weight of the newest range in the average of clients.
+/// Weight of the newest range in the client rate.
 const CLIENT_WEIGHT: f64 = 0.1;
 
-/// The weights of the newest range in what a stripe gives: it is the best seen that counts, slowly forgotten.
+/// Weights of the newest range in the stripe rate: the best seen counts, and is forgotten slowly.
 const STRIPE_WEIGHT_BETTER: f64 = 0.3;
 const STRIPE_WEIGHT_WORSE: f64 = 0.01;
 
-/// What a team is chosen for.
+/// Inputs of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Bytes that are left to copy.
+    /// Bytes left to copy.
     pub bytes: u64,
-    /// Storage targets that the file lies on.
+    /// Number of storage targets the file lies on.
     pub stripes: u32,
-    /// Bytes of its ranges.
+    /// Size of its ranges, in bytes.
     pub range_bytes: u64,
-    /// Clients to be shared out.
+    /// Number of clients to share out.
     pub clients: usize,
-    /// Other files that wait for clients.
+    /// Number of other files waiting for clients.
     pub waiting: usize,
 }
 
-/// What was measured: bytes a second.
+/// Measured rates, in bytes per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
-    /// One client's, as it was lately.
+    /// Recent rate of one client.
     pub client: Option<f64>,
-    /// The best that one stripe gave.
+    /// Best rate of one stripe.
     pub stripe: Option<f64>,
 }
 
-/// The answer.
+/// The team chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
-    /// Clients to use, at least one.
+    /// Number of clients to use, at least one.
     pub clients: usize,
-    /// The time predicted for them, if anything was measured.
+    /// Predicted time, if anything was measured.
     pub seconds: Option<f64>,
-    /// The best time of any number of clients, and that number.
+    /// Best time of any number of clients, and that number.
     pub best: Option<(f64, usize)>,
 }
 
 impl Question {
-    /// Returns an even share of `clients` for a file, if `waiting` others wait.
+    /// Returns an even share of `clients` for a file while `waiting` others wait.
     #[must_use]
     pub fn share(clients: usize, waiting: usize) -> usize {
         (clients / (waiting + 1)).max(1)
     }
 
-    /// Returns the number of clients that can be of use at all.
+    /// Returns the maximum number of useful clients.
     fn useful(&self) -> usize {
         let ranges = self.bytes.div_ceil(self.range_bytes.max(1)).max(1);
         Self::share(self.clients, self.waiting).min(usize::try_from(ranges).unwrap_or(usize::MAX))
@@ -81,7 +82,8 @@ impl Question {
 }
 
 impl Rates {
-    /// Takes note of a range of `bytes` that one of `members` clients moved in `seconds`, of a file on `stripes` targets.
+    /// Records a range: `bytes` moved in `seconds` by one of `members` clients, of a file on
+    /// `stripes` targets.
     pub fn observe(&mut self, bytes: u64, seconds: f64, members: usize, stripes: u32) {
         if bytes == 0 || seconds <= 0.0 {
             return;
@@ -93,7 +95,7 @@ impl Rates {
         blend(&mut self.stripe, stripe, if better { STRIPE_WEIGHT_BETTER } else { STRIPE_WEIGHT_WORSE });
     }
 
-    /// Returns the rates and a share in steps: what must differ for another choice.
+    /// Returns the rates and the share in steps. A new choice is made only when this changes.
     pub(crate) fn key(&self, share: usize) -> (usize, i32, i32) {
         let step =
             |rate: Option<f64>| rate.map_or(i32::MIN, |rate| (rate.max(1.0).ln() / 1.1_f64.ln()) as i32);
@@ -120,7 +122,7 @@ pub fn choose(question: &Question, rates: &Rates) -> Choice {
     Choice { clients: enough, seconds: Some(time(enough)), best }
 }
 
-/// Predicts the seconds that `clients` clients need.
+/// Predicts the time with `clients` clients, in seconds.
 fn seconds(question: &Question, clients: usize, client: f64, stripe: f64) -> f64 {
     let range = question.range_bytes.clamp(1, question.bytes.max(1));
     let rounds = question.bytes.div_ceil(range).div_ceil(clients as u64);
@@ -130,7 +132,7 @@ fn seconds(question: &Question, clients: usize, client: f64, stripe: f64) -> f64
 }
 
 impl Choice {
-    /// Says the inputs and the choice, in a line.
+    /// Returns the inputs and the choice as one line.
     #[must_use]
     pub fn remark(&self, question: &Question, rates: &Rates) -> String {
         let Question { bytes, stripes, clients, waiting, .. } = question;

@@ -1,4 +1,4 @@
-//! The scheduler with a process-group that does what it is told in an order that a seed decides.
+//! The scheduler with simulated ranks, which carry out orders in a seeded random order.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,24 +8,23 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 
-/// What a process-group is to do.
 #[derive(Clone, Debug)]
 struct Work {
     workers: u32,
-    /// Entries of each part.
+    /// Entries of each work item.
     parts: Vec<u32>,
-    /// Of so many parts one has a large file in it.
+    /// One in this many items contains a large file.
     large_every: usize,
-    /// Of so many ranges one fails; 0 for none.
+    /// One in this many ranges fails; 0 for none.
     failure_every: u32,
-    /// Parts that the launch process sends for each step of a worker, about.
+    /// Approximate number of items that the launch process sends per step of a worker.
     walk: u32,
-    /// How long a step takes at most.
+    /// Maximum duration of a step.
     step_micros: u64,
     seed: u64,
 }
 
-/// A process-group: the launch process and all ranks.
+/// The launch process and all ranks.
 struct Pretended {
     scheduler: Scheduler,
     random: SmallRng,
@@ -33,7 +32,7 @@ struct Pretended {
     sent: usize,
     closed: bool,
     hands: Vec<VecDeque<Order>>,
-    /// Files whose leaders can finish them.
+    /// Files that their leaders can finish.
     finishing: Vec<FileId>,
     files: HashMap<FileId, Seen>,
     part_times: Vec<u32>,
@@ -43,7 +42,7 @@ struct Pretended {
     orders: Vec<Order>,
 }
 
-/// A large file, as its leader sees it.
+/// A large file as its leader sees it.
 struct Seen {
     file: LargeFile,
     given: Vec<Range<u64>>,
@@ -74,7 +73,7 @@ impl Pretended {
         }
     }
 
-    /// Runs to the end; checks at every step what must hold at every step.
+    /// Runs to the end, and checks the invariants after every step.
     fn run(&mut self) {
         while self.overs == 0 {
             let walks = !self.closed && self.random.random_range(0..=self.work.walk) > 0;
@@ -125,7 +124,7 @@ impl Pretended {
     fn carry_out(&mut self, rank: Rank, order: Order) {
         match order {
             Order::Parts { parts, .. } => {
-                // The parts of a bundle are reported in one message.
+                // The items of a bundle are reported in one message.
                 self.messages += 1;
                 for part in parts {
                     if part.id.0 as usize % self.work.large_every == self.work.large_every - 1 {
@@ -273,7 +272,7 @@ proptest! {
     }
 }
 
-/// Runs small files only, and returns the messages for a thousand of them.
+/// Runs small files only. Returns the number of messages per thousand files.
 fn messages_per_thousand(workers: u32, parts: Vec<u32>, walk: u32) -> f64 {
     let files: u32 = parts.iter().sum();
     let work =
@@ -286,7 +285,8 @@ fn messages_per_thousand(workers: u32, parts: Vec<u32>, walk: u32) -> f64 {
 
 #[test]
 fn a_thousand_small_files_cost_fewer_than_ten_messages() {
-    // 50,000 files over 4 ranks, in ordinary directories, in directories of one file, and over 100 ranks.
+    // 50,000 files on 4 ranks in ordinary directories, in directories of one file, and in items
+    // that fill a bundle; then 1,000,000 files on 100 ranks.
     for (workers, files, entries) in [(4, 50_000, 64), (4, 50_000, 1), (4, 50_000, 256), (100, 1_000_000, 64)]
     {
         let messages = messages_per_thousand(workers, vec![entries; files / entries as usize], 1000);
@@ -297,7 +297,7 @@ fn a_thousand_small_files_cost_fewer_than_ten_messages() {
 
 #[test]
 fn entries_that_take_long_are_not_bundled() {
-    // The first parts take ten seconds for each entry; whoever has no more gets one at a time, and nobody waits for a bundle.
+    // The first items take ten seconds per entry: each worker gets one at a time, never a bundle.
     let mut scheduler = Scheduler::new(vec![Rank(1), Rank(2)], LIMITS);
     let mut orders = Vec::new();
     for part in 0..5000 {
@@ -312,7 +312,7 @@ fn entries_that_take_long_are_not_bundled() {
         parts.len()
     };
     assert!((1..9).all(|turn| done(10 * turn, &mut orders, &mut scheduler) == 1), "bundles of slow entries");
-    // Then they take nothing, and are bundled.
+    // Now entries take no time, and are bundled.
     let mut most = 0;
     while !orders.is_empty() {
         most = most.max(done(80, &mut orders, &mut scheduler));
@@ -326,7 +326,7 @@ fn part_of_one(id: u64) -> Item {
 
 #[test]
 fn at_the_end_the_work_is_shared_evenly() {
-    // All is queued before anybody begins, so what each gets first shows how the end is shared.
+    // Everything is queued before anybody begins, so the first orders show how the end is shared.
     for workers in [2u32, 16, 300] {
         let mut scheduler = Scheduler::new((1..=workers).map(Rank).collect(), LIMITS);
         let mut orders = Vec::new();

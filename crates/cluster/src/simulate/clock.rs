@@ -1,4 +1,4 @@
-//! The modelled time, and what happens next.
+//! Simulated time and the event queue.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,35 +7,34 @@ use std::time::Duration;
 /// Nanoseconds since the start of the job.
 pub(crate) type Time = u64;
 
-/// Returns a duration in nanoseconds.
 pub(crate) fn nanoseconds(duration: Duration) -> Time {
     u64::try_from(duration.as_nanos()).unwrap_or(Time::MAX)
 }
 
-/// What can happen. Numbers are places in the tables of the world.
+/// A simulated event. Numbers are indices into the tables of `World`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Happening {
-    /// The launch process goes on.
+    /// The launch process continues its walk.
     Walk,
     /// Events arrive at rank 0.
     Report { place: u32 },
     /// An order arrives at its rank.
     Order { place: u32 },
-    /// A rank is through with a bundle of small files.
+    /// A rank has completed a bundle of small files.
     Bundle { rank: u32 },
-    /// A file is open and its target made.
+    /// A file is open and its target created.
     OpenDir { job: u32 },
-    /// A target has read a piece.
+    /// A target has read a block.
     Read { job: u32, piece: u32 },
-    /// A client has sent a piece.
+    /// A client has sent a block.
     Sent { job: u32, piece: u32 },
-    /// A target has written a piece.
+    /// A target has written a block.
     Written { job: u32, piece: u32 },
-    /// A file is closed and has its name.
+    /// A file is closed and renamed.
     Closed { job: u32 },
 }
 
-/// What is to happen, by time; of the same time what was said first.
+/// Queue of future events, by time; FIFO at equal times.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
     now: Time,
@@ -44,23 +43,23 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Returns the time.
+    /// Returns the simulated time.
     pub(crate) fn now(&self) -> Time {
         self.now
     }
 
-    /// Lets something happen at `time`, or now if that has passed.
+    /// Schedules an event for `time`, or for now if that has passed.
     pub(crate) fn at(&mut self, time: Time, happening: Happening) {
         self.said += 1;
         self.heap.push(Reverse((time.max(self.now), self.said, happening)));
     }
 
-    /// Drops everything that was to happen.
+    /// Drops all future events.
     pub(crate) fn clear(&mut self) {
         self.heap.clear();
     }
 
-    /// Goes on to what happens next.
+    /// Advances to the next event.
     pub(crate) fn next(&mut self) -> Option<Happening> {
         let Reverse((time, _, happening)) = self.heap.pop()?;
         self.now = time;

@@ -1,8 +1,8 @@
-//! What goes wrong: ranks that are lost, ranks that are slow, targets that differ. And how the job goes on after a loss.
+//! Faults (lost ranks, slow ranks, targets of different speed) and recovery from a loss.
 //!
-//! A lost rank ends the job, as an MPI job ends with any of its processes. The launch process starts it again without that rank, and
-//! sends what was not reported as done: whole parts, and of large files the ranges that were not moved. So the cost of a loss
-//! is the restart, what was under way, and one rank less.
+//! A lost rank ends the job, as an MPI job ends with any of its processes. The launch process
+//! restarts it without that rank and sends what was not reported as done: whole work items, and the
+//! missing ranges of large files. So a loss costs the restart, the work in flight, and one rank.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,19 +16,19 @@ use super::{Class, Workload};
 use crate::schedule::{Event, FileId, ItemId, Scheduler};
 use crate::transport::Rank;
 
-/// What goes wrong. The default is nothing.
+/// Faults to inject. The default is none.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Faults {
-    /// Ranks that are lost, after equal shares of the bytes. One rank is always left.
+    /// Number of ranks lost, each after an equal share of the bytes. One rank is always left.
     pub lost_ranks: u32,
-    /// From a loss until the ranks of the next attempt work.
+    /// Time from a loss until the ranks of the next attempt work.
     pub restart_time: Duration,
-    /// item of the ranks that are stragglers, 0 to 1.
+    /// Fraction of the ranks that are stragglers, from 0 to 1.
     pub stragglers: f64,
-    /// Speed of a straggler's link and processors beside that of others, above 0.
+    /// Speed of a straggler's link and processors relative to others, above 0.
     pub straggler_speed: f64,
-    /// How much targets differ: their rates lie evenly from `1 - spread` to `1 + spread` of the machine's. Below 1. What all
-    /// targets together can do stays the same.
+    /// Spread of the targets' rates: evenly from `1 - spread` to `1 + spread` times the machine's.
+    /// Below 1. The total rate of all targets stays the same.
     pub target_spread: f64,
 }
 
@@ -44,13 +44,13 @@ impl Default for Faults {
     }
 }
 
-/// Keeps the choices of one seed apart.
+/// Salts, so that choices from one seed are independent.
 const STRAGGLERS: u64 = 1 << 60;
 const TARGETS: u64 = 2 << 60;
 const LOSSES: u64 = 3 << 60;
 
 impl Faults {
-    /// Returns how many times longer everything takes each of so many ranks.
+    /// Returns the slowdown factor of each of `ranks` ranks.
     pub(super) fn slowness(&self, ranks: u32, seed: u64) -> Vec<f64> {
         let slow = (self.stragglers.clamp(0.0, 1.0) * f64::from(ranks)).round() as usize;
         let mut slowness = vec![1.0; ranks as usize];
@@ -60,7 +60,7 @@ impl Faults {
         slowness
     }
 
-    /// Returns the rate of each target beside the average.
+    /// Returns the rate of each target relative to the average.
     pub(super) fn target_speeds(&self, targets: u32, seed: u64) -> impl Iterator<Item = f64> {
         let (spread, last) = (self.target_spread, f64::from(targets.max(2) - 1));
         let order = shuffled(targets.max(1), seed ^ TARGETS).into_iter();
@@ -72,26 +72,26 @@ impl Faults {
     }
 }
 
-/// Returns the numbers below `count` in an order that the seed decides.
+/// Returns the numbers below `count` in an order decided by the seed.
 fn shuffled(count: u32, seed: u64) -> Vec<u32> {
     let mut numbers: Vec<u32> = (0..count).collect();
     numbers.sort_unstable_by_key(|&number| mix(seed ^ mix(u64::from(number))));
     numbers
 }
 
-/// What is known to be done, and what the launch process keeps to go on after a loss.
+/// What is known to be done: the state that the launch process keeps across a loss.
 #[derive(Debug)]
 pub(super) struct Records {
-    /// Files and bytes that are done.
+    /// Files and bytes completed.
     pub(super) files: u64,
     pub(super) bytes: u64,
-    /// Large files that are begun and not over: the ranges that were moved.
+    /// Large files in progress: the ranges moved.
     large: HashMap<u64, Vec<Range<u64>>>,
-    /// Large files of parts that are not done: they are no longer the part's.
+    /// Detached large files of work items in progress.
     apart: HashMap<ItemId, Vec<u64>>,
-    /// The part in which a file was met whose announcement is on its way.
+    /// Work items of files whose announcement is in transit.
     pub(super) announced: HashMap<FileId, ItemId>,
-    /// Ranks that are not lost.
+    /// Ranks not lost.
     pub(super) alive: Vec<Rank>,
     pub(super) attempts: u32,
 }
@@ -109,7 +109,7 @@ impl Records {
         }
     }
 
-    /// True if a file is no longer its part's.
+    /// True if a file is detached from its work item.
     pub(super) fn is_apart(&self, part: ItemId, file: u64) -> bool {
         self.apart.get(&part).is_some_and(|files| files.contains(&file))
     }
@@ -121,7 +121,7 @@ impl Records {
 }
 
 impl World<'_> {
-    /// Records what rank 0 passes on to the launch process.
+    /// Records an event that rank 0 passes on to the launch process.
     pub(super) fn record(&mut self, event: &Event) {
         match event {
             Event::PartDone { part, .. } => {
@@ -163,7 +163,7 @@ impl World<'_> {
         };
     }
 
-    /// Loses a rank, if enough is written for the next to be lost.
+    /// Loses a rank if enough was written since the last loss.
     pub(super) fn lose_rank_if_due(&mut self) {
         let (losses, faults) = (u64::from(self.records.attempts - 1), self.scene.faults);
         if losses >= u64::from(faults.lost_ranks) || self.records.alive.len() < 2 {
@@ -175,7 +175,7 @@ impl World<'_> {
         }
     }
 
-    /// Loses a rank, and starts the job again without it.
+    /// Loses a rank, and restarts the job without it.
     fn lose_rank(&mut self) {
         let now = self.clock.now();
         let alive = &mut self.records.alive;
@@ -183,7 +183,7 @@ impl World<'_> {
         alive.remove(chosen as usize);
         self.records.attempts += 1;
         self.records.announced.clear();
-        // What was on its way is lost with the processes; what the launch process was told of is not.
+        // Messages in transit are lost with the processes; events already recorded are not.
         self.clock.clear();
         self.storage.cancel(now);
         self.rank_0.cancel(now);
@@ -198,7 +198,7 @@ impl World<'_> {
         self.clock.at(now + nanoseconds(self.scene.faults.restart_time), Happening::Walk);
     }
 
-    /// Returns what a file is like.
+    /// Returns the class of a file.
     pub(super) fn class(&self, file: u64) -> Class {
         let Workload::Files(classes) = &self.scene.workload else { return Class::NONE };
         let mut first = 0;

@@ -1,4 +1,5 @@
-//! The launch process: walks, makes directories, cuts parts, and waits when too much is under way.
+//! The launch process: walks, creates directories, cuts work items, and waits at the limit
+//! in flight.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,13 +10,13 @@ use super::storage::{Served, Storage};
 use super::{Scene, Walk, Workload};
 use crate::schedule::{Item, ItemId};
 
-/// Operations on a metadata server for a directory: made in the target, opened and read in the source, given its times.
+/// Metadata operations per directory: create the target, open and read the source, set the times.
 const DIRECTORY_OPERATIONS: u64 = 4;
 
-/// What a listing weighs beside small files: a quarter of a bundle.
+/// Weight of a listing, in small files.
 const LISTING_ENTRIES: u32 = 64;
 
-/// What is in a part.
+/// Content of a work item.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Content {
     /// Files, by number.
@@ -26,31 +27,31 @@ pub(crate) enum Content {
     Large { file: u64, directory: u64 },
 }
 
-/// What the launch process does next.
+/// Next step of the launch process.
 pub(crate) enum Step {
-    /// A part leaves at this time.
+    /// Sends a work item at this time.
     Item(Item, Time),
-    /// There is nothing more to send.
+    /// Nothing more to send.
     Closed,
-    /// It waits for parts to be done.
+    /// Waits for work items to complete.
     Wait,
 }
 
-/// The launch process.
+/// State of the launch process.
 #[derive(Debug)]
 pub(crate) struct Launch {
     served: Served,
-    /// Directories that are not begun, and how many entries each has.
+    /// Directories not yet visited, and the number of entries in each.
     directories: std::ops::Range<u64>,
     directory_entries: u64,
     files: u64,
-    /// Directories that were listed, and which of their files are not cut.
+    /// Directories listed, with the files not yet cut into work items.
     listed: VecDeque<(u64, std::ops::Range<u64>)>,
     listings: u64,
     seen: u64,
     outstanding: u64,
     parts: HashMap<ItemId, Content>,
-    /// Parts that were lost with an attempt and are to be sent again.
+    /// Work items lost with an attempt, to be sent again.
     again: VecDeque<Item>,
     next: u64,
     closed: bool,
@@ -86,12 +87,12 @@ impl Launch {
         first..(first + self.directory_entries).min(self.files)
     }
 
-    /// Returns what is in a part that is under way.
+    /// Returns the content of a work item in flight.
     pub(crate) fn content(&self, part: ItemId) -> Option<Content> {
         self.parts.get(&part).copied()
     }
 
-    /// Returns the first file of a part, and how many are in it, if it has whole files.
+    /// Returns first file and number of files of a work item, if it consists of whole files.
     pub(crate) fn files_in(&self, part: ItemId) -> Option<(u64, u64)> {
         match self.content(part)? {
             Content::Files { first, entries, .. } => Some((first, u64::from(entries))),
@@ -99,17 +100,17 @@ impl Launch {
         }
     }
 
-    /// Returns which part of the time it was busy.
+    /// Returns the fraction of the time it was busy.
     pub(crate) fn part_busy(&self, end: Time) -> f64 {
         self.served.part_busy(end)
     }
 
-    /// Tells whether it has said that there is nothing more.
+    /// True if it has announced that nothing more will come.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Takes a part back; what was listed is there to be cut.
+    /// Completes a work item. A completed listing becomes files to cut.
     pub(crate) fn done(&mut self, part: ItemId) {
         match self.parts.remove(&part) {
             Some(Content::Files { entries, .. }) => self.outstanding -= u64::from(entries),
@@ -125,8 +126,8 @@ impl Launch {
         }
     }
 
-    /// Prepares another attempt: what is not done is sent again, in the order it was sent. `large` are the files that were begun
-    /// and are not over.
+    /// Prepares another attempt: incomplete items are sent again in their order. `large` are the
+    /// large files in progress.
     pub(crate) fn begin_attempt(&mut self, large: impl IntoIterator<Item = u64>) {
         let begun = self.parts.extract_if(|_, content| matches!(content, Content::Large { .. })).count();
         self.outstanding -= begun as u64;
@@ -149,7 +150,7 @@ impl Launch {
         self.closed = false;
     }
 
-    /// Does the next thing.
+    /// Performs the next step.
     pub(crate) fn step(&mut self, now: Time, scene: &Scene, storage: &mut Storage) -> Step {
         let machine = &scene.machine;
         if let Some(part) = self.again.pop_front() {

@@ -1,22 +1,26 @@
-//! The real scheduler over a modelled file system: what a job does at sizes that no machine at hand has.
+//! Simulation: the real scheduler over a modelled file system, at sizes that no machine at
+//! hand has.
 //!
-//! A discrete-event model. What is modelled is the world: storage targets, metadata servers, the clients' links, messages, the
-//! walk of the launch process. What decides is the code that runs in a job: [`crate::schedule`] and `haul_flow::plan`.
+//! This is a discrete-event model. It models storage targets, metadata servers, the clients' links,
+//! messages, and the walk of the launch process. Decisions come from the code that runs in a job:
+//! [`crate::schedule`] and `haul_flow::plan`.
 //!
 //! ```text
-//!   launch ──parts──► rank 0 ──orders──► rank ──open, create──► metadata servers
-//!    walk, bound      Scheduler           │                      (operations a second, FIFO)
-//!                     a cost a message    └─1 MiB─► target ─► link in ─► link out ─► target
+//!   launch ──items──► rank 0 ──orders──► rank ──open, create──► metadata servers
+//!    walk, bound      Scheduler           │                     (operations/s, FIFO)
+//!                     cost per message    └─1 MiB─► target ─► link in ─► link out ─► target
 //!                                                   read                            write
 //! ```
 //!
-//! Whatever can be waited for is a queue that serves in order ([`Served`]); nothing else takes time. Small files are modelled by
-//! the bundle: 10⁹ of them one by one would be 10¹⁰ events.
+//! Every shared resource is a FIFO server ([`Served`]); nothing else takes time. Small files are
+//! simulated by the bundle: 10⁹ of them one by one would be 10¹⁰ events.
 //!
-//! Where [`Faults`] says so, ranks are lost and the job starts again ([`mod@faults`]), some ranks are slow, and targets differ.
+//! [`Faults`] adds lost ranks and restarts ([`mod@faults`]), slow ranks, and targets of
+//! different speed.
 //!
-//! It promises: the same seed gives the same figures; no rate is above what the modelled hardware gives; every file is copied,
-//! whatever is lost (`tests/simulation.rs`). It does not model: other users, caches, contention inside a network.
+//! Guarantees (`tests/simulation.rs`): the same seed gives the same figures; no rate exceeds that
+//! of the modelled hardware; every file is copied, whatever is lost. Not modelled: other users,
+//! caches, contention inside the network.
 
 mod clock;
 mod faults;
@@ -34,89 +38,89 @@ pub use faults::Faults;
 pub use storage::Served;
 pub use world::run;
 
-/// Who lists directories.
+/// Which processes list directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Walk {
     /// The launch process.
     Launch,
-    /// The ranks, a directory at a time; the names go to the launch process.
+    /// The ranks, one directory at a time; they send the names to the launch process.
     Ranks,
 }
 
-/// The modelled hardware. Rates are bytes a second, if nothing else is said.
+/// The modelled hardware. Rates are in bytes per second unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Storage targets.
+    /// Number of storage targets.
     pub targets: u32,
-    /// What a target reads, and what it writes at the same time.
+    /// Bandwidth of a target, for reads and writes separately.
     pub target_rate: f64,
-    /// What a request costs a target beside its bytes.
+    /// Fixed cost of a request at a target.
     pub target_overhead: Duration,
-    /// From a client to a target and back, but for the target's own time.
+    /// Round trip between client and target, without the target's own time.
     pub target_latency: Duration,
-    /// Metadata servers; a directory is on one of them.
+    /// Number of metadata servers; a directory is on one of them.
     pub metadata_servers: u32,
-    /// Operations a second of each.
+    /// Operations per second of one metadata server.
     pub metadata_rate: f64,
-    /// How long an operation takes when nobody waits.
+    /// Latency of an operation at an idle metadata server.
     pub metadata_latency: Duration,
-    /// What a client's link carries, each way.
+    /// Bandwidth of a client's link, in each direction.
     pub link_rate: f64,
-    /// Requests that a client has in flight.
+    /// Maximum requests in flight of a client.
     pub requests_in_flight: u32,
     /// Files or ranges that a client moves at once: its local workers.
     pub streams: u32,
-    /// Bytes of a request, and of a stripe.
+    /// Size of a request, and of a stripe, in bytes.
     pub request_bytes: u64,
-    /// Files that a client has open at once.
+    /// Maximum open files of a client.
     pub files_in_flight: u32,
-    /// What a small file costs a client's processors.
+    /// Processor time of a small file on a client.
     pub file_cost: Duration,
-    /// How long a message is on its way.
+    /// Latency of a message.
     pub message_latency: Duration,
-    /// What a message costs rank 0, sent or received.
+    /// Cost of a message at rank 0, sent or received.
     pub message_cost: Duration,
-    /// What a part costs rank 0, beside its message.
+    /// Cost of a work item at rank 0, in addition to its message.
     pub part_cost: Duration,
-    /// What an entry costs whoever lists its directory.
+    /// Cost per entry of listing a directory.
     pub list_cost: Duration,
-    /// What a part costs the launch process.
+    /// Cost of a work item at the launch process.
     pub launch_part_cost: Duration,
-    /// Directories that the launch process makes at once.
+    /// Directories that the launch process creates at once.
     pub launch_workers: u32,
-    /// Entries that are under way at most.
+    /// Maximum entries in flight.
     pub outstanding_entries: u64,
 }
 
-/// What is copied.
+/// The files to copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Workload {
-    /// Files in one directory, one by one.
+    /// Files in one directory, simulated one by one.
     Files(Vec<Class>),
-    /// Small files, in directories of the same size.
+    /// Small files, in directories of equal size.
     Small {
-        /// How many.
+        /// Number of files.
         files: u64,
-        /// Bytes of each.
+        /// Size of each file, in bytes.
         bytes: u64,
-        /// How many are in a directory.
+        /// Number of files per directory.
         directory_entries: u64,
     },
 }
 
-/// Files that are alike.
+/// A group of equal files.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Class {
-    /// How many.
+    /// Number of files.
     pub files: u64,
-    /// Bytes of each.
+    /// Size of each file, in bytes.
     pub bytes: u64,
-    /// Targets that each lies on, one after another from one that the seed decides.
+    /// Number of consecutive targets that each file lies on; the seed decides the first.
     pub stripes: u32,
 }
 
 impl Workload {
-    /// Returns how many files there are.
+    /// Returns the number of files.
     #[must_use]
     pub fn files(&self) -> u64 {
         match self {
@@ -125,7 +129,7 @@ impl Workload {
         }
     }
 
-    /// Returns the bytes of all files.
+    /// Returns the total size of all files, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         match self {
@@ -135,58 +139,58 @@ impl Workload {
     }
 }
 
-/// What is simulated.
+/// Input of a simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scene {
     /// The hardware.
     pub machine: Machine,
-    /// What is copied.
+    /// The files to copy.
     pub workload: Workload,
-    /// Ranks that copy.
+    /// Number of ranks that copy.
     pub clients: u32,
-    /// Who lists directories.
+    /// Which processes list directories.
     pub walk: Walk,
-    /// The scheduler's measures.
+    /// Parameters of the scheduler.
     pub limits: Limits,
-    /// What goes wrong.
+    /// Faults to inject.
     pub faults: Faults,
     /// Decides where files lie, which ranks are slow or lost, and which targets are fast.
     pub seed: u64,
 }
 
-/// What came out.
+/// Result of a simulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// From the start of the walk until all is over.
+    /// Simulated time from the start of the walk until everything is done.
     pub seconds: f64,
-    /// Files copied.
+    /// Number of files copied.
     pub files: u64,
-    /// Bytes of the files that were copied.
+    /// Total size of the files copied, in bytes.
     pub bytes: u64,
-    /// Bytes that targets wrote: above `bytes` by what was copied again after a loss.
+    /// Bytes written by targets; exceeds `bytes` by what was copied again after a loss.
     pub bytes_written: u64,
     /// How often the job was started.
     pub attempts: u32,
-    /// Messages to and from rank 0, but for the link to the launch process.
+    /// Messages to and from rank 0, without those of the link.
     pub messages: u64,
-    /// The most entries that were queued at rank 0.
+    /// Maximum entries queued at rank 0.
     pub queued_entries_max: u64,
-    /// What was busy, and how much of the time.
+    /// How busy each resource was.
     pub busy: Busy,
-    /// What the scheduler remarked.
+    /// Remarks of the scheduler.
     pub remarks: Vec<String>,
 }
 
-/// Which part of the time everything was busy: 1 is a bottleneck.
+/// Fraction of the time that each resource was busy; 1 is a bottleneck.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Busy {
-    /// The targets, on the average: the busier direction.
+    /// Average over the targets, in the busier direction.
     pub targets: f64,
     /// The busiest target.
     pub busiest_target: f64,
-    /// The clients' links, on the average.
+    /// Average over the clients' links.
     pub links: f64,
-    /// The metadata servers, on the average.
+    /// Average over the metadata servers.
     pub metadata: f64,
     /// The busiest metadata server.
     pub busiest_metadata: f64,
@@ -199,7 +203,7 @@ pub struct Busy {
 }
 
 impl Busy {
-    /// Returns what was busiest, by name, and how much of the time.
+    /// Returns the name of the busiest resource, and the fraction of the time it was busy.
     #[must_use]
     pub fn bottleneck(&self) -> (&'static str, f64) {
         [
@@ -216,13 +220,13 @@ impl Busy {
 }
 
 impl Outcome {
-    /// Returns bytes copied a second.
+    /// Returns the bytes copied per second.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.bytes as f64 / self.seconds.max(f64::MIN_POSITIVE)
     }
 
-    /// Returns files copied a second.
+    /// Returns the files copied per second.
     #[must_use]
     pub fn files_rate(&self) -> f64 {
         self.files as f64 / self.seconds.max(f64::MIN_POSITIVE)

@@ -1,4 +1,4 @@
-//! The ranks that copy: what each has under way, and what moves.
+//! The ranks that copy: their work in progress and their jobs.
 
 use std::collections::VecDeque;
 
@@ -7,94 +7,95 @@ use super::storage::{Layout, Served};
 use crate::schedule::{FileId, Item, ItemId};
 use crate::transport::Rank;
 
-/// One rank.
+/// A modelled rank.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Client {
-    /// Requests that are not written.
+    /// Requests not yet written.
     pub(crate) in_flight: u32,
-    /// What has pieces that are not asked for.
+    /// Jobs with blocks left to request.
     pub(crate) ready: VecDeque<u32>,
-    /// Files that are not opened: their part and number.
+    /// Files not yet opened: work item and file number.
     pub(crate) waiting: VecDeque<(ItemId, u64)>,
-    /// Bytes it has written, and when it first asked for some.
+    /// Bytes written, and the time of the first request.
     pub(crate) written: u64,
     pub(crate) began: Option<Time>,
-    /// Files that are open.
+    /// Number of open files.
     pub(crate) open_files: u32,
-    /// Its link, to it and from it.
+    /// Its link, inbound and outbound.
     pub(crate) link_in: Served,
     pub(crate) link_out: Served,
-    /// Bundles of small files that wait, and the one that is being done.
+    /// Waiting bundles of small files, and the one in progress.
     pub(crate) bundles: VecDeque<Vec<Item>>,
     pub(crate) bundle: Option<Vec<Item>>,
     /// Its processors and requests, with small files.
     pub(crate) working: Served,
-    /// How many times longer everything takes it: 1, or more for a straggler.
+    /// Slowdown factor: 1, or more for a straggler.
     pub(crate) slowness: f64,
 }
 
 impl Client {
-    /// Creates a rank that takes `slowness` times as long as others.
+    /// Creates a rank with a slowdown factor.
     pub(crate) fn new(slowness: f64) -> Self {
         Self { slowness, ..Self::default() }
     }
 
-    /// Returns how long it takes for what takes others `time`.
+    /// Returns how long this rank takes for work that takes others `time`.
     pub(crate) fn takes(&self, time: Time) -> Time {
         if self.slowness == 1.0 { time } else { (time as f64 * self.slowness).ceil() as Time }
     }
 
-    /// Drops what it has under way, as its process is gone. How busy it was stays.
+    /// Drops all work in progress, because the process is gone. Utilisation so far is kept.
     pub(crate) fn end(&mut self, now: Time) {
         let (mut link_in, mut link_out, mut working) = (self.link_in, self.link_out, self.working);
         [&mut link_in, &mut link_out, &mut working].into_iter().for_each(|queue| queue.cancel(now));
         *self = Self { link_in, link_out, working, ..Self::new(self.slowness) };
     }
 
-    /// Returns the bytes a second that it has copied so far.
+    /// Returns the bytes per second copied so far.
     pub(crate) fn rate(&self, now: Time) -> Option<f64> {
         let began = self.began.filter(|&began| began < now && self.written > 0)?;
         Some(self.written as f64 * 1e9 / (now - began) as f64)
     }
 }
 
-/// Something that is moved: a whole file, or a range of one.
+/// A transfer: a whole file or a range of one.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) rank: Rank,
     pub(crate) work: Work,
     pub(crate) source: Layout,
     pub(crate) target: Layout,
-    /// Pieces that are not asked for, and how many are not written.
+    /// Blocks left to request, and the number left to write.
     pub(crate) pieces: std::ops::Range<u32>,
     pub(crate) left: u32,
-    /// Where the last piece ends.
+    /// End of the last block.
     pub(crate) end: u64,
     pub(crate) began: Time,
 }
 
-/// Of what a job is.
+/// What a job transfers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// A file that its rank copies alone.
     File { part: ItemId },
-    /// A file that is too large for one rank: only opened here. `done` are the ranges that earlier attempts have moved.
+    /// A file too large for one rank, which is only opened here. `done` are ranges moved by
+    /// earlier attempts.
     Announced { part: ItemId, file: FileId, done: Vec<std::ops::Range<u64>> },
     /// A range of a large file.
     Range { file: FileId, range: std::ops::Range<u64> },
-    /// A large file whose ranges are over.
+    /// A large file whose ranges are complete.
     Finished { file: FileId },
 }
 
 impl Job {
-    /// Returns the bytes of a piece.
+    /// Returns the size of a block, in bytes.
     pub(crate) fn piece_bytes(&self, piece: u32, request_bytes: u64) -> u64 {
         let start = u64::from(piece) * request_bytes;
         (start + request_bytes).min(self.end) - start.min(self.end)
     }
 }
 
-/// Jobs by place; places are used again.
+/// A table that reuses free indices.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     things: Vec<Option<T>>,
@@ -112,7 +113,7 @@ impl<T> Slab<T> {
         Self { things: Vec::new(), free: Vec::new() }
     }
 
-    /// Puts a thing somewhere.
+    /// Inserts a value and returns its index.
     pub(crate) fn put(&mut self, thing: T) -> u32 {
         match self.free.pop() {
             Some(place) => {

@@ -1,9 +1,9 @@
-//! What serves one after another: targets, metadata servers, links, rank 0.
+//! Modelled FIFO servers: targets, metadata servers, links, rank 0.
 
 use super::clock::{Time, nanoseconds};
 use super::{Machine, Scene};
 
-/// A queue that serves in the order of arrival.
+/// A server that handles requests in the order of arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Served {
     free: Time,
@@ -11,38 +11,38 @@ pub struct Served {
 }
 
 impl Served {
-    /// Serves what arrives at `arrival` and needs `service`; returns when it is served. Whoever calls does so in the order of
-    /// arrival.
+    /// Queues a request that arrives at `arrival` and needs `service`; returns its completion time.
+    /// Calls must be in the order of arrival.
     pub fn serve(&mut self, arrival: u64, service: u64) -> u64 {
         self.free = self.free.max(arrival) + service;
         self.busy += service;
         self.free
     }
 
-    /// Drops what is not served by `now`: whoever waited is gone.
+    /// Drops requests not completed by `now`, whose clients are gone.
     pub(super) fn cancel(&mut self, now: Time) {
         self.busy = self.busy.saturating_sub(self.free.saturating_sub(now));
         self.free = self.free.min(now);
     }
 
-    /// Returns which part of the time until `end` it was busy.
+    /// Returns the fraction of the time until `end` that the server was busy.
     #[must_use]
     pub fn part_busy(&self, end: u64) -> f64 {
         self.busy as f64 / (end.max(1)) as f64
     }
 }
 
-/// The file system.
+/// The modelled file system.
 #[derive(Debug)]
 pub(crate) struct Storage {
     reading: Vec<Served>,
     writing: Vec<Served>,
     metadata: Vec<Served>,
-    /// All targets as one, for small files.
+    /// All targets combined, for small files.
     small: Served,
     overhead: Time,
     latency: Time,
-    /// What a byte takes on an average target, and how much longer on each.
+    /// Nanoseconds per byte on an average target, and the factor for each target.
     byte: f64,
     slowness: Vec<f64>,
     operation: f64,
@@ -50,7 +50,7 @@ pub(crate) struct Storage {
     written: u64,
 }
 
-/// Where a file lies.
+/// Placement of a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Layout {
     pub(crate) first: u32,
@@ -91,20 +91,20 @@ impl Storage {
         self.overhead + (bytes as f64 * self.byte * self.slowness[target]).ceil() as Time
     }
 
-    /// Drops what is queued: those who asked for it are gone.
+    /// Drops queued requests, whose clients are gone.
     pub(crate) fn cancel(&mut self, now: Time) {
         let queues = self.reading.iter_mut().chain(&mut self.writing).chain(&mut self.metadata);
         queues.chain([&mut self.small]).for_each(|queue| queue.cancel(now));
     }
 
-    /// Reads a stripe; returns when the target has.
+    /// Reads a stripe. Returns when the target has read it.
     pub(crate) fn read(&mut self, now: Time, layout: Layout, stripe: u32, bytes: u64) -> Time {
         let target = layout.target(stripe, self.reading.len());
         let service = self.service_of(target, bytes);
         self.reading[target].serve(now + self.latency, service)
     }
 
-    /// Writes a stripe; returns when the client knows.
+    /// Writes a stripe. Returns when the target has written it.
     pub(crate) fn write(&mut self, now: Time, layout: Layout, stripe: u32, bytes: u64) -> Time {
         self.written += bytes;
         let target = layout.target(stripe, self.writing.len());
@@ -112,16 +112,18 @@ impl Storage {
         self.writing[target].serve(now + self.latency, service)
     }
 
-    /// Does `operations` on the server of `directory`; returns when the last is done.
+    /// Performs `operations` on the server of `directory`. Returns when the last is done.
     pub(crate) fn metadata(&mut self, now: Time, directory: u64, operations: u64) -> Time {
         let server = (directory % self.metadata.len() as u64) as usize;
         let service = (operations as f64 * self.operation) as Time;
         self.metadata[server].serve(now, service) + self.operation_latency
     }
 
-    /// Does `operations` for somebody beside the ranks, who waits for no more than what they may have under way.
+    /// Performs `operations` for the launch process, which waits for at most `open_files`
+    /// operations of the ranks.
     ///
-    /// A bundle's operations are put in the queue together, but a real server sees one of each open file at a time.
+    /// The model queues a bundle's operations all at once, but a real server sees only one per open
+    /// file at a time.
     pub(crate) fn metadata_between(
         &mut self,
         now: Time,
@@ -134,24 +136,25 @@ impl Storage {
         self.metadata(now, directory, operations).min(now + queued + alone)
     }
 
-    /// Reads and writes `files` small files of `bytes` somewhere; returns when all targets together could have.
+    /// Reads and writes `files` small files of `bytes` bytes. Returns when all targets together
+    /// would be done.
     pub(crate) fn small_files(&mut self, now: Time, files: u64, bytes: u64) -> Time {
         self.written += files * bytes;
         let service = files * self.service(bytes) / self.writing.len() as u64;
         self.small.serve(now, service)
     }
 
-    /// Returns how long one small file takes when nobody waits: `operations` on a metadata server, a read and a write.
+    /// Returns the time of one small file on idle servers: `operations` on a metadata server, a
+    /// read and a write.
     pub(crate) fn alone(&self, operations: u64, bytes: u64) -> Time {
         operations * self.operation_latency + 2 * (self.latency + self.service(bytes))
     }
 
-    /// Returns the bytes that were written.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
-    /// Returns how busy targets and metadata servers were: the average and the busiest of each.
+    /// Returns average and maximum utilisation of targets and of metadata servers.
     pub(crate) fn busy(&self, end: Time) -> ((f64, f64), (f64, f64)) {
         let small = self.small.part_busy(end);
         let (read, write) = (spread(&self.reading, end), spread(&self.writing, end));
@@ -160,7 +163,7 @@ impl Storage {
     }
 }
 
-/// Returns the average and the most.
+/// Returns average and maximum utilisation.
 pub(crate) fn spread(queues: &[Served], end: Time) -> (f64, f64) {
     let parts = || queues.iter().map(|queue| queue.part_busy(end));
     (parts().sum::<f64>() / queues.len().max(1) as f64, parts().fold(0.0, f64::max))

@@ -1,4 +1,4 @@
-//! What happens, one thing after another.
+//! The event loop of the model.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use super::{Busy, Class, Outcome, Scene, Workload};
 use crate::schedule::{CountedBy, Event, FileId, Item, ItemId, LargeFile, Order, Scheduler};
 use crate::transport::Rank;
 
-/// Operations on a metadata server to begin a file (open the source, make the target), and to finish it (close both, give it
-/// its name).
+/// Metadata operations to begin a file (open the source, create the target) and to finish it (close
+/// both, rename the target).
 const BEGIN_OPERATIONS: u64 = 2;
 const FINISH_OPERATIONS: u64 = 3;
 
-/// Operations to take part in a range: open both, close both.
+/// Metadata operations to join a range: open both files, close both.
 const RANGE_OPERATIONS: u64 = 4;
 
-/// The model.
+/// State of the model.
 pub(super) struct World<'a> {
     pub(super) scene: &'a Scene,
     pub(super) clock: Clock,
@@ -33,7 +33,7 @@ pub(super) struct World<'a> {
     pub(super) jobs: Slab<Job>,
     pub(super) orders: Slab<Order>,
     pub(super) reports: Slab<Vec<Event>>,
-    /// Files of each part that are not settled.
+    /// Incomplete files of each work item.
     pub(super) unsettled: HashMap<ItemId, u32>,
     pub(super) records: Records,
     fresh: Vec<Order>,
@@ -44,7 +44,7 @@ pub(super) struct World<'a> {
 /// Simulates a scene to its end.
 ///
 /// # Panics
-/// When nothing happens any more before all is over: the scheduler has lost something.
+/// If no events are left before the job is done: the scheduler has lost something.
 #[must_use]
 pub fn run(scene: &Scene) -> Outcome {
     let mut world = World {
@@ -212,7 +212,7 @@ impl World<'_> {
         }
     }
 
-    /// Begins the next bundle of small files, if the rank is at none.
+    /// Starts the next bundle of small files, if the rank is idle.
     fn begin_bundle(&mut self, rank: Rank) {
         let Workload::Small { bytes, .. } = self.scene.workload else { return };
         let (now, machine) = (self.clock.now(), &self.scene.machine);
@@ -277,7 +277,7 @@ impl World<'_> {
         self.open_files(rank);
     }
 
-    /// Takes the files of a part. One that has none any more is done.
+    /// Accepts the files of a work item. An item with no files left is done.
     fn begin_part(&mut self, rank: Rank, part: ItemId, files: &[u64]) {
         if files.is_empty() {
             return self.report(self.clock.now(), vec![Event::PartDone { rank, part }]);
@@ -286,7 +286,7 @@ impl World<'_> {
         self.clients[rank.index()].waiting.extend(files.iter().map(|&file| (part, file)));
     }
 
-    /// Opens files while fewer than the client may have are open.
+    /// Opens files up to the client's limit.
     fn open_files(&mut self, rank: Rank) {
         let now = self.clock.now();
         while self.clients[rank.index()].open_files < self.scene.machine.files_in_flight {
@@ -313,7 +313,8 @@ impl World<'_> {
         self.clock.at(opened, Happening::OpenDir { job });
     }
 
-    /// Makes the job of moving `range` of a file. Ranges begin on stripes, so on requests.
+    /// Creates a job that moves `range` of a file. Ranges begin on stripes, so requests
+    /// are aligned.
     fn job(&mut self, rank: Rank, work: Work, file: u64, range: std::ops::Range<u64>) -> u32 {
         let request = self.scene.machine.request_bytes;
         let pieces = (range.start / request) as u32..range.end.div_ceil(request) as u32;
@@ -363,7 +364,7 @@ impl World<'_> {
         }
     }
 
-    /// Asks for pieces while the client may have more in flight.
+    /// Issues requests up to the client's limit.
     fn pump(&mut self, rank: Rank) {
         let (now, machine) = (self.clock.now(), &self.scene.machine);
         let client = &mut self.clients[rank.index()];
@@ -372,7 +373,7 @@ impl World<'_> {
             let Some(job) = self.jobs.get(place) else { continue };
             let Some(piece) = job.pieces.next() else { continue };
             if !job.pieces.is_empty() {
-                // Each local worker has a file, and they take turns.
+                // Each local worker has one file; they take turns.
                 let behind = client.ready.len().min(machine.streams.saturating_sub(1) as usize);
                 client.ready.insert(behind, place);
             }
@@ -390,7 +391,7 @@ impl World<'_> {
         let bytes = job.piece_bytes(piece, machine.request_bytes);
         let client = &mut self.clients[job.rank.index()];
         let service = client.takes((bytes as f64 * 1e9 / machine.link_rate).ceil() as Time);
-        // What comes in first goes out first, so both can be reckoned now.
+        // Both links are FIFO, so both completion times can be computed now.
         let came = client.link_in.serve(now, service);
         let sent = client.link_out.serve(came, service);
         self.clock.at(sent, Happening::Sent { job: place, piece });
@@ -416,7 +417,7 @@ impl World<'_> {
         self.pump(rank);
     }
 
-    /// A job's last piece is written.
+    /// Called when a job's last request is written.
     fn moved(&mut self, place: u32) {
         let now = self.clock.now();
         let Some(job) = self.jobs.get(place) else { return };
@@ -442,7 +443,8 @@ impl World<'_> {
         }
     }
 
-    /// An entry of a part is settled, or goes on by itself; with the last the part is reported.
+    /// Called when an entry of a work item is complete or detached. After the last one, the item
+    /// is reported.
     fn settle(&mut self, rank: Rank, part: ItemId) {
         self.clients[rank.index()].open_files -= 1;
         if let Some(left) = self.unsettled.get_mut(&part) {
@@ -460,8 +462,8 @@ impl Class {
     pub(super) const NONE: Class = Class { files: 0, bytes: 0, stripes: 1 };
 }
 
-/// Scatters a number: the same for the same, nothing alike for neighbours (Steele, Lea and Flood, "Fast splittable pseudorandom
-/// number generators", 2014).
+/// Scrambles a number with SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// generators", 2014).
 pub(super) fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

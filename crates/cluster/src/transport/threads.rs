@@ -1,7 +1,8 @@
-//! Ranks that are threads of one process, for tests of what is built on messages.
+//! Ranks that are threads of one process, for tests of code that sends messages.
 //!
-//! Messages are handed over by channels, so they arrive at once and in order. A rank is lost by dropping its end, or by
-//! cutting its line while it lives on: either way what is sent to it vanishes, and nobody is told, as with a dead host.
+//! Messages pass through channels, so they arrive at once and in order. A rank is lost if its end
+//! is dropped, or if its line is cut while it runs on. In both cases messages to it vanish without
+//! an error, as with a dead host.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,13 +19,13 @@ pub struct Threads {
     line: Line,
 }
 
-/// What connects a rank with all the others.
+/// Connects a rank with all others.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
     is_cut: Arc<AtomicBool>,
 }
 
-/// The way to a rank.
+/// Sends to one rank.
 #[derive(Clone, Debug)]
 struct Mailbox {
     sender: Sender<(Rank, Vec<u8>)>,
@@ -32,7 +33,7 @@ struct Mailbox {
 }
 
 impl Threads {
-    /// Makes the ends of so many ranks, in order.
+    /// Creates the ends of `ranks` ranks, in order.
     #[must_use]
     pub fn new(ranks: u32) -> Vec<Self> {
         let (everybody, receivers): (Vec<Mailbox>, Vec<_>) = (0..ranks)
@@ -49,7 +50,7 @@ impl Threads {
         (0..ranks).zip(receivers).map(end).collect()
     }
 
-    /// Returns what connects this rank with the others, for cutting it.
+    /// Returns this rank's line, so that a test can cut it.
     #[must_use]
     pub fn line(&self) -> Line {
         self.line.clone()
@@ -57,7 +58,8 @@ impl Threads {
 }
 
 impl Line {
-    /// Cuts it for good: what the rank sends or has not received yet is lost, but for what it sends to itself.
+    /// Cuts the line for good: messages the rank sends, or hasn't received yet, are lost, except
+    /// those to itself.
     pub fn cut(&self) {
         self.is_cut.store(true, Ordering::SeqCst);
     }
@@ -82,7 +84,7 @@ impl Transport for Threads {
             return Err(Broken { doing: "sending a message", why });
         };
         if to == self.rank || !(self.line.is_cut() || way.line.is_cut()) {
-            // That nobody listens any more is what a lost rank looks like.
+            // A dropped receiver is a lost rank, which is not an error here.
             way.sender.send((self.rank, message)).unwrap_or_default();
         }
         Ok(())
@@ -90,7 +92,7 @@ impl Transport for Threads {
 
     fn receive(&mut self) -> Result<Option<(Rank, Vec<u8>)>, Broken> {
         loop {
-            // This end holds a sender of its own, so the channel is empty rather than closed.
+            // This end owns a sender to itself, so the channel can be empty but never closed.
             let Ok((from, message)) = self.arrived.try_recv() else { return Ok(None) };
             if from == self.rank || !self.line.is_cut() {
                 return Ok(Some((from, message)));

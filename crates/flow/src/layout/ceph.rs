@@ -1,39 +1,40 @@
-//! CephFS's layouts as text: the attributes `ceph.file.layout` and `ceph.dir.layout`.
+//! CephFS layouts as text: the attributes `ceph.file.layout` and `ceph.dir.layout`.
 //!
-//! `stripe_unit=1048576 stripe_count=3 object_size=4194304 pool=cephfs_data [pool_namespace=N]`. The whole is set at once, on
-//! a file that is still empty: set one by one, the parts would have to go together at every step, which they need not.
+//! `stripe_unit=1048576 stripe_count=3 object_size=4194304 pool=cephfs_data [pool_namespace=N]`.
+//! The attribute sets the whole layout at once, on a file that is still empty. If the fields were
+//! set one by one, every intermediate combination would have to be valid, which is not given.
 //!
-//! What is not named stays as the file has it from its directory. For a namespace there is no name that means none: one that
-//! was inherited is removed by an attribute of its own.
+//! A field that is missing keeps the value inherited from the directory. No value stands for "no
+//! namespace", so an inherited one is removed through an attribute of its own.
 
 use std::ffi::CStr;
 
-/// The attribute of files.
+/// Layout of a file.
 pub(super) const OF_FILE: &CStr = c"ceph.file.layout";
-/// The attribute of directories.
+/// Layout of a directory.
 pub(super) const OF_DIRECTORY: &CStr = c"ceph.dir.layout";
-/// The attribute of files that is the namespace alone.
+/// Only the namespace in the layout of a file.
 pub(super) const NAMESPACE_OF_FILE: &CStr = c"ceph.file.layout.pool_namespace";
-/// The attribute of directories that is the namespace alone.
+/// Only the namespace in the layout of a directory.
 pub(super) const NAMESPACE_OF_DIRECTORY: &CStr = c"ceph.dir.layout.pool_namespace";
 
-/// A layout of CephFS.
+/// A CephFS layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CephLayout {
-    /// Bytes of a stripe.
+    /// Size of a stripe, in bytes.
     pub stripe_unit: u64,
-    /// Over how many objects stripes go round.
+    /// Number of objects that stripes are spread over in turn.
     pub stripe_count: u64,
-    /// Bytes of an object.
+    /// Size of an object, in bytes.
     pub object_size: u64,
-    /// The pool; none leaves it to the file system.
+    /// The pool; `None` leaves it to the file system.
     pub pool: Option<String>,
-    /// The part of the pool, if any.
+    /// The namespace in the pool, if any.
     pub namespace: Option<String>,
 }
 
 impl CephLayout {
-    /// Reads a layout; `None` if it is none.
+    /// Decodes a layout; `None` if it isn't one.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?.trim_end_matches('\0');
@@ -51,7 +52,7 @@ impl CephLayout {
         })
     }
 
-    /// Writes the layout.
+    /// Encodes the layout as the value of an attribute.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let Self { stripe_unit, stripe_count, object_size, pool, namespace } = self;
@@ -66,7 +67,7 @@ impl CephLayout {
         text.into_bytes()
     }
 
-    /// Asks for no more stripes than `size` bytes use, at least one.
+    /// Reduces the stripe count to what `size` bytes use, at least one.
     #[must_use]
     pub fn reduced(mut self, size: u64) -> Self {
         self.stripe_count = self.stripe_count.min(size.div_ceil(self.stripe_unit).max(1));
@@ -79,8 +80,9 @@ impl CephLayout {
         Self { pool: None, namespace: None, ..self }
     }
 
-    /// Returns where a file of `size` bytes is best cut, and the number of objects it lies in, any two of which may be on
-    /// different servers: stripes go round a set of objects until these are full, then round the next.
+    /// Returns the best size of the ranges to cut a file of `size` bytes into, and the number of
+    /// its objects, any two of which may be on different servers. Stripes fill one set of objects,
+    /// then the next.
     #[must_use]
     pub fn main_stripes(&self, size: u64) -> (u64, u32) {
         let set = self.object_size.saturating_mul(self.stripe_count);
@@ -90,12 +92,13 @@ impl CephLayout {
         (cut, u32::try_from(objects).unwrap_or(u32::MAX))
     }
 
-    /// Tells whether a layout that was read back has a namespace where this one, which was asked for, has none.
+    /// Returns true if `given`, the layout read back, has a namespace and this one, the requested
+    /// one, does not.
     pub(super) fn misses_removal(&self, given: &Self) -> bool {
         self.pool.is_some() && self.namespace.is_none() && given.namespace.is_some()
     }
 
-    /// Says how a layout that was read back differs from this one, which was asked for.
+    /// Describes how a layout that was read back differs from this one, which was requested.
     #[must_use]
     pub fn differences(&self, given: &Self) -> Vec<String> {
         let numbers = [
@@ -108,7 +111,7 @@ impl CephLayout {
             .filter(|(_, asked, given)| asked != given)
             .map(|(what, asked, given)| format!("{what} {given} instead of {asked}"))
             .collect();
-        // Whoever leaves the pool to the file system does not care for its parts.
+        // If the pool is left to the file system, pool and namespace don't matter.
         if self.pool.is_some() {
             let names = [("pool", &self.pool, &given.pool), ("namespace", &self.namespace, &given.namespace)];
             let shown = |name: &Option<String>| name.as_deref().unwrap_or_default().to_owned();

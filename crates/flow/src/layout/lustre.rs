@@ -1,10 +1,12 @@
-//! Lustre's layouts as bytes: `lov_user_md`, the value of the attribute `lustre.lov`.
+//! Lustre layouts as bytes: `lov_user_md`, the value of the attribute `lustre.lov`.
 //!
-//! A plain layout is a header (with or without the name of a pool), after which, in one that was read back, come the objects
-//! with the targets they are on. A composite one is a table of components, each with its extent and a plain layout. All numbers
-//! are little-endian. The format is that of `lustre_user.h`; the numbers are part of Lustre's interface and do not change.
+//! A plain layout is a header, with or without the name of a pool. In a layout that was read back,
+//! the file's objects follow, with the targets they are on. A composite layout is a table of
+//! components, each with an extent and a plain layout. All numbers are little-endian. The format is
+//! that of `lustre_user.h`; its constants are part of Lustre's interface and do not change.
 //!
-//! Reading trusts nothing: what does not fit, or is of a kind not known here, is [`Unknown`] (tests: by property, on any bytes).
+//! Decoding trusts nothing. Bytes that don't fit, or are of an unknown kind, are [`Unknown`]
+//! (property tests with arbitrary bytes).
 
 use std::fmt;
 use std::ops::Range;
@@ -28,27 +30,27 @@ const OBJECT_BYTES: usize = 24;
 const COMPOSITE_BYTES: usize = 32;
 const ENTRY_BYTES: usize = 48;
 
-/// `LOV_PATTERN_MDT`: the bytes lie with the metadata.
+/// `LOV_PATTERN_MDT`: the data is stored with the metadata.
 const WITH_METADATA: u32 = 0x100;
-/// `LOV_PATTERN_F_MASK`: what happened to the file, not how it is striped.
+/// `LOV_PATTERN_F_MASK`: flags for the state of the file, not for its striping.
 const PATTERN_STATE: u32 = 0xffff_0000;
-/// `LCME_FL_INIT` and `LCME_FL_STALE`: what became of a component.
+/// `LCME_FL_INIT` and `LCME_FL_STALE`: flags for the state of a component.
 const ENTRY_STATE: u32 = 0x10 | 0x1;
 /// `LCME_FL_EXTENSION`: a component that another one grows into.
 const EXTENSION: u32 = 0x40;
 /// `LCM_FL_RDONLY`: the state of a layout whose mirrors agree.
 const MIRRORS_AGREE: u16 = 1;
-/// The number of targets that means all.
+/// Stripe count that means all targets.
 const ALL: u16 = 0xffff;
-/// The first target that means any.
+/// First target that means any target.
 const ANY: u16 = 0xffff;
 
-/// Why a layout was not understood.
+/// Reason why a layout was not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown(&'static str);
 
 impl Unknown {
-    /// Says why.
+    /// Returns the reason.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         self.0
@@ -61,46 +63,46 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// How bytes are spread over targets.
+/// Striping over targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stripes {
-    /// The pattern, without what is only state.
+    /// The pattern, without state flags.
     pub pattern: u32,
-    /// Bytes of a stripe; 0 for what is usual.
+    /// Stripe size, in bytes; 0 for the default.
     pub stripe_bytes: u32,
-    /// Number of stripes; 0 for what is usual, 0xffff for one on each target.
+    /// Stripe count; 0 for the default, 0xffff for one stripe on each target.
     pub count: u16,
     /// The first target; 0xffff for any.
     pub first: u16,
-    /// The pool's name, filled up with zeros; all zeros for none.
+    /// The pool's name, padded with zeros; all zeros for none.
     pub pool: [u8; 16],
-    /// The targets, if they were chosen one by one.
+    /// The targets, if they were chosen individually.
     pub targets: Vec<u32>,
 }
 
-/// A part of a file that is striped in one way.
+/// An extent of a file that is striped in one way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Component {
     /// Its number in the layout.
     pub id: u32,
-    /// Its flags, without what is only state.
+    /// Its flags, without state flags.
     pub flags: u32,
     /// The bytes it covers.
     pub extent: Range<u64>,
-    /// How it is striped.
+    /// Its striping.
     pub stripes: Stripes,
 }
 
-/// A layout of Lustre.
+/// A Lustre layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LustreLayout {
-    /// The number of mirrors beyond the first, if the layout is composite.
+    /// Number of mirrors beyond the first, if the layout is composite.
     pub mirrors: Option<u16>,
-    /// The components; a plain layout has one.
+    /// The components; exactly one in a plain layout.
     pub components: Vec<Component>,
 }
 
-/// The bytes that are not read yet.
+/// The bytes not read yet.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -128,10 +130,10 @@ impl<'a> Reader<'a> {
 }
 
 impl LustreLayout {
-    /// Reads a layout as the file system gives it.
+    /// Decodes a layout as the file system returns it.
     ///
     /// # Errors
-    /// When it is of a kind not known here, or makes no sense.
+    /// If it is of an unknown kind, or malformed.
     pub fn decode(bytes: &[u8]) -> Result<Self, Unknown> {
         if Reader(bytes).u32()? != COMPOSITE {
             let stripes = Stripes::decode(bytes)?;
@@ -139,7 +141,7 @@ impl LustreLayout {
             return Ok(Self { mirrors: None, components: vec![only] });
         }
         let mut table = Reader(bytes);
-        // Magic, size and generation say nothing that matters here.
+        // Magic, size and generation don't matter here.
         table.take(12)?;
         let (_state, count, mirrors) = (table.u16()?, table.u16()?, table.u16()?);
         table.take(COMPOSITE_BYTES - 18)?;
@@ -164,7 +166,7 @@ impl LustreLayout {
         Ok(Self { mirrors: Some(mirrors), components })
     }
 
-    /// Writes the layout as the file system takes it for a new file.
+    /// Encodes the layout as the file system accepts it for a new file.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let Some(mirrors) = self.mirrors else {
@@ -196,7 +198,7 @@ impl LustreLayout {
         out
     }
 
-    /// Asks for no more stripes than `size` bytes use, in each component at least one.
+    /// Reduces the stripe count of each component to what `size` bytes use, at least one.
     #[must_use]
     pub fn reduced(mut self, size: u64) -> Self {
         for component in &mut self.components {
@@ -216,7 +218,8 @@ impl LustreLayout {
         self
     }
 
-    /// Returns stripe size and count of the component that has most of a file of `size` bytes.
+    /// Returns stripe size and stripe count of the component that has most of a file of
+    /// `size` bytes.
     #[must_use]
     pub fn main_stripes(&self, size: u64) -> Option<(u64, u32)> {
         let covers = |component: &&Component| {
@@ -228,7 +231,7 @@ impl LustreLayout {
         (stripe_bytes > 0).then(|| (u64::from(stripe_bytes), u32::from(count.max(1))))
     }
 
-    /// Says how a layout that was read back differs from this one, which was asked for.
+    /// Describes how a layout that was read back differs from this one, which was requested.
     #[must_use]
     pub fn differences(&self, given: &Self) -> Vec<String> {
         if (self.mirrors, self.components.len()) != (given.mirrors, given.components.len()) {
@@ -265,7 +268,7 @@ impl Component {
             if asked.count != 0 && asked.count != ALL {
                 compare("stripe count", asked.count.into(), given.count.into());
             }
-            // Where nothing is written yet, the file system has not chosen.
+            // Before anything is written, the file system has not chosen.
             if asked.first != ANY && given.first != ANY {
                 compare("first target", asked.first.into(), given.first.into());
             }
@@ -297,12 +300,12 @@ impl Stripes {
             _ => return Err(Unknown("its layout is of an unknown kind")),
         }
         let pattern = reader.u32()? & !PATTERN_STATE;
-        // The identity of the file that it was read from.
+        // Identity of the file that the layout was read from.
         reader.take(16)?;
         let (stripe_bytes, count, first) = (reader.u32()?, reader.u16()?, reader.u16()?);
         let pool = if magic == PLAIN { [0; 16] } else { reader.number()? };
-        // Where there are objects, the layout was read from a file, and what stands in the place of the first target is the
-        // number of changes; the first object is where the file begins.
+        // If there are objects, the layout was read from a file. Then the generation replaces the
+        // first target, and the first object is where the file begins.
         let objects: Vec<u32> = reader
             .0
             .chunks_exact(OBJECT_BYTES)

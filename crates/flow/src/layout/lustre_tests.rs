@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// As `lfs setstripe -c 3 -S 2M -i 1` asks for it.
+/// The request of `lfs setstripe -c 3 -S 2M -i 1`.
 const ASKED: [u8; 32] = [
     0xd0, 0x0b, 0xd1, 0x0b, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 3, 0,
     1, 0,
@@ -27,7 +27,8 @@ fn two_parts() -> LustreLayout {
     }
 }
 
-/// Adds the objects that a file has, as they are read back, and puts the generation where the first target stood.
+/// Adds a file's objects, as in a layout that was read back, and replaces the first target with
+/// the generation.
 fn read_back(mut header: Vec<u8>, targets: &[u32]) -> Vec<u8> {
     header[30..32].copy_from_slice(&[7, 0]);
     for target in targets {
@@ -66,7 +67,7 @@ fn composite_layouts_have_the_known_shape() {
     assert_eq!(bytes.len(), 32 + 2 * 48 + 32 + 48);
     assert_eq!(bytes[..4], [0xd0, 0x0b, 0xd6, 0x0b]);
     assert_eq!(bytes[14..16], [2, 0]);
-    // The first component's extent ends where the second one's begins; its body lies behind the table.
+    // The first component's extent ends where the second one's begins; its body follows the table.
     assert_eq!(bytes[48..56], (4_u64 << 20).to_le_bytes());
     assert_eq!(bytes[56..60], [128, 0, 0, 0]);
     assert_eq!(LustreLayout::decode(&bytes), Ok(two_parts()));

@@ -1,16 +1,17 @@
 //! Layouts: how a file is spread over the servers of a striped file system.
 //!
-//! A layout is read from a file ([`Layout::of`]), changed as the user wants it, and given to a new file before its first byte
-//! ([`create`]), because afterwards nothing can be changed. What was given is read back always: a file system with fewer
-//! targets, or without the pool, gives something else and says that all is well.
+//! A layout is read from a file ([`Layout::of`]), changed as the user wants it, and set on a
+//! new file before its first byte ([`create`]), because it can't be changed later. It is always
+//! read back: a file system with fewer targets, or without the pool, sets something else and
+//! reports success.
 //!
-//! | | read and set by | on a new file |
+//! | | attribute | on a new file |
 //! |---|---|---|
-//! | Lustre | `lustre.lov` ([`LustreLayout`]) | made without a layout, which is set before anything else |
-//! | CephFS | `ceph.file.layout` ([`CephLayout`]) | made as usual; the layout can be set while it is empty, unless it has it already |
+//! | Lustre | `lustre.lov` ([`LustreLayout`]) | created without a layout, which is set first |
+//! | CephFS | `ceph.file.layout` ([`CephLayout`]) | set while it is empty, unless inherited |
 //!
-//! A layout that cannot be read, or cannot be set, is no error: the file is made as the file system makes it, and that is
-//! told under `--debug`.
+//! A layout that can't be read or set is not an error: the file gets the file system's default, and
+//! `--debug` reports it.
 
 mod ceph;
 mod lustre;
@@ -28,23 +29,24 @@ pub use ceph::CephLayout;
 pub use lustre::{Component, LustreLayout, Stripes, Unknown};
 pub use systems::{FileSystems, Striped};
 
-/// How a file lies on the targets of a striped file system.
+/// Striping of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Striping {
-    /// Bytes of a stripe.
+    /// Size of a stripe, in bytes.
     pub stripe_bytes: u64,
-    /// Targets it lies on.
+    /// Number of targets.
     pub stripes: u32,
 }
 
-/// The attribute that Lustre's layouts are in.
+/// Attribute that holds a Lustre layout.
 const LOV: &CStr = c"lustre.lov";
 
-/// Lustre's attributes that are its account of where the bytes are, by name or, ending in a dot, by beginning.
+/// Lustre's attributes that describe where the bytes are, by name or, ending in a dot, by prefix.
 ///
-/// They show among the extended attributes, but are none of the file's: given to another file they would at best do nothing.
-/// Lustre takes `lustre.lov` for a file that has a layout and ignores it; and refuses, or takes and ignores, those of its
-/// servers in `trusted.`, which are about one inode (its number, its links, its archive).
+/// They are listed among the extended attributes, but don't belong to the file: set on another
+/// file, they would do nothing at best. Lustre ignores `lustre.lov` on a file that has a layout.
+/// The `trusted.` attributes of its servers describe one inode (its number, its links, its
+/// archive); Lustre refuses them, or accepts and ignores them.
 const OF_LUSTRE: [&[u8]; 9] = [
     b"lustre.",
     b"trusted.lov",
@@ -57,10 +59,11 @@ const OF_LUSTRE: [&[u8]; 9] = [
     b"trusted.dmv",
 ];
 
-/// Those of CephFS, which knows nothing of Lustre's: what has such a name there is the user's.
+/// The same for CephFS. Lustre's names mean nothing there: such an attribute is the user's.
 const OF_CEPH: [&[u8]; 1] = [b"ceph."];
 
-/// Tells whether an extended attribute is about where the file's bytes are on a file system, and so not for copies.
+/// Returns true if an extended attribute describes where the file's bytes are on a file system, and
+/// so must not be copied.
 #[must_use]
 pub fn is_placement(how: Striped, key: &CStr) -> bool {
     let names: &[&[u8]] = match how {
@@ -81,16 +84,16 @@ pub enum Layout {
     Ceph(CephLayout),
 }
 
-/// Why a layout was not read or not given.
+/// Reason why a layout was not read or not set.
 #[derive(Clone, Debug)]
 pub enum Refusal {
     /// A call failed.
     Failed(Error),
-    /// It is of a kind that is not known here.
+    /// The layout is of an unknown kind.
     Unknown(&'static str),
-    /// What was given instead, in words.
+    /// Something else was set, described in words.
     Otherwise(Vec<String>),
-    /// The target's file system is not of the layout's kind.
+    /// The target's file system has no layouts of this kind.
     Elsewhere,
 }
 
@@ -105,28 +108,28 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Whether a layout is that of a file, or what the files of a directory get.
+/// Kind of inode that has a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bearer {
     /// A file.
     File,
-    /// A directory.
+    /// A directory, whose new files get the layout.
     Directory,
 }
 
-/// A file that was made, and why it does not have the layout that was wanted, if so.
+/// A new file, and why it does not have the requested layout, if so.
 pub struct Created {
     /// The file, open for writing.
     pub file: Fd,
-    /// What went otherwise.
+    /// Why the layout is missing or another one, if so.
     pub refusal: Option<Refusal>,
 }
 
 impl Layout {
-    /// Reads the layout of an open file or directory. `None` if it has none of its own.
+    /// Reads the layout of an open file or directory; `None` if it has none of its own.
     ///
     /// # Errors
-    /// When it cannot be read or is not understood; the file can be copied all the same.
+    /// If it can't be read or isn't understood. The file can be copied all the same.
     pub fn of(file: &Fd, how: Striped, bearer: Bearer) -> Result<Option<Self>, Refusal> {
         let key = match (how, bearer) {
             (Striped::No, _) => return Ok(None),
@@ -150,7 +153,7 @@ impl Layout {
         Ok(Some(layout))
     }
 
-    /// Asks for no more stripes than `size` bytes use, at least one.
+    /// Reduces the stripe count to what `size` bytes use, at least one.
     #[must_use]
     pub fn reduced(self, size: u64) -> Self {
         match self {
@@ -159,7 +162,7 @@ impl Layout {
         }
     }
 
-    /// Leaves the first target to the file system; CephFS chooses it anyway.
+    /// Leaves the first target to the file system. CephFS chooses it anyway.
     #[must_use]
     pub fn with_any_first_target(self) -> Self {
         match self {
@@ -168,7 +171,7 @@ impl Layout {
         }
     }
 
-    /// Returns how a file of `size` bytes with this layout is striped; `None` where it is not.
+    /// Returns how a file of `size` bytes with this layout is striped; `None` if it isn't.
     #[must_use]
     pub fn striping(&self, size: u64) -> Option<Striping> {
         let (stripe_bytes, stripes) = match self {
@@ -178,17 +181,19 @@ impl Layout {
         Some(Striping { stripe_bytes, stripes })
     }
 
-    /// Tells whether a file system has layouts of this kind.
+    /// Returns true if a file system has layouts of this kind.
     #[must_use]
     pub fn is_of(&self, how: Striped) -> bool {
         matches!((self, how), (Layout::Lustre(_), Striped::Lustre) | (Layout::Ceph(_), Striped::Ceph))
     }
 
-    /// Gives the layout to a file without one and without data, or to a directory, and reads it back. One that is refused is
-    /// tried without what the file system may not have: its first target, its pool.
+    /// Sets the layout on a file without layout and data, or on a directory, and reads it back.
+    /// If it is refused, tries it without what the file system may not have: the first target, or
+    /// the pool.
     ///
     /// # Errors
-    /// What went otherwise. Only after [`Refusal::Failed`] there may be no layout at all.
+    /// If the layout is refused, or another one was set. Only after [`Refusal::Failed`] may there
+    /// be no layout at all.
     pub fn give(&self, file: &Fd, bearer: Bearer) -> Result<(), Refusal> {
         if let (Layout::Ceph(_), Bearer::File) = (self, bearer) {
             return self.give_on_ceph(file);
@@ -196,10 +201,11 @@ impl Layout {
         self.give_anyhow(file, bearer)
     }
 
-    /// Gives a file on CephFS its layout, unless it has it from its directory.
+    /// Sets the layout of a file on CephFS, unless it was inherited from the directory.
     ///
-    /// A metadata server that has changed a layout lets nobody write to the file before the change is in its journal, and that is
-    /// written every five seconds; or when somebody synchronises the file, which costs milliseconds.
+    /// A metadata server that has changed a layout blocks writes to the file until the change is in
+    /// its journal. The journal is written every five seconds, or when someone syncs the file,
+    /// which takes milliseconds.
     fn give_on_ceph(&self, file: &Fd) -> Result<(), Refusal> {
         if Self::of(file, Striped::Ceph, Bearer::File)?.as_ref() == Some(self) {
             return Ok(());
@@ -255,7 +261,7 @@ impl Layout {
     }
 }
 
-/// Takes away the namespace that a file or directory on CephFS has from the directory it is in.
+/// Removes the namespace that a file or directory on CephFS has inherited from its directory.
 fn remove_namespace(file: &Fd, bearer: Bearer) -> Result<(), Error> {
     match bearer {
         Bearer::File => remove_xattr(file, ceph::NAMESPACE_OF_FILE),
@@ -263,10 +269,10 @@ fn remove_namespace(file: &Fd, bearer: Bearer) -> Result<(), Error> {
     }
 }
 
-/// Makes the new file `name` in `directory` with a layout, as far as the file system there gives it.
+/// Creates the file `name` in `directory` with a layout, as far as its file system allows.
 ///
 /// # Errors
-/// That of making the file; never that of its layout.
+/// Any error from creating the file; never one from its layout.
 pub fn create(
     (directory, name): (&Fd, &CStr),
     mode: Mode,
@@ -291,13 +297,13 @@ pub fn create(
     }
 }
 
-/// Opens a file without a layout again, which gives it the usual one: before, nothing can be written to it. Not another file
-/// that somebody has put in its place.
+/// Reopens a file without a layout, which gives it the default one: before that, nothing can be
+/// written to it. Refuses another file that was put in its place.
 fn reopen((directory, name): (&Fd, &CStr), file: Fd) -> Result<Fd, Error> {
     let made = stat(&file)?;
     let is_closed = !made.mode.contains(Mode::OWNER_WRITE);
     if is_closed {
-        // Making a file needs no right to write it, but opening it does.
+        // Creating a file needs no permission to write it, but opening it does.
         change_mode(&file, made.mode.or(Mode::OWNER_WRITE))?;
     }
     file.close()?;
@@ -311,7 +317,7 @@ fn reopen((directory, name): (&Fd, &CStr), file: Fd) -> Result<Fd, Error> {
     Ok(file)
 }
 
-/// Returns how an open file is striped; `None` where the file system does not say.
+/// Returns how an open file is striped; `None` if the file system doesn't say.
 #[must_use]
 pub fn striping(systems: &FileSystems, file: &Fd, device: u64, size: u64) -> Option<Striping> {
     let how = systems.striped(file, device);

@@ -1,7 +1,8 @@
-//! Which file systems stripe files, and how that is found out.
+//! Which file systems stripe files, and how they are detected.
 //!
-//! By the type of the file system, which one call tells; never by an attribute alone: ceph-fuse answers to `lustre.lov` as a
-//! Lustre with the usual layout would. The answer is kept for each device, so that each is asked once in a run.
+//! Detection uses the file system type, which takes one call, and never an attribute alone:
+//! ceph-fuse answers to `lustre.lov` as a Lustre with the default layout would. The result is
+//! cached for each device, so each is queried once in a run.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -11,25 +12,26 @@ use haul_sys::{Fd, file_system_type, mount_type};
 const LUSTRE: u64 = 0x0bd0_0bd0;
 /// `CEPH_SUPER_MAGIC`.
 const CEPH: u64 = 0x00c3_6400;
-/// `FUSE_SUPER_MAGIC`: anything in user space.
+/// `FUSE_SUPER_MAGIC`: any file system in user space.
 const FUSE: u64 = 0x6573_5546;
-/// The type that ceph-fuse gives its mounts.
+/// Mount type of ceph-fuse.
 const CEPH_IN_USER_SPACE: &[u8] = b"fuse.ceph-fuse";
-/// For tests only: says `lustre` where file systems in user space are to be taken for Lustre, so that one can stand in for it.
+/// For tests only. With the value `lustre`, file systems in user space count as Lustre, so that one
+/// can stand in for it.
 const STAND_IN: &str = "HAUL_TEST_STRIPED";
 
-/// How a file system spreads files over servers, as far as that can be read and set.
+/// How a file system stripes files, as far as that can be read and set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Striped {
-    /// Not at all, or not in a way known here.
+    /// Not at all, or in an unknown way.
     No,
-    /// As Lustre does.
+    /// Like Lustre.
     Lustre,
-    /// As CephFS does.
+    /// Like CephFS.
     Ceph,
 }
 
-/// What is known of the file systems that a run has met.
+/// The file systems that a run has met.
 #[derive(Debug)]
 pub struct FileSystems {
     known: RwLock<Vec<(u64, Striped)>>,
@@ -44,7 +46,7 @@ impl Default for FileSystems {
 }
 
 impl FileSystems {
-    /// Says how the file system that a file is on spreads files; `device` is that of the file.
+    /// Returns how the file system of `file` stripes files. `device` is the file's device.
     #[must_use]
     pub fn striped(&self, file: &Fd, device: u64) -> Striped {
         let find =
@@ -60,7 +62,8 @@ impl FileSystems {
         how
     }
 
-    /// A file system that does not even tell its type is no striped one.
+    /// Determines the kind of file system. One that doesn't even report its type counts as
+    /// not striped.
     fn look(&self, file: &Fd, device: u64) -> Striped {
         match file_system_type(file) {
             Ok(LUSTRE) => Striped::Lustre,

@@ -1,4 +1,5 @@
-//! One file on its way through a worker: from its open to its two closes. In between, `stream.rs` moves its content.
+//! One file on its way through a worker, from its open to its two closes. In between, `stream.rs`
+//! moves its content.
 
 use std::sync::Arc;
 
@@ -16,38 +17,39 @@ use crate::owner::{FileRange, Share};
 use crate::plan;
 use crate::tool::{Failure, Holes, MoveSetup, OpenFile, OpenSource, Probe, Start, Tool, Transfer};
 
-/// Files at most this long are fetched whole by the read that found them absent; longer ones are worth an advice.
+/// Maximum size of a file that the probing read makes the kernel fetch whole, in bytes. Larger
+/// files are worth a `posix_fadvise`.
 const FETCHED_BY_READ_BYTES: u64 = 64 << 10;
 
-/// Files at least this long are worth telling the kernel that they are read in order.
+/// Minimum size of a file that is announced to the kernel as read sequentially, in bytes.
 const SEQUENTIAL_BYTES: u64 = 1 << 20;
 
-/// How much of a large file is asked for ahead; the kernel's own read-ahead goes on from there.
+/// Maximum bytes of a large file requested ahead. The kernel's own read-ahead continues from there.
 const FETCH_AHEAD_BYTES: u64 = 2 << 20;
 
-/// Minimum length of what one worker moves of a range, in bytes: a stripe, as parallel file systems usually have them.
+/// Minimum length of one worker's share of a range, in bytes: a typical stripe of a parallel
+/// file system.
 const SHARE_BYTES_MIN: u64 = 1 << 20;
 
-/// Where a file is in its life.
+/// State of a file in a slot.
 pub(super) enum State<T: Tool> {
-    /// Just given a slot.
+    /// The slot was just taken.
     Free,
     /// Its open is in flight.
     Opening(Entry<T>, Probe),
-    /// Its fstat is in flight.
+    /// Its `fstat` is in flight.
     Stating(Entry<T>, Probe, Arc<Fd>),
-    /// Its first block is being looked for; or it is parked.
+    /// The read of its first block is in flight, or it is parked.
     Probing(StatedFile<T>),
     /// Its content is being moved.
     Moving(Stream<T>),
-    /// Its target is being closed.
+    /// The close of its target is in flight.
     ClosingTarget(Ending<T>),
-    /// Its source is being closed.
+    /// The close of its source is in flight.
     ClosingSource(Ending<T>),
 }
 
 impl<T: Tool> State<T> {
-    /// Returns the directory that the file is in.
     pub(super) fn node(&self) -> Option<&DirNode<T>> {
         match self {
             Self::Free => None,
@@ -59,14 +61,14 @@ impl<T: Tool> State<T> {
     }
 }
 
-/// A file that was opened and looked at.
+/// A file that was opened and stat'ed.
 pub(super) struct StatedFile<T: Tool> {
     pub(super) entry: Entry<T>,
     pub(super) source: Arc<Fd>,
     pub(super) stat: Stat,
 }
 
-/// A file whose content is where it belongs, or has failed to be.
+/// A file being closed: its content was moved, or has failed.
 pub(super) struct Ending<T: Tool> {
     entry: Entry<T>,
     source: Option<Arc<Fd>>,
@@ -74,18 +76,17 @@ pub(super) struct Ending<T: Tool> {
     moved: bool,
 }
 
-/// What follows the closing of a file.
+/// Action after a file is closed.
 enum End<T: Tool> {
-    /// The tool hears of it, with what it keeps for the file, and the entry is complete.
+    /// Pass the tool's state to [`Tool::close_file`], and complete the entry.
     File(T::File),
-    /// The entry is complete: the tool never had the file, or is done with it.
+    /// Complete the entry: the tool never had the file, or is done with it.
     Skipped,
-    /// Nothing: the tool has kept the entry.
+    /// Nothing: the tool keeps the entry.
     Nothing,
 }
 
 impl<T: Tool> Worker<'_, T> {
-    /// Begins a file: opens it.
     pub(super) fn open(&mut self, entry: Entry<T>, follow: bool, probe: Probe) {
         let directory = match self.cx.cache().open(&entry.node.source) {
             Ok(directory) => directory,
@@ -137,11 +138,12 @@ impl<T: Tool> Worker<'_, T> {
         if probe { self.probe(slot, look) } else { self.begin(slot, look, None) }
     }
 
-    /// Looks for the first block in the page cache.
+    /// Reads the first block, if it is in the page cache.
     fn probe(&mut self, slot: usize, look: StatedFile<T>) {
         let buffer = self.take_buffer();
         let length = self.length_of_block(look.stat.size);
         let file = Arc::clone(&look.source);
+        // With a window of 1 there is nothing else to do while the kernel fetches it.
         let wait = if self.window > 1 { Wait::Never } else { Wait::Allowed };
         self.submit(
             slot,
@@ -170,14 +172,14 @@ impl<T: Tool> Worker<'_, T> {
                 self.note_absent(look.stat.size);
                 self.return_buffer(buffer);
                 if look.stat.size > FETCHED_BY_READ_BYTES && self.cx.run.settings.switches.advise {
-                    // Only advice: a refusal changes nothing but the speed.
+                    // Only a hint: if refused, only the speed changes.
                     advise(&look.source, Advice::WillNeed, look.stat.size.min(FETCH_AHEAD_BYTES))
                         .unwrap_or_default();
                 }
                 self.slots[slot] = Some(State::Probing(look));
                 self.parked.push_back(slot);
             }
-            // An end where none was expected, or an error: the stream asks again, and says what it finds.
+            // Unexpected EOF, or an error: the stream reads again and reports what it finds.
             Ok(Some(_)) | Err(_) => {
                 self.return_buffer(buffer);
                 self.begin(slot, look, None);
@@ -185,7 +187,7 @@ impl<T: Tool> Worker<'_, T> {
         }
     }
 
-    /// Goes on with a file whose data the kernel was asked for.
+    /// Resumes a parked file.
     pub(super) fn resume(&mut self, slot: usize) {
         if let Some(State::Probing(look)) = self.slots[slot].take() {
             self.cx.attend(Some(&look.entry.node));
@@ -193,7 +195,8 @@ impl<T: Tool> Worker<'_, T> {
         }
     }
 
-    /// Asks the tool what becomes of the file, and starts to move its content; `block` is what was read of it already.
+    /// Asks the tool what to do with the file, and starts to move its content. `block` is its first
+    /// block, if that was read already.
     fn begin(&mut self, slot: usize, look: StatedFile<T>, block: Option<(Buffer, usize)>) {
         let StatedFile { entry, source, stat } = look;
         let first = block.as_ref().map(|(buffer, length)| &buffer.bytes()[..*length]);
@@ -242,7 +245,8 @@ impl<T: Tool> Worker<'_, T> {
             && self.engine.caps().blocks
             && let Some(other) = &file.other
         {
-            // Where the source had to be fetched, so has this. Only advice: a refusal changes nothing but the speed.
+            // If the source had to be fetched, so must this file. Only a hint: if refused, only the
+            // speed changes.
             advise(&**other, Advice::WillNeed, file.stat.size.min(FETCH_AHEAD_BYTES)).unwrap_or_default();
         }
         let owner = file.entry.node.owner.as_ref();
@@ -262,7 +266,8 @@ impl<T: Tool> Worker<'_, T> {
         StatedFile { entry, source, stat }: StatedFile<T>,
         FileRange { own, target, range, transfer, inspect }: FileRange<T::File>,
     ) {
-        // Only advice: reading ahead of a range is reading what others read, and its parts are read at once anyway.
+        // Only a hint. Read-ahead would fetch what other processes read, and this range is read by
+        // several workers at once anyway.
         advise(&source, Advice::Random, 0).unwrap_or_default();
         let (transfer, cache_policy) = self.route_of(&entry, (&source, &target), transfer);
         let setup = MoveSetup { cache_policy, inspect, other: None };
@@ -279,7 +284,7 @@ impl<T: Tool> Worker<'_, T> {
         self.move_range(slot, Stream::new(file, first, transfer), None);
     }
 
-    /// Reserves a target's space, if that is wanted.
+    /// Reserves the target's space, if `switches.allocate` is on.
     fn reserve(&self, entry: &Entry<T>, target: &Fd, stat: &Stat, transfer: Transfer) {
         let wanted = self.cx.run.settings.switches.allocate && transfer != Transfer::Nothing;
         if wanted
@@ -291,7 +296,7 @@ impl<T: Tool> Worker<'_, T> {
         }
     }
 
-    /// Does what the switches ask for before a file's first byte moves.
+    /// Applies the switches before the file's first byte moves.
     pub(super) fn prepare(
         &self,
         entry: &Entry<T>,
@@ -301,13 +306,13 @@ impl<T: Tool> Worker<'_, T> {
     ) -> (Transfer, CachePolicy) {
         let switches = &self.cx.run.settings.switches;
         if switches.advise && stat.size >= SEQUENTIAL_BYTES && transfer != Transfer::Nothing {
-            // Only advice: the kernel reads further ahead, or does not.
+            // Only a hint: the kernel reads further ahead, or does not.
             advise(source, Advice::Sequential, 0).unwrap_or_default();
         }
         self.route_of(entry, (source, target), transfer)
     }
 
-    /// Chooses which way a file's data goes.
+    /// Chooses the cache policy of a file.
     pub(super) fn route_of(
         &self,
         entry: &Entry<T>,
@@ -322,7 +327,7 @@ impl<T: Tool> Worker<'_, T> {
         if !(switches.direct || switches.drop_cache) {
             return (transfer, CachePolicy::usual());
         }
-        // What the kernel copies by itself goes through its cache.
+        // A copy inside the kernel goes through the page cache.
         let transfer = transfer.in_blocks();
         if switches.direct && transfer != Transfer::Blocks(Holes::Read) {
             self.remark(entry, "it has holes: goes through the page cache");
@@ -333,14 +338,14 @@ impl<T: Tool> Worker<'_, T> {
         (transfer, CachePolicy::choose(switches, (source, target), settings.block_bytes, drops, note))
     }
 
-    /// Tells something of a file under `--debug`.
+    /// Logs something about a file (`--debug`).
     pub(super) fn remark(&self, entry: &Entry<T>, what: &str) {
         if self.cx.report().wants_debug() {
             self.cx.report().debug(&format!("{}: {what}", String::from_utf8_lossy(&entry.path())));
         }
     }
 
-    /// Cuts a large file in ranges, offers all but the first to everybody, and returns the stream of the first.
+    /// Cuts a large file into ranges, shares all but the first, and returns a stream for the first.
     fn share_ranges(&self, file: Arc<OpenFile<T>>, transfer: Transfer) -> Stream<T> {
         let size = file.stat.size;
         if size == 0 {
@@ -361,8 +366,8 @@ impl<T: Tool> Worker<'_, T> {
         }
     }
 
-    /// Lets go of a file after a stream, and finishes it after its last: of those that let go of it, exactly one is the last.
-    /// `is_last_here` tells whether this worker has no other stream of it.
+    /// Drops one reference to a file; the last one finishes it. `is_last_here` is true if this
+    /// worker has no other stream of the file.
     pub(super) fn let_go(&mut self, slot: usize, file: Arc<OpenFile<T>>, is_last_here: bool) {
         let Some(mut file) = Arc::into_inner(file) else {
             return if is_last_here { self.vacate(slot) } else { self.leave(slot) };
@@ -383,7 +388,8 @@ impl<T: Tool> Worker<'_, T> {
             && self.cx.run.settings.switches.allocate
             && file.length() < file.stat.size
         {
-            // What was reserved beyond the end of a file that has shrunk meanwhile is given back, or stays reserved.
+            // The file has shrunk: release the space reserved beyond its end. If that fails, it
+            // stays reserved.
             truncate(&**target, file.length()).unwrap_or_default();
         }
         if let Err(cause) = file.cache_policy.tidy(&file.source, file.target.as_ref())
@@ -397,13 +403,13 @@ impl<T: Tool> Worker<'_, T> {
                 None => self.cx.tool().finish_file(&self.cx, &file),
             };
         let OpenFile { entry, source, target, own, other, .. } = file;
-        // Before the tool closes it.
+        // Drop this reference first: the tool closes the compared file.
         drop(other);
         let ending = Ending { entry, source: Some(source), end: End::File(own), moved };
         match target.map(Arc::into_inner) {
             None => self.close_source(slot, ending),
             Some(Some(file)) => self.submit(slot, State::ClosingTarget(ending), Call::Close { file }),
-            // A ring that broke down may hold the file still: nobody will learn whether its close lost anything.
+            // A broken ring may still hold the file: nobody will learn whether its close lost data.
             Some(None) => {
                 let held = Error::new(Operation::Close, "held by a broken ring".to_owned(), Errno::BUSY);
                 self.target_closed(slot, ending, Err(held));
@@ -411,7 +417,7 @@ impl<T: Tool> Worker<'_, T> {
         }
     }
 
-    /// Ends a file that is over before anything was moved.
+    /// Ends a file before anything was moved.
     fn abandon(&mut self, slot: usize, entry: Entry<T>, source: Arc<Fd>) {
         self.close_source(slot, Ending { entry, source: Some(source), end: End::Skipped, moved: false });
     }

@@ -1,8 +1,9 @@
 //! One run of a tool over its operands.
 //!
-//! [`Run`] is what all workers share, [`Context`] what one worker shows the tool. The order of things:
-//! `walk.rs` turns directories into jobs, `worker.rs` drives files through their states, `file.rs` moves one file, and
-//! the last entry of a directory finishes it (below, [`Context::complete`]).
+//! [`Run`] is shared by all workers; [`Context`] is one worker's view of it, which tools get.
+//! `walk.rs` turns directories into jobs, `worker.rs` drives files through their states, `file.rs`
+//! handles one file, and `stream.rs` moves its content. The last entry of a directory finishes the
+//! directory ([`Context::complete`]).
 
 mod file;
 mod stream;
@@ -29,30 +30,34 @@ use crate::{Operand, Setup, Status};
 
 use worker::Worker;
 
-/// Bytes after which a worker passes its counts on, at the latest: often enough for a display of progress.
+/// Maximum bytes a worker moves before it passes its counts on: often enough for a
+/// progress display.
 const COUNT_AFTER_BYTES: u64 = 4 << 20;
 
-/// What somebody outside of a run has to do at a worker's context.
+/// Work from outside a run that needs a worker's context.
 pub type Visit<T> = Box<dyn FnOnce(&Context<'_, T>) + Send>;
 
-/// A piece of work that any worker can do.
+/// A unit of work that any worker can do.
 pub enum Job<T: Tool> {
     /// Enter these subdirectories of a directory.
     Enter(Arc<DirNode<T>>, Batch),
-    /// Go on listing a directory that is too large to be listed at once. Its descriptor knows how far the listing got.
+    /// Continue listing a directory that is too large to list at once. The descriptor's offset is
+    /// the position.
     List(Arc<DirNode<T>>, Arc<Fd>),
     /// Do these entries of a directory, none of which is known to be a directory.
     Files(Arc<DirNode<T>>, Batch),
-    /// Do these entries, which were classified before.
+    /// Do these entries, which are classified already.
     Entries(Vec<Entry<T>>),
-    /// Do what somebody outside of the run has to do at a worker's context: settling what another process has done.
+    /// Do work from outside the run that needs a worker's context: completing what another process
+    /// has done.
     Visit(Visit<T>),
-    /// Move this part of a large file.
+    /// Move this range of a large file.
     Range(Arc<OpenFile<T>>, Range<u64>, Transfer),
 }
 
 impl<T: Tool> Job<T> {
-    /// Finishes a large file whose pieces are over; unless all of it was moved, as one that has failed.
+    /// Returns a job that finishes a large file whose ranges are done. Unless all of them were
+    /// `moved`, the file has failed.
     #[must_use]
     pub fn finish(file: Arc<OpenFile<T>>, moved: bool) -> Self {
         if !moved {
@@ -67,29 +72,30 @@ impl<T: Tool> Job<T> {
 pub struct Batch {
     names: Arc<Names>,
     range: Range<usize>,
-    /// Whether entries of which the listing does not say what they are were looked at, and are no directories.
+    /// True if the entries whose type the listing doesn't give were stat'ed, and are
+    /// not directories.
     looked_at: bool,
 }
 
 impl Batch {
-    /// Takes all entries of a list.
+    /// Returns a batch of all entries in a list.
     #[must_use]
     pub fn whole(names: Names) -> Self {
         Self { range: 0..names.len(), names: Arc::new(names), looked_at: false }
     }
 
-    /// Takes some of the entries, by their places in the list.
+    /// Returns a batch of some of the entries, by their indices in the list.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Self {
         Self { range, ..self.clone() }
     }
 
-    /// Takes one entry that was looked at and is no directory.
+    /// Returns a batch of one entry that was stat'ed and is not a directory.
     fn looked_at<T: Tool>(entry: &Entry<T>) -> Self {
         Self { looked_at: true, ..Self::whole(Names::of(entry.name(), entry.kind)) }
     }
 
-    /// Tells whether all entries are known to be no directories, and no links to one that would be followed.
+    /// Returns true if no entry can be a directory, or a link to one that would be followed.
     pub fn has_no_directories<T: Tool>(&self, tool: &T, node: &Arc<DirNode<T>>) -> bool {
         let is_known = |entry: &Entry<T>| match entry.kind {
             EntryType::Regular | EntryType::Special => true,
@@ -99,12 +105,12 @@ impl Batch {
         self.looked_at || self.entry(node).iter().all(is_known)
     }
 
-    /// Returns the inode numbers that the listing shows.
+    /// Returns the inode numbers from the listing.
     pub fn inodes(&self) -> impl Iterator<Item = u64> {
         self.range.clone().map(|index| self.names.entry(index).inode)
     }
 
-    /// Returns the entries, which are in a directory.
+    /// Returns the entries, as entries of `node`.
     #[must_use]
     pub fn entry<T: Tool>(&self, node: &Arc<DirNode<T>>) -> Vec<Entry<T>> {
         let nth = |index| Entry {
@@ -131,25 +137,24 @@ impl<T: Tool> JobWeight for Job<T> {
     }
 }
 
-/// What all workers of a run share.
+/// State shared by all workers of a run.
 pub struct Run<'r, T: Tool> {
     /// The tool.
     pub tool: &'r T,
-    /// The directories held.
+    /// The directory cache.
     pub cache: &'r DirCache,
-    /// How the machine is used.
+    /// Resolved settings.
     pub settings: Settings,
-    /// Who listens.
+    /// The reporter.
     pub report: &'r dyn Report,
-    /// Who hands out jobs.
+    /// The driver.
     pub driver: &'r dyn Driver<Job<T>>,
-    /// What the tool says of the order of jobs, and of their end.
     pub(crate) policy: Policy,
     engine: &'r Mutex<Option<Box<dyn Engine>>>,
     failed: AtomicBool,
-    /// Workers that do something, rather than wait.
+    /// Workers that are doing something, rather than waiting.
     busy: AtomicUsize,
-    /// Places of operands that are not finished.
+    /// Operands that are not finished.
     unfinished: AtomicUsize,
 }
 
@@ -170,7 +175,8 @@ impl<'r, T: Tool> Run<'r, T> {
         }
     }
 
-    /// Tells, after a run without errors, if something was kept and never settled: a tool or the framework has lost it.
+    /// Fails a run without errors that has lost an entry: it was deferred and never completed, a
+    /// bug in the tool or the framework.
     pub(crate) fn check_finished(&self) {
         if self.status() == Status::Success && self.unfinished.load(Ordering::Relaxed) > 0 {
             self.failed.store(true, Ordering::Relaxed);
@@ -178,7 +184,7 @@ impl<'r, T: Tool> Run<'r, T> {
         }
     }
 
-    /// Offers the operands, before any worker runs.
+    /// Shares the operands' jobs, before any worker runs.
     pub(crate) fn offer(&self, operands: impl Iterator<Item = Operand<T>>) {
         let mut entry = 0;
         for (job, entries) in operands.filter_map(Operand::job) {
@@ -189,7 +195,7 @@ impl<'r, T: Tool> Run<'r, T> {
         self.report.count(Tally { discovered: entry, ..Tally::default() });
     }
 
-    /// Makes the `me`-th worker, with an engine of its own.
+    /// Creates worker `me`, with an engine of its own.
     pub(crate) fn worker(&self, me: usize) -> Box<dyn Step + '_> {
         let ready = self.engine.lock().unwrap_or_else(PoisonError::into_inner).take();
         let made = match ready {
@@ -205,7 +211,7 @@ impl<'r, T: Tool> Run<'r, T> {
         Box::new(Worker::new(self, me, made.engine))
     }
 
-    /// Says what was chosen, and why not something better.
+    /// Logs what was chosen, and why not something better.
     fn tell_settings(&self, engine: &dyn Engine, note: Option<&str>) {
         if let Some(note) = note {
             self.report.debug(note);
@@ -228,18 +234,17 @@ impl<'r, T: Tool> Run<'r, T> {
         ));
     }
 
-    /// Tells how the run went: the worst status wins.
     pub(crate) fn status(&self) -> Status {
         if self.failed.load(Ordering::Relaxed) { Status::Failure } else { Status::Success }
     }
 }
 
-/// One worker's view of the run: what tools are given.
+/// One worker's view of the run, which tools get.
 pub struct Context<'r, T: Tool> {
     run: &'r Run<'r, T>,
     me: usize,
     tally: Cell<Tally>,
-    /// The owner of the entries that the worker is dealing with.
+    /// Owner of the entries that the worker is handling.
     owner: RefCell<Option<Arc<dyn RootOwner<T>>>>,
 }
 
@@ -254,25 +259,25 @@ impl<'r, T: Tool> Context<'r, T> {
         self.run.tool
     }
 
-    /// Returns how the machine is used.
+    /// Returns the resolved settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.run.settings
     }
 
-    /// Returns the directories held.
+    /// Returns the directory cache.
     #[must_use]
     pub fn cache(&self) -> &'r DirCache {
         self.run.cache
     }
 
-    /// Returns who listens to the run.
+    /// Returns the reporter.
     #[must_use]
     pub fn report(&self) -> &'r dyn Report {
         self.run.report
     }
 
-    /// Reports a problem, and remembers that the run has failed if it is an error.
+    /// Reports a problem. If it is an error, the run has failed.
     pub fn problem(&self, problem: Problem) {
         if problem.severity == Severity::Error {
             self.run.failed.store(true, Ordering::Relaxed);
@@ -286,14 +291,14 @@ impl<'r, T: Tool> Context<'r, T> {
         }
     }
 
-    /// Reports a failure of an entry, unless the tool does. What else failed in the same file is a consequence.
+    /// Reports a failure of an entry, unless the tool does.
     pub fn report_failure(&self, entry: &Entry<T>, failure: Failure<'_>) {
         if self.run.tool.failed(self, entry, failure) == Reported::No {
             self.problem(failure.problem(entry));
         }
     }
 
-    /// Sets whose entries the next problems are about: those of `node`, or nobody's.
+    /// Sets the owner of the problems that follow: the owner of `node`, or nobody.
     pub fn attend(&self, node: Option<&DirNode<T>>) {
         let owner = node.and_then(|node| node.owner.as_ref());
         if owner.is_some() || self.owner.borrow().is_some() {
@@ -301,7 +306,8 @@ impl<'r, T: Tool> Context<'r, T> {
         }
     }
 
-    /// Passes on the result of an entry: to [`Tool::emitted`], in the process that walks.
+    /// Emits the result of an entry: passes it to [`Tool::emitted`], in the process that walks
+    /// the tree.
     pub fn emit(&self, entry: &Entry<T>, result: Vec<u8>) {
         match &entry.node.owner {
             Some(owner) => owner.emit(self, entry, result),
@@ -309,13 +315,14 @@ impl<'r, T: Tool> Context<'r, T> {
         }
     }
 
-    /// Gives an entry back to the process that walks, if that is another: it knows the whole tree. Returns false in that process,
-    /// and if it has decided already that the entry is to be done here.
+    /// Hands an entry back to the process that walks the tree, if that is another: only it knows
+    /// the whole tree. Returns false in that process, and if it has already decided that the entry
+    /// is done here.
     pub fn hand_back(&self, entry: &Entry<T>) -> bool {
         entry.node.owner.as_ref().is_some_and(|owner| owner.hand_back(self, entry))
     }
 
-    /// Adds to the counts, which reach the report in batches.
+    /// Adds to the counts, which reach the reporter in batches.
     pub fn count(&self, more: Tally) {
         let mut tally = self.tally.get();
         tally += more;
@@ -325,7 +332,7 @@ impl<'r, T: Tool> Context<'r, T> {
         }
     }
 
-    /// Passes the counts on.
+    /// Passes the counts to the reporter.
     pub fn flush(&self) {
         let tally = self.tally.take();
         if tally != Tally::default() {
@@ -333,14 +340,15 @@ impl<'r, T: Tool> Context<'r, T> {
         }
     }
 
-    /// Settles an entry: nothing more will happen to it. Finishes the directory it is in if it was the last there, and
-    /// so on upwards; without recursion, however deep the tree is.
+    /// Completes an entry: nothing more will happen to it. If it was the last in its directory,
+    /// finishes the directory, then its parent, and so on upwards, without recursion however deep
+    /// the tree is.
     pub fn complete(&self, entry: &Entry<T>) {
         self.count(Tally { finished: 1, ..Tally::default() });
         self.release(&entry.node);
     }
 
-    /// Records that one of the entries expected in a directory is complete, without counting it.
+    /// Completes one of the entries expected in a directory, without counting it.
     pub fn release(&self, node: &Arc<DirNode<T>>) {
         let mut node = node;
         while node.complete_one() {
@@ -348,6 +356,8 @@ impl<'r, T: Tool> Context<'r, T> {
                 return owner.complete(self, node);
             }
             self.run.tool.finish_dir(self, node);
+            // The parent is likely next: reopen it through `..` while this descriptor is
+            // still open.
             self.run.cache.lift(&node.source);
             if let Err(cause) = self.run.cache.close(&node.source) {
                 let path = node.source.path();
@@ -361,7 +371,7 @@ impl<'r, T: Tool> Context<'r, T> {
         }
     }
 
-    /// Offers more operands, while the run goes on.
+    /// Offers another operand while the run goes on.
     pub fn offer(&self, operand: Operand<T>) {
         if let Some((job, entries)) = operand.job() {
             self.run.unfinished.fetch_add(1, Ordering::Relaxed);
@@ -370,13 +380,13 @@ impl<'r, T: Tool> Context<'r, T> {
         }
     }
 
-    /// Offers an entry that the tool had kept to be tried from the beginning, before others.
+    /// Retries a deferred entry from the beginning, before other jobs.
     pub fn retry(&self, entry: Entry<T>) {
         let batch = Batch::whole(Names::of(entry.name(), entry.kind));
         self.run.driver.share_first(self.me, Job::Files(entry.node, batch));
     }
 
-    /// Offers a job to every worker.
+    /// Offers a job to all workers.
     pub fn share(&self, job: Job<T>) {
         self.run.driver.share(self.me, job);
     }

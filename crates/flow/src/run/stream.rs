@@ -1,19 +1,20 @@
-//! A stream: one worker moving one piece of a file after another.
+//! A stream: one worker moving a range of a file, block by block.
 //!
-//! A file has one stream, or several: those of other workers, where a large file was cut in ranges, and those of the same
-//! worker, where its engine is to have several operations in flight for one file ([`Ops::Multi`], [`Ops::Batch`]). The
-//! latter take their blocks from a common cursor ([`BlockCursor`]).
+//! A file has one stream or several. Several workers have one each if a large file was cut into
+//! ranges. One worker has several if its engine should have several operations in flight per file
+//! ([`Ops::Multi`], [`Ops::Batch`]); these take their blocks from a common [`BlockCursor`].
 //!
 //! ```text
 //!             ┌──────────── next block ───────────┐
 //!             ▼                                   │
-//!  advance ─► Read ─► tool looks ─► Write ... ────┤     engines that read and write one after the other
-//!             Pair ─► what is left: Write ... ────┤     engines that do both in one go
-//!             CopyRange ──────────────────────────┘     the kernel copies by itself
+//!  advance ─► Read ─► tool looks ─► Write ... ────┤     engines that read, then write
+//!             Pair ─► what is left: Write ... ────┤     engines that do both in one operation
+//!             CopyRange ──────────────────────────┘     copies inside the kernel
 //! ```
 //!
-//! Invariant: a file is at its end when as many bytes as `fstat` counted have been moved, or when `read` returned 0;
-//! a 0 before the counted size is asked for once more, and a 0 of `copy_file_range` means nothing at all.
+//! Invariant: a file has ended when as many bytes as `fstat` reported have been moved, or when
+//! `read` returned 0. A 0 before the reported size must be confirmed by a second read. A 0 from
+//! `copy_file_range` means nothing.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,25 +30,29 @@ use crate::node::DirNode;
 use crate::report::Tally;
 use crate::tool::{Block, Failure, Holes, OpenFile, Tool, Transfer, Write};
 
-/// Bytes the kernel is asked to copy at a time: long enough to cost nothing, short enough to show progress.
+/// Maximum bytes per `copy_file_range`: enough to hide the cost of the call, few enough to
+/// show progress.
 const KERNEL_COPY_BYTES: u64 = 8 << 20;
 
-/// A range of a file being moved by one worker.
+/// One worker's transfer of a range of a file.
 pub(super) struct Stream<T: Tool> {
     file: Arc<OpenFile<T>>,
     position: u64,
+    /// End of the range; `u64::MAX` if it is unknown.
     end: u64,
+    /// End of the data at `position`, where the next hole begins.
     data_end: u64,
+    /// True if a read returned 0 too early and is being repeated.
     end_doubted: bool,
     doing: Doing,
     transfer: Transfer,
-    /// What is special about the transfer in flight.
+    /// Special properties of the transfer in flight.
     tried: Special,
-    /// Where the next block comes from, if several streams of one worker share a range.
+    /// Source of the next block, if several streams of one worker share a range.
     cursor: Option<Arc<BlockCursor>>,
 }
 
-/// The blocks of a range, each of which one stream takes.
+/// The blocks of a range, each taken by one stream.
 struct BlockCursor {
     next: AtomicU64,
     end: u64,
@@ -55,17 +60,16 @@ struct BlockCursor {
 }
 
 impl BlockCursor {
-    /// Takes the next block, if one is left.
     fn take(&self) -> Option<Range<u64>> {
         let start = self.next.fetch_add(self.block_bytes, Ordering::Relaxed);
         (start < self.end).then(|| start..self.end.min(start.saturating_add(self.block_bytes)))
     }
 }
 
-/// What of a block remains to be written.
+/// Progress of the current block.
 enum Doing {
     Nothing,
-    /// What was read of the source waits for the same range of the file beside it.
+    /// The source's block was read; the same range of the compared file is being read.
     Beside {
         buffer: Buffer,
         read: usize,
@@ -78,7 +82,6 @@ enum Doing {
 }
 
 impl<T: Tool> Stream<T> {
-    /// Returns the directory that the file is in.
     pub(super) fn node(&self) -> &DirNode<T> {
         &self.file.entry.node
     }
@@ -98,27 +101,26 @@ impl<T: Tool> Stream<T> {
         }
     }
 
-    /// Makes a stream that takes its blocks from a cursor.
     fn with_cursor(file: Arc<OpenFile<T>>, cursor: Arc<BlockCursor>, transfer: Transfer) -> Self {
         Self { cursor: Some(cursor), ..Self::new(file, 0..0, transfer) }
     }
 
-    /// Goes on to the next block of the cursor; returns whether there is one.
+    /// Goes on to the cursor's next block. Returns false if there is none.
     fn take_from_cursor(&mut self) -> bool {
         let Some(block) = self.cursor.as_ref().and_then(|cursor| cursor.take()) else { return false };
         (self.position, self.end, self.data_end) = (block.start, block.end, block.end);
         true
     }
 
-    /// Tells whether it is known where the file ends, so that as many bytes may be asked for as are left.
+    /// Returns true if the file's end is known, so that a read may ask for all remaining bytes.
     fn has_known_end(&self) -> bool {
         self.end != u64::MAX
     }
 }
 
 impl<T: Tool> Worker<'_, T> {
-    /// Begins to move a range of a file: in one stream, or in as many as the engine is to have. `block` is what was read of
-    /// it already.
+    /// Begins to move a range of a file, in one stream or as many as the engine should have.
+    /// `block` is the first block, if that was read already.
     pub(super) fn move_range(&mut self, slot: usize, stream: Stream<T>, block: Option<(Buffer, usize)>) {
         self.cx.attend(Some(stream.node()));
         if let Some((buffer, length)) = block {
@@ -139,7 +141,7 @@ impl<T: Tool> Worker<'_, T> {
         self.advance_lane(slot, Stream::with_cursor(file, cursor, transfer));
     }
 
-    /// Says in how many streams a range is best moved.
+    /// Returns the number of streams for a range.
     fn lanes_for(&self, stream: &Stream<T>) -> u64 {
         let several = matches!(self.cx.run.settings.ops, Some(Ops::Multi | Ops::Batch));
         if !several || !stream.has_known_end() || stream.transfer != Transfer::Blocks(Holes::Read) {
@@ -149,7 +151,7 @@ impl<T: Tool> Worker<'_, T> {
         blocks.min(self.room() as u64)
     }
 
-    /// Takes the next piece of a stream's range in hand, or ends the stream.
+    /// Submits a stream's next operation, or ends the stream.
     pub(super) fn advance_lane(&mut self, slot: usize, mut stream: Stream<T>) {
         if stream.file.has_failed() || (stream.position >= stream.end && !stream.take_from_cursor()) {
             return self.end_lane(slot, stream);
@@ -172,7 +174,7 @@ impl<T: Tool> Worker<'_, T> {
         self.submit(slot, State::Moving(stream), call);
     }
 
-    /// Words what is to be done next for a stream that is not at its end.
+    /// Returns the next call for a stream that is not at its end.
     fn next_call(&mut self, stream: &Stream<T>) -> Call {
         let left = stream.data_end - stream.position;
         let (offset, cache) = (stream.position, stream.file.cache_policy.cache());
@@ -201,8 +203,8 @@ impl<T: Tool> Worker<'_, T> {
         }
     }
 
-    /// Tells whether the engine may write what it reads without anybody looking at it in between. Only where the length is
-    /// known: a pair asks for bytes that are there.
+    /// Returns true if the engine may write what it reads without the tool looking at it. Requires
+    /// a known length: a pair must not meet EOF.
     fn does_pairs(&self, stream: &Stream<T>) -> bool {
         let length = self.length_of_block(stream.data_end - stream.position);
         self.pairs
@@ -212,7 +214,7 @@ impl<T: Tool> Worker<'_, T> {
             && !stream.file.inspect
     }
 
-    /// Goes on after an operation of a stream.
+    /// Continues after an operation of a stream.
     pub(super) fn moved(&mut self, slot: usize, stream: Stream<T>, outcome: Outcome) {
         match outcome {
             Outcome::Read { buffer, result } => {
@@ -248,7 +250,7 @@ impl<T: Tool> Worker<'_, T> {
         self.fail_lane(slot, stream, Failure::Read(&cause));
     }
 
-    /// Goes on after a pair that has read something: what it has not written is still to be.
+    /// Continues after a pair that has read something, and writes what the pair has not.
     fn paired(
         &mut self,
         slot: usize,
@@ -266,8 +268,9 @@ impl<T: Tool> Worker<'_, T> {
         }
     }
 
-    /// Deals with a read of 0 bytes.
+    /// Handles a read of 0 bytes.
     fn reached_end(&mut self, slot: usize, mut stream: Stream<T>) {
+        // A 0 before the known end may be false: read once more.
         if stream.has_known_end() && !stream.end_doubted {
             stream.end_doubted = true;
             return self.advance_lane(slot, stream);
@@ -276,9 +279,10 @@ impl<T: Tool> Worker<'_, T> {
         self.end_lane(slot, stream);
     }
 
-    /// Shows the tool a block and writes what it wants written.
+    /// Shows the tool a block, and writes what it wants written.
     fn take_block(&mut self, slot: usize, mut stream: Stream<T>, buffer: Buffer, length: usize) {
-        // Past the page cache whole sectors are read, and a file may have grown: no more than the stream's range counts.
+        // Direct I/O reads whole sectors, and the file may have grown: ignore bytes beyond the
+        // stream's range.
         let left = usize::try_from(stream.end - stream.position).unwrap_or(usize::MAX);
         let length = length.min(left);
         stream.end_doubted = false;
@@ -304,7 +308,7 @@ impl<T: Tool> Worker<'_, T> {
         self.write_on(slot, stream, buffer);
     }
 
-    /// Reads the range of a block in the file beside.
+    /// Reads the same range of the compared file.
     fn read_beside(
         &mut self,
         slot: usize,
@@ -319,7 +323,8 @@ impl<T: Tool> Worker<'_, T> {
         self.submit(slot, State::Moving(stream), call);
     }
 
-    /// Shows the tool a block and what was read beside it. What is missing of the latter is read again, with the next block.
+    /// Shows the tool a block and the same range of the compared file. After a short read of the
+    /// latter, the rest is read again with the next block.
     fn has_read_beside(
         &mut self,
         slot: usize,
@@ -331,14 +336,14 @@ impl<T: Tool> Worker<'_, T> {
             return self.return_buffer(beside);
         };
         if let (Ok(0), false, Some(file)) = (&result, stream.end_doubted, stream.file.other.clone()) {
-            // As an end of the source, one of the file beside is believed when it is said twice.
+            // An EOF of the compared file must be confirmed too.
             stream.end_doubted = true;
             self.return_buffer(beside);
             return self.read_beside(slot, stream, file, (buffer, read));
         }
         stream.end_doubted = false;
         let outcome = result.map(|length| {
-            // Nothing at all: the file beside ends here.
+            // EOF: the compared file ends here.
             let taken = if length == 0 { read } else { length };
             let (bytes, other) = (&buffer.bytes()[..taken], &beside.bytes()[..length]);
             self.cx.tool().block(&stream.file, Block { offset: stream.position, bytes, other });
@@ -361,7 +366,7 @@ impl<T: Tool> Worker<'_, T> {
         }
     }
 
-    /// Writes the next part of a block, or goes on to the next block.
+    /// Writes the next range of a block, or goes on to the next block.
     fn write_on(&mut self, slot: usize, mut stream: Stream<T>, buffer: Buffer) {
         let Doing::Writing { read, rest, current } = &mut stream.doing else {
             return self.return_buffer(buffer);
@@ -402,12 +407,12 @@ impl<T: Tool> Worker<'_, T> {
         }
     }
 
-    /// Writes what was kept of a file until everything else of it was written.
+    /// Writes the bytes that were kept until the rest of the file was written.
     pub(super) fn write_tail(&mut self, slot: usize, file: OpenFile<T>, tail: &Tail) {
         let mut buffer = self.take_buffer();
         let length = tail.bytes.len();
         buffer.bytes_mut()[..length].copy_from_slice(&tail.bytes);
-        // A stream at its end, as the bytes were read and counted.
+        // A stream at its end: the bytes were read and counted before.
         let mut stream = Stream::new(Arc::new(file), tail.offset..tail.offset, Transfer::Blocks(Holes::Read));
         stream.doing = Doing::Writing { read: 0, current: 0..length, rest: Vec::new() };
         self.write_on(slot, stream, buffer);
@@ -421,7 +426,7 @@ impl<T: Tool> Worker<'_, T> {
                 }
                 return self.write_on(slot, stream, buffer);
             }
-            // A write of nothing without an error: the same as no space, as GNU takes it.
+            // GNU treats a write of 0 bytes without an error as no space.
             Ok(_) => Error::new(Operation::Write, "0 bytes written".to_owned(), Errno::NOSPC),
             Err(cause) if self.takes_the_plain_path(&stream, &cause) => {
                 return self.write_on(slot, stream, buffer);
@@ -432,7 +437,8 @@ impl<T: Tool> Worker<'_, T> {
         self.fail_lane(slot, stream, Failure::WriteTarget(&cause));
     }
 
-    /// Tells whether what failed is to be tried again without what is special about the file's way.
+    /// Makes the cache policy fall back if that may help. Returns true if the failed operation
+    /// should be retried.
     fn takes_the_plain_path(&self, stream: &Stream<T>, cause: &Error) -> bool {
         let file = &stream.file;
         let plainer =
@@ -444,7 +450,8 @@ impl<T: Tool> Worker<'_, T> {
         plainer
     }
 
-    /// Goes on after `copy_file_range`; where the kernel cannot, or pretends that the file has ended, in blocks.
+    /// Continues after `copy_file_range`. Falls back to blocks if the kernel can't copy, or reports
+    /// a false EOF.
     fn copied(&mut self, slot: usize, mut stream: Stream<T>, result: Result<usize, Error>) {
         match result {
             Ok(copied) if copied > 0 => {
@@ -461,7 +468,7 @@ impl<T: Tool> Worker<'_, T> {
     }
 
     fn fail_lane(&mut self, slot: usize, stream: Stream<T>, failure: Failure<'_>) {
-        // Of several streams that meet the same full disk, one reports it.
+        // Several streams may meet the same full disk; one reports it.
         if stream.file.fail() {
             self.cx.report_failure(&stream.file.entry, failure);
         }
@@ -475,13 +482,13 @@ impl<T: Tool> Worker<'_, T> {
     }
 }
 
-/// Finds the data at or after a stream's position; `None` when only holes are left in its range.
+/// Returns the data at or after a stream's position; `None` if only holes are left in its range.
 fn next_data<T: Tool>(stream: &Stream<T>) -> Result<Option<Range<u64>>, Error> {
     let source = &stream.file.source;
     let start = match seek(source, Seek::Data, stream.position) {
         Ok(Some(start)) if start < stream.end => start,
         Ok(_) => return Ok(None),
-        // The file system cannot tell: all of it is data.
+        // The file system doesn't report holes: treat everything as data.
         Err(cause) if cause.is(Errno::INVAL) || cause.is(Errno::OPNOTSUPP) => {
             return Ok(Some(stream.position..stream.end));
         }

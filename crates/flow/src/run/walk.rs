@@ -1,10 +1,13 @@
-//! The parallel walk: directories become jobs.
+//! The parallel walk: turns directories into jobs.
 //!
-//! Entering a directory opens it, lets the tool make its own, and lists it: subdirectories are shared first, so that
-//! others can go on with them; the rest is sorted by inode number within a window, cut in chunks and shared. A
-//! directory larger than the window is listed in parts, the next part when enough of what waits has been done.
+//! Entering a directory opens it, lets the tool create its counterpart, and lists it.
+//! Subdirectories are shared first, so that others can go on with them. The other entries are
+//! sorted by inode number within a window, cut into batches and shared. A directory larger than the
+//! window is listed one window at a time; the next one is a job of its own, taken when enough
+//! waiting entries are done.
 //!
-//! Invariant: whatever happens to an entry, it is settled exactly once, and the listing itself once.
+//! Invariant: every entry is completed exactly once, whatever happens to it, and so is every
+//! listing (tests: `tests/order.rs`).
 
 use std::sync::Arc;
 
@@ -20,14 +23,15 @@ use crate::report::{Problem, Tally};
 use crate::tool::{Enter, Failure, Handled, OpenDir, Plan, Tool};
 use crate::wording;
 
-/// What is at an entry, as far as it had to be looked at.
+/// Type of an entry, and whether it was reached through a symbolic link.
 pub(super) struct Classified {
     pub(super) kind: EntryType,
     pub(super) follow: bool,
 }
 
 impl<T: Tool> Context<'_, T> {
-    /// Finds out what an entry is where the listing does not say, or where a link is to be followed.
+    /// Determines the type of an entry. Needs a `stat` only if the listing gives no type or a link
+    /// is to be followed.
     pub(super) fn classify(&self, entry: &mut Entry<T>) -> Result<Classified, Error> {
         let unknown = matches!(entry.kind, EntryType::Unknown | EntryType::Symlink);
         let follow = unknown && self.run.tool.follow(entry);
@@ -50,7 +54,7 @@ impl<T: Tool> Context<'_, T> {
         Ok(Classified { kind, follow })
     }
 
-    /// Enters the first of some subdirectories, after offering the others to everybody.
+    /// Shares a batch of subdirectories in halves, and enters the first of them.
     pub(super) fn enter_batch(&self, reader: &mut DirectoryReader, node: &Arc<DirNode<T>>, mut batch: Batch) {
         while batch.range.len() > 1 {
             let middle = batch.range.start + batch.range.len() / 2;
@@ -92,14 +96,14 @@ impl<T: Tool> Context<'_, T> {
         }
     }
 
-    /// Lets the tool deal with an entry by itself.
+    /// Lets the tool handle an entry in one call.
     pub(super) fn handle(&self, entry: &Entry<T>, kind: EntryType) {
         if self.run.tool.handle(self, entry, kind) == Handled::Over {
             self.complete(entry);
         }
     }
 
-    /// Opens a directory and looks at it. One that may not be read is looked at all the same.
+    /// Opens and stats a directory. One that can't be read is stat'ed by name.
     fn open_directory(&self, entry: &Entry<T>, how: Open) -> Result<(Result<Arc<Fd>, Error>, Stat), Error> {
         let parent = self.run.cache.open(&entry.node.source)?;
         match open(&*parent, entry.name(), how) {
@@ -115,8 +119,8 @@ impl<T: Tool> Context<'_, T> {
         }
     }
 
-    /// Goes on with a directory that another process has entered and listed: `source` is held, and `own` is what the tool keeps
-    /// for it.
+    /// Continues with a directory that another process has entered and listed. `source` is its
+    /// handle, `own` the tool's state for it.
     pub fn continue_dir(
         &self,
         entry: &Entry<T>,
@@ -158,14 +162,14 @@ impl<T: Tool> Context<'_, T> {
         self.finish_listing(&node);
     }
 
-    /// Ends the listing of a directory: the directory itself counts as an entry of its parent that is then finished
-    /// with its node.
+    /// Ends the listing of a directory, and counts the directory itself as finished. Its parent
+    /// expects it until its node is complete.
     fn finish_listing(&self, node: &Arc<DirNode<T>>) {
         self.count(Tally { finished: 1, ..Tally::default() });
         self.release(node);
     }
 
-    /// Lists a directory, or the next part of it, and shares what is in it.
+    /// Lists a directory, or the next window of it, and shares the entries.
     pub(super) fn list(&self, reader: &mut DirectoryReader, node: &Arc<DirNode<T>>, fd: Arc<Fd>) {
         let mut names = Names::new();
         let more = match reader.read(&*fd, &mut names, WINDOW_ENTRIES) {
@@ -194,26 +198,26 @@ impl<T: Tool> Context<'_, T> {
             directories.sort_by_inode();
         }
         let directories = Arc::new(directories);
-        // The first last: of directories that is the one taken next.
+        // The first batch is shared last: of directories, the job shared last is taken first.
         for range in plan::chunks(directories.len(), plan::CHUNK_ENTRIES).rev() {
             let batch = Batch { names: Arc::clone(&directories), range, looked_at: false };
             self.share(Job::Enter(Arc::clone(node), batch));
         }
         for range in plan::chunks(names.len(), self.run.driver.chunk_entries(names.len())) {
-            // A list for each chunk, so that workers in one directory do not pass the count of its references around.
+            // One list per batch, so that workers in one directory don't contend for its refcount.
             let batch = Batch::whole(names.part(range));
             self.share(Job::Files(Arc::clone(node), batch));
         }
     }
 
-    /// Reports what failed with an entry, and completes it.
+    /// Reports a failure of an entry, and completes it.
     pub(super) fn give_up(&self, entry: &Entry<T>, failure: Failure<'_>) {
         self.report_failure(entry, failure);
         self.complete(entry);
     }
 }
 
-/// Tells whether an open failed because something of another type stands in the place.
+/// Returns true if an open failed because a file of another type has taken the entry's place.
 pub(super) fn replaced(cause: &Error) -> bool {
     cause.is(Errno::LOOP) || cause.is(Errno::NOTDIR) || cause.is(Errno::NXIO)
 }

@@ -1,27 +1,31 @@
-//! The worker: takes jobs and drives files through their states, several at a time.
+//! The worker, the core loop: takes jobs and drives several files at a time through their states.
 //!
 //! ```text
-//!               ┌────────────── window of slots, each one file ──────────────┐
-//! chunk ─admit─►│ Opening ─► Stating ─► Probing ─► Moving ─► ClosingTarget ─► │─► settled
-//!               │                          │          ▲       ClosingSource  │
+//!               ┌────────────── window of slots, each one file ───────────────┐
+//! batch ─admit─►│ Opening ─► Stating ─► Probing ─► Moving ─► ClosingTarget ─► │─► complete
+//!               │                          │          ▲      ClosingSource    │
 //!               │                          └► parked ─┘ (oldest first)        │
 //!               └─────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! With an engine that blocks, the look-ahead is here: a file whose first block is not in the page cache is parked
-//! while the kernel fetches it, and the worker goes on opening others; when the window is full or nothing is left to
-//! open, the file parked first goes on. With an engine that does not block, files wait in the engine instead.
-//!
-//! Where a tool is crowded, a worker takes no job as long as others have something in hand: the crowd waits for that.
-//!
-//! Left to choose (`Choice::Auto`), a worker begins with blocking calls, which are the fastest way to data in memory.
-//! When some small files in a cursor turn out not to be there, it changes to a ring, which passes many reads to the disk at
-//! once so that neighbours are fetched together (docs/measurements/).
-//!
-//! Termination: every step admits an entry, completes an operation, resumes a parked file, or reports that the worker
-//! is idle; entries, operations per entry and parked files are finite.
-//!
 //! With [`Ops::Multi`] and [`Ops::Batch`] a file has several slots, one for each of its streams.
+//!
+//! Look-ahead: with an engine that blocks, a file whose first block is not in the page cache is
+//! parked while the kernel fetches it, and the worker opens other files. When the window is full or
+//! nothing is left to open, the oldest parked file resumes. With an engine that doesn't block,
+//! files wait in the engine instead.
+//!
+//! Backpressure: while the tool's gauge is over its limit, a worker takes no job as long as
+//! anything is in hand, its own or another worker's. That work is what the backlog waits for.
+//!
+//! Engine choice: with `Choice::Auto` a worker begins with blocking calls, the fastest way
+//! to cached data. When several small files in a row turn out not to be cached, it changes
+//! to a ring, which passes many reads to the disk at once, so that neighbours are fetched
+//! together (docs/measurements/).
+//!
+//! Termination: every step admits an entry, completes an operation, resumes a parked file, waits
+//! for other workers' jobs, or reports that the worker is idle. Entries, operations per entry and
+//! parked files are finite.
 //!
 //! Invariant: a slot in use has exactly one operation in flight, or is parked.
 
@@ -42,25 +46,25 @@ use crate::policy::Gauge;
 use crate::report::{RunInfo, Tally};
 use crate::tool::{Failure, Plan, Tool};
 
-/// Small files in a cursor whose data is not in memory, after which a ring pays for itself: making one costs about as much as
-/// copying a few dozen.
+/// Number of uncached small files in a row after which a ring pays for itself. Creating one costs
+/// about as much as copying a few dozen files.
 const ABSENT_IN_A_ROW: usize = 32;
 
-/// Files longer than this fill the disk's queue by themselves, fetched ahead: a ring gains nothing for them, and every
-/// operation in it has a buffer (docs/measurements/choices.md).
+/// Maximum size of a small file, in bytes. Larger files fill the disk's queue by themselves
+/// when fetched ahead: a ring gains nothing for them, and every operation in it has a
+/// buffer (docs/measurements/choices.md).
 const SMALL_BYTES: u64 = 64 << 10;
 
-/// How long a worker that is held back waits before it looks again.
+/// Pause of a worker under backpressure before it checks again.
 const HELD_BACK: Duration = Duration::from_micros(500);
 
-/// One worker of a run.
 pub(super) struct Worker<'r, T: Tool> {
     pub(super) cx: Context<'r, T>,
     pub(super) engine: Box<dyn Engine>,
     depth: usize,
-    /// Whether a block is read and written in one go.
+    /// True if the engine reads and writes a block in one operation.
     pub(super) pairs: bool,
-    /// Whether a file's first block is looked for before the file is begun.
+    /// True if a file's first block is looked for in the page cache before [`Tool::open_file`].
     pub(super) probes: bool,
     may_change_engine: bool,
     absent_in_a_row: usize,
@@ -72,7 +76,7 @@ pub(super) struct Worker<'r, T: Tool> {
     pub(super) files: usize,
     pub(super) window: usize,
     pub(super) parked: VecDeque<usize>,
-    /// Whether others know that this worker does something.
+    /// True if this worker is counted in [`Run`]'s `busy`.
     is_known_busy: bool,
     done: Vec<Done>,
     buffers: Vec<Buffer>,
@@ -80,7 +84,8 @@ pub(super) struct Worker<'r, T: Tool> {
 }
 
 impl<'r, T: Tool> Worker<'r, T> {
-    /// Makes the `me`-th worker of a run, with an engine of its own. Call on the thread that will step it.
+    /// Creates worker `me` of a run, with an engine of its own. Must be called on the thread that
+    /// will step it.
     pub(super) fn new(run: &'r Run<'r, T>, me: usize, engine: Box<dyn Engine>) -> Self {
         let caps = engine.caps();
         let window = if caps.blocks { run.settings.window } else { run.settings.window.min(caps.depth) };
@@ -109,12 +114,13 @@ impl<'r, T: Tool> Worker<'r, T> {
         worker
     }
 
-    /// Adapts to an engine that was just made.
+    /// Adapts to a new engine.
     fn adapt(&mut self, caps: Caps) {
         let switches = self.cx.run.settings.switches;
         self.depth = caps.depth;
         self.pairs = caps.pairs;
-        // What the look would bring into the cache is not wanted there, or would be read twice.
+        // Direct I/O and `drop_cache` don't want the block in the cache, and a pair would read
+        // it twice.
         self.probes = switches.read_ahead && !switches.direct && !switches.drop_cache && !caps.pairs;
         if !switches.registered_buffers {
             return;
@@ -127,19 +133,20 @@ impl<'r, T: Tool> Worker<'r, T> {
         self.buffers = buffers;
     }
 
-    /// Notes that the first block of a file was in memory.
+    /// Called when the first block of a file was in the page cache.
     pub(super) fn note_present(&mut self) {
         self.absent_in_a_row = 0;
     }
 
-    /// Notes that the first block of a file of `bytes` bytes was not in memory.
+    /// Called when the first block of a file of `bytes` bytes was not in the page cache.
     pub(super) fn note_absent(&mut self, bytes: u64) {
         if bytes <= SMALL_BYTES {
             self.absent_in_a_row += 1;
         }
     }
 
-    /// Changes to a ring if the data has to come from the disk, once; nothing is in flight.
+    /// Changes to a ring if the data has to come from the disk: at most once, with nothing
+    /// in flight.
     fn choose_engine(&mut self) {
         if !self.may_change_engine || self.absent_in_a_row < ABSENT_IN_A_ROW {
             return;
@@ -160,7 +167,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         self.adapt(caps);
     }
 
-    /// Tells others whether this worker does something.
+    /// Counts this worker as busy or not, so that others can see it.
     fn note_busy(&mut self, is_busy: bool) {
         if is_busy != self.is_known_busy {
             self.is_known_busy = is_busy;
@@ -173,7 +180,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         }
     }
 
-    /// Tells whether the job taken last has entries that are not begun.
+    /// Returns true if the current batch has entries left.
     fn has_entries(&self) -> bool {
         self.chunk.as_ref().is_some_and(|(_, batch)| !batch.range.is_empty())
     }
@@ -182,14 +189,16 @@ impl<'r, T: Tool> Worker<'r, T> {
         self.cx.run.policy.backpressure.as_ref().is_some_and(Gauge::is_over)
     }
 
-    /// Tells whether another job has to wait for what is in hand, of this worker or another.
+    /// Backpressure: returns true while this worker must not take another job, because it or
+    /// another worker has something in hand.
     fn is_held_back(&self) -> bool {
         let has_some = self.engine.in_flight() > 0 || !self.parked.is_empty();
         let others = || self.cx.run.busy.load(Ordering::Relaxed) > usize::from(self.is_known_busy);
         !self.has_entries() && self.is_under_backpressure() && (has_some || others())
     }
 
-    /// Takes the next entry or job, if there is one; returns whether there was.
+    /// Admits the next entry of the current batch, or else takes a job. Returns false if there
+    /// is none.
     fn admit(&mut self) -> bool {
         if let Some((node, mut batch)) = self.chunk.take() {
             if let Some(index) = batch.range.next() {
@@ -225,7 +234,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         true
     }
 
-    /// Finds out what an entry needs and begins it.
+    /// Classifies an entry, asks the tool what it needs, and begins it.
     fn start(&mut self, mut entry: Entry<T>, looked_at: bool) {
         self.cx.attend(Some(&entry.node));
         let classified = match self.cx.classify(&mut entry) {
@@ -237,7 +246,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         }
         let was_unknown = entry.kind == EntryType::Unknown || classified.follow;
         if was_unknown && !looked_at && self.cx.run.driver.classifies_first() {
-            // Now that it is known to be no directory, another process may do it.
+            // Now known not to be a directory, so another process may do it.
             let batch = Batch::looked_at(&entry);
             return self.cx.share(Job::Files(entry.node, batch));
         }
@@ -248,7 +257,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         }
     }
 
-    /// Puts a state in a free slot.
+    /// Puts a state in a free slot, and returns the slot.
     pub(super) fn occupy(&mut self, state: State<T>) -> usize {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -258,24 +267,24 @@ impl<'r, T: Tool> Worker<'r, T> {
         slot
     }
 
-    /// Empties a slot whose file is over, as far as this worker goes.
+    /// Frees a slot whose file is done in this worker.
     pub(super) fn vacate(&mut self, slot: usize) {
         self.files -= 1;
         self.leave(slot);
     }
 
-    /// Empties one of a file's slots.
+    /// Frees one of a file's slots.
     pub(super) fn leave(&mut self, slot: usize) {
         self.slots[slot] = None;
         self.free.push(slot);
     }
 
-    /// Returns how many more operations the engine takes, at least one.
+    /// Returns how many more operations the engine accepts, at least one.
     pub(super) fn room(&self) -> usize {
         self.depth.saturating_sub(self.engine.in_flight()).max(1)
     }
 
-    /// Passes an operation for `slot` to the engine, which has room: of `depth` operations in flight, one is missing.
+    /// Submits an operation for `slot`. If the engine is full, reaps a completion first.
     pub(super) fn submit(&mut self, slot: usize, state: State<T>, call: Call) {
         self.slots[slot] = Some(state);
         let mut op = Op { token: slot as u64, call };
@@ -287,10 +296,10 @@ impl<'r, T: Tool> Worker<'r, T> {
         }
     }
 
-    /// Waits for at least one completion and advances the files of all that came.
+    /// Waits for at least one completion, and advances the file of each that arrived.
     fn complete(&mut self) {
         let outcome = match self.cx.run.settings.ops {
-            // Passed on and waited for together: an engine that can, does both in one call.
+            // Submitted and waited for together. An engine that can, does both in one call.
             Some(Ops::Batch) => self.engine.reap(self.engine.in_flight(), &mut self.done),
             _ => self.engine.flush().and_then(|()| self.engine.reap(1, &mut self.done)),
         };
@@ -302,6 +311,7 @@ impl<'r, T: Tool> Worker<'r, T> {
             self.advance(token as usize, outcome);
         }
         if self.done.is_empty() {
+            // Reuse the allocation, unless `advance` has reaped more.
             self.done = done;
         }
     }
@@ -330,12 +340,10 @@ impl<'r, T: Tool> Worker<'r, T> {
         }
     }
 
-    /// Takes a buffer from the pool.
     pub(super) fn take_buffer(&mut self) -> Buffer {
         self.buffers.pop().unwrap_or_else(|| Buffer::new(self.block_bytes))
     }
 
-    /// Returns a buffer to the pool.
     pub(super) fn return_buffer(&mut self, buffer: Buffer) {
         self.buffers.push(buffer);
     }
@@ -350,7 +358,8 @@ impl<T: Tool> Step for Worker<'_, T> {
         if self.engine.in_flight() == 0 && self.done.is_empty() {
             self.choose_engine();
         }
-        // Files that were parked before the engine was changed come first: with a ring there may always be something in flight.
+        // Files parked before the engine changed come first: a ring may always have something
+        // in flight.
         while !self.parked.is_empty()
             && !self.engine.caps().blocks
             && self.engine.in_flight() < self.depth
@@ -371,6 +380,7 @@ impl<T: Tool> Step for Worker<'_, T> {
             self.complete();
             return Progress::Worked;
         }
+        // The engine blocks and there is nothing left to open, or the window is full.
         if let Some(slot) = self.parked.pop_front() {
             self.resume(slot);
             return Progress::Worked;
@@ -387,7 +397,7 @@ impl<T: Tool> Step for Worker<'_, T> {
 }
 
 impl<T: Tool> Drop for Worker<'_, T> {
-    /// Tells what the engine did, under `--debug`: whether what was asked for was really used.
+    /// Logs what the engine did (`--debug`): whether the requested features were really used.
     fn drop(&mut self) {
         let (report, used) = (self.cx.report(), self.engine.used());
         if report.wants_debug() && used != Used::default() {

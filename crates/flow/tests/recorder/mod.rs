@@ -1,4 +1,5 @@
-//! A tool that reads every file and writes down what it sees, trees for it, and what has to be in its notes.
+//! A tool that records every file and directory it sees, random trees for it, and a check of
+//! its record.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -17,7 +18,7 @@ use proptest::prelude::*;
 
 pub(crate) const MACHINE: Machine = Machine { processors: 2, descriptors: 256, address_space: None };
 
-/// What happened to which path, in order.
+/// An event and its path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
     Entered(String),
@@ -25,13 +26,13 @@ pub(crate) enum Event {
     Done(String, u64),
 }
 
-/// The tool. In a process that was given entries by another it hands files back whose names begin with `twin`.
+/// The tool. In a process that was sent entries by another, it hands back files named `twin*`.
 #[derive(Default)]
 pub(crate) struct Recorder {
     pub(crate) events: Mutex<Vec<Event>>,
-    /// Bytes that were seen of pieces.
+    /// Bytes of the ranges it was shown.
     pub(crate) pieces: Mutex<u64>,
-    /// The claimed entries that the run that walks was told of, and whether they stand.
+    /// The claimed entries reported to the run that walks the tree, and whether they stand.
     pub(crate) claimed: Mutex<Vec<(CString, bool)>>,
 }
 
@@ -101,7 +102,7 @@ fn is_twin(entry: &Entry<Recorder>) -> bool {
     entry.name().to_bytes().starts_with(b"twin")
 }
 
-/// Counts, and keeps the problems.
+/// Reporter that counts, and keeps the problems.
 #[derive(Default)]
 pub(crate) struct Notes {
     pub(crate) tally: Mutex<Tally>,
@@ -121,7 +122,7 @@ impl Report for Notes {
     fn debug(&self, _: &str) {}
 }
 
-/// A tree as nested directories, each with a number of files; the shape decides everything else.
+/// A tree of nested directories, each with a number of files. The shape decides everything else.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) files: usize,
@@ -136,7 +137,7 @@ pub(crate) fn shapes() -> impl Strategy<Value = Shape> {
     })
 }
 
-/// Makes a tree whose files have names that begin with `prefix`, and adds what is to happen to it.
+/// Creates a tree whose file names begin with `prefix`, and adds the expected events.
 pub(crate) fn build(shape: &Shape, at: &Path, prefix: &str, expected: &mut BTreeSet<Event>) {
     std::fs::create_dir(at).unwrap();
     let path = |name: &Path| name.to_str().unwrap().to_owned();
@@ -153,7 +154,7 @@ pub(crate) fn build(shape: &Shape, at: &Path, prefix: &str, expected: &mut BTree
     }
 }
 
-/// Names a tree as the user would.
+/// Returns the operand for a tree, as if the user had named it.
 pub(crate) fn operand(cache: &DirCache, root: &Path) -> Operand<Recorder> {
     let c_string = |path: &Path| CString::new(path.as_os_str().as_bytes()).unwrap();
     let parent = root.parent().unwrap();
@@ -162,7 +163,8 @@ pub(crate) fn operand(cache: &DirCache, root: &Path) -> Operand<Recorder> {
     Operand::named(place, &c_string(Path::new(root.file_name().unwrap())), String::new())
 }
 
-/// Every event is expected and happens once; nothing happens in a directory before it is entered or after it is left.
+/// Checks that every event is expected and happens once, and that nothing happens in a directory
+/// before it is entered or after it is finished.
 pub(crate) fn check(events: &[Event], expected: &BTreeSet<Event>, tally: Tally) -> Result<(), TestCaseError> {
     let happened: BTreeSet<Event> = events.iter().cloned().collect();
     prop_assert_eq!(happened.len(), events.len(), "something happened twice");

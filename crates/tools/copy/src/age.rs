@@ -1,29 +1,29 @@
-//! Which of two files is older (`--update`): by the times of their content, as far as the file system can tell.
+//! Compares the ages of two files (`--update`) by modification time, as precisely as the file
+//! system can store it.
 //!
-//! A copy with `-p` gets its source's time, cut to what its file system can store. So that such a copy does not look
-//! older for ever, the source's time is cut in the same way before the two are compared. How fine a file system's times
-//! are is nowhere to be read: it is judged by the times that were seen on it. One of them with a nanosecond that is no
-//! round number shows that they are as fine as can be.
+//! With `-p` a copy gets its source's time, truncated to what its file system can store. To keep
+//! such a copy from looking older forever, the source's time is truncated the same way before the
+//! comparison. No call returns a file system's timestamp resolution, so it is inferred from the
+//! timestamps seen on it: a single one with a non-round nanosecond count proves full resolution.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use haul_sys::{Stat, Timestamp};
 
-/// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// The coarsest times there are, in nanoseconds: those of FAT.
+/// Coarsest timestamp resolution, in nanoseconds: FAT's two seconds.
 const COARSEST: u64 = 2 * SECOND;
 
-/// How fine the times of each file system are, as far as is known: at most so many nanoseconds apart.
+/// Upper bound on each device's timestamp resolution, in nanoseconds, as far as known.
 #[derive(Debug, Default)]
 pub(super) struct Resolutions {
     known: Mutex<HashMap<u64, u64>>,
 }
 
 impl Resolutions {
-    /// Tells whether a target is older than a source whose copy would keep its time.
+    /// True if `target` is older than a `source` whose time the copy would keep.
     pub(super) fn is_older(&self, target: &Stat, source: &Stat) -> bool {
         let (there, new) = (target.modified, source.modified);
         if there == new || there.seconds >= new.seconds + 2 {
@@ -32,7 +32,7 @@ impl Resolutions {
         there.seconds <= new.seconds - 2 || there < cut(new, self.of(target))
     }
 
-    /// Returns how fine the times are where `file` is, now that its own are known too.
+    /// Returns the resolution of the file system `file` is on, refined by the timestamps of `file`.
     fn of(&self, file: &Stat) -> u64 {
         let seen = [file.accessed, file.modified, file.changed].map(granularity);
         let seen = seen.into_iter().min().unwrap_or(COARSEST);
@@ -43,7 +43,8 @@ impl Resolutions {
     }
 }
 
-/// Returns the coarsest clock that can show a time: a power of ten of nanoseconds, or two seconds.
+/// Returns the coarsest resolution that can represent `time`: a power of ten nanoseconds, or
+/// two seconds.
 fn granularity(time: Timestamp) -> u64 {
     if time.nanoseconds == 0 {
         return if time.seconds % 2 == 0 { COARSEST } else { SECOND };
@@ -55,7 +56,7 @@ fn granularity(time: Timestamp) -> u64 {
     step
 }
 
-/// Cuts a time to what a file system stores whose times are `resolution` nanoseconds apart.
+/// Truncates `time` to a multiple of `resolution` nanoseconds.
 fn cut(time: Timestamp, resolution: u64) -> Timestamp {
     if resolution == COARSEST {
         return Timestamp { seconds: time.seconds & !1, nanoseconds: 0 };

@@ -1,15 +1,15 @@
-//! Giving a copy the attributes of its source, in the one order that is right:
+//! Sets the attributes of a copy, in the only order that works:
 //!
 //! ```text
 //! data ─► owner ─► extended attributes ─► mode and access list ─► times
 //! ```
 //!
-//! Changing the owner clears capabilities and set-id bits, so it comes first; the mode may take away the right to set
-//! attributes, so it comes after them; everything before changes times. Set-id bits are not given to a copy whose owner
-//! could not be set.
+//! Changing the owner clears capabilities and set-id bits, so it comes first. The mode may remove
+//! the permission to set xattrs, so it comes after them. Every step before the last changes the
+//! times. A copy whose owner could not be set gets no set-id bits.
 //!
-//! Invariant: between creation and the last step nobody has more rights on the copy than its final mode gives (tests:
-//! the audit, and GNU's permission races).
+//! Invariant: between creation and the last step nobody has more access to the copy than its final
+//! mode grants (tests: the audit, and GNU's permission races).
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -29,10 +29,11 @@ use super::xattr_rules::{self, XattrAction, XattrRules};
 pub(super) const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 pub(super) const DEFAULT_ACCESS_LIST: &CStr = c"system.posix_acl_default";
 
-/// A file's SELinux context.
+/// Xattr with a file's SELinux context.
 pub(super) const SECURITY_LABEL: &CStr = c"security.selinux";
 
-/// Something that has attributes: always an object, never a name, which may lead to another file by now.
+/// A file to read or set attributes of: always an object, never a name, which may lead to another
+/// file by now.
 #[derive(Clone, Copy)]
 pub(super) enum Object<'a> {
     /// An open file or directory.
@@ -42,7 +43,7 @@ pub(super) enum Object<'a> {
 }
 
 impl Object<'_> {
-    /// Returns its descriptor, which finds out what file system it is on.
+    /// Descriptor for finding out which file system it is on.
     pub(super) fn descriptor(&self) -> &Fd {
         match self {
             Object::Open(file) => file,
@@ -99,8 +100,8 @@ impl Object<'_> {
         }
     }
 
-    /// Sets an attribute of a file whose owner may not write it: `user.*` takes that right, which the source's mode or the
-    /// umask may leave out. Not of a directory, which GNU leaves as it is.
+    /// Sets an xattr on a file its owner may not write. `user.*` requires write permission, which
+    /// the source's mode or the umask may not grant. Not for directories, which GNU leaves alone.
     fn set_as_writer(self, key: &CStr, value: &[u8]) -> Result<(), Error> {
         let Object::Open(file) = self else { return self.set(key, value) };
         let Stat { kind, mode, .. } = haul_sys::stat(file)?;
@@ -112,8 +113,8 @@ impl Object<'_> {
         change_mode(file, mode).and(outcome)
     }
 
-    /// Adds the set-id and sticky bits that a special file has now: only it was made with them, and changing its
-    /// owner took some away.
+    /// Adds the set-id and sticky bits a special file has now: it was created with them, and a
+    /// change of owner may have cleared some.
     fn with_its_special_bits(self, mode: Mode) -> Result<Mode, Error> {
         match self {
             Object::Open(_) => Ok(mode),
@@ -131,18 +132,17 @@ impl Object<'_> {
     }
 }
 
-/// The extended attributes of a source that its copy gets, access lists apart.
+/// The xattrs of a source that its copy gets, with ACLs kept apart.
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct SourceXattrs {
     plain: Vec<(CString, Vec<u8>)>,
     access_list: Option<Vec<u8>>,
     default_access_list: Option<Vec<u8>>,
-    /// Access lists of other kinds: they belong to the mode.
+    /// Other kinds of ACLs: they belong to the mode.
     permissions: Vec<(CString, Vec<u8>)>,
 }
 
 impl SourceXattrs {
-    /// Tells whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.plain.is_empty()
             && self.permissions.is_empty()
@@ -151,28 +151,28 @@ impl SourceXattrs {
     }
 }
 
-/// What is known of a copy that gets its attributes.
+/// A copy about to get its attributes.
 pub(super) struct Subject<'a> {
     /// The copy.
     pub(super) object: Object<'a>,
-    /// What the source is.
+    /// The source's `stat`.
     pub(super) stat: &'a Stat,
-    /// The source's extended attributes.
+    /// The source's xattrs.
     pub(super) xattrs: &'a SourceXattrs,
-    /// What the copy was before this run; `None` if it is new.
+    /// The target before this run; `None` if it is new.
     pub(super) before: Option<&'a Stat>,
-    /// The mode the copy gets if the source's is not preserved, if it does not have it yet.
+    /// Mode to set if the source's is not preserved; `None` if the copy already has it.
     pub(super) plain_mode: Option<Mode>,
-    /// Whether the copy has inherited an access list.
+    /// True if the copy inherited an ACL.
     pub(super) has_access_list: bool,
-    /// How the copy was made, if it is a new regular file, and where.
+    /// How and where the copy was created, if it is a new regular file.
     pub(super) creation_mode: Option<(CreationMode, &'a TargetDirectory)>,
-    /// The path of the copy, made only for messages.
+    /// Path of the copy; built only for messages.
     pub(super) target_path: &'a dyn Fn() -> Vec<u8>,
 }
 
 impl Copier {
-    /// Reads what of a source's extended attributes its copy will get; one call when there are none.
+    /// Reads the source xattrs that the copy gets; one call if there are none.
     pub(super) fn read_xattrs(
         &self,
         cx: &Context<'_, Self>,
@@ -227,13 +227,14 @@ impl Copier {
         found
     }
 
-    /// True if any attribute of a source is read for its copy.
+    /// True if any xattr of a source is read for its copy.
     pub(super) fn reads_xattrs(&self) -> bool {
         let label = matches!(self.options.label, Label::Source { .. } | Label::Policy);
         label || self.preserves(Preserve::XATTR) || self.preserves(Preserve::MODE)
     }
 
-    /// Reads the same of the entry `name` of a directory, which is not opened.
+    /// Like [`read_xattrs`](Self::read_xattrs), for the entry `name` of a directory, without
+    /// opening it.
     pub(super) fn read_named_xattrs(
         &self,
         cx: &Context<'_, Self>,
@@ -252,7 +253,8 @@ impl Copier {
         }
     }
 
-    /// Reads the source's SELinux context. Where there is no such attribute, the file system gives all files one.
+    /// Reads the source's SELinux context. Without the xattr, the file system labels all
+    /// files alike.
     fn read_label(
         &self,
         cx: &Context<'_, Self>,
@@ -271,7 +273,7 @@ impl Copier {
         }
     }
 
-    /// Returns what `/etc/xattr.conf` says of an attribute. It is read when there is one to ask about.
+    /// Returns the rule in `/etc/xattr.conf` for an xattr. The file is read on first use.
     fn xattr_action(&self, cx: &Context<'_, Self>, key: &CStr) -> XattrAction {
         let rules = self.xattr_rules.get_or_init(|| {
             XattrRules::read().unwrap_or_else(|cause| {
@@ -288,20 +290,21 @@ impl Copier {
         rules.action(key)
     }
 
-    /// Tells whether entries made in a directory inherit an access list.
+    /// True if entries created in a directory inherit an ACL.
     pub(super) fn gives_access_list(&self, directory: &Arc<Fd>) -> bool {
         self.preserves(Preserve::MODE)
             && list_xattrs(directory).is_ok_and(|names| names.iter().any(|key| key == DEFAULT_ACCESS_LIST))
     }
 
-    /// Tells the same of a directory that operands are copied to, which is held only to find names in.
+    /// Like [`gives_access_list`](Self::gives_access_list), for a directory operands are copied to,
+    /// whose handle only allows lookups.
     pub(super) fn operands_inherit_access_list(&self, cache: &DirCache, held: &Arc<DirHandle>) -> bool {
         let names = || cache.open(held).and_then(|place| Pinned::open(&*place, c".")?.list_xattrs());
         self.preserves(Preserve::MODE)
             && names().is_ok_and(|names| names.iter().any(|key| key == DEFAULT_ACCESS_LIST))
     }
 
-    /// Gives a copy its attributes, in the order above. Returns whether all that is required was done.
+    /// Sets the attributes in the order above. Returns true if nothing required failed.
     pub(super) fn give_attributes(&self, cx: &Context<'_, Self>, subject: &Subject<'_>) -> bool {
         if let Err(problem) = self.give_default_label(subject.object, subject.target_path) {
             cx.problem(problem);
@@ -339,8 +342,8 @@ impl Copier {
         let wanted = (subject.stat.owner, subject.stat.group);
         let same = match (subject.before, subject.object) {
             (Some(before), _) => (before.owner, before.group) == wanted,
-            // A new file of our own is most often right already, which looking tells cheaper than setting. One that was made
-            // with set-id bits loses them where the owner is set.
+            // A new file of our own usually has the right owner already; checking is cheaper than
+            // setting. One created with set-id bits loses them when the owner is set.
             (None, object) if self.is_own(subject.stat) => object.stat().is_ok_and(|now| {
                 if let Some((creation_mode, directory)) = subject.creation_mode {
                     self.learn(directory, creation_mode, &now);
@@ -357,7 +360,8 @@ impl Copier {
             let narrowed =
                 if subject.stat.kind == FileType::Symlink { Ok(()) } else { subject.object.chmod(narrow) };
             let is_foreign = narrowed.as_ref().is_err_and(|cause| self.may_fail_to_own(cause));
-            // GNU sets the times first, and so finds with them that what was there belongs to somebody else.
+            // GNU sets the times first, so that is where it notices that the target belongs to
+            // someone else.
             let wording = match is_foreign && self.preserves(Preserve::TIMESTAMPS) {
                 true => wording::TIMES,
                 false => wording::CLEARING_PERMISSIONS,
@@ -370,7 +374,8 @@ impl Copier {
         match subject.object.own(owner) {
             Ok(()) => Given::Yes,
             Err(cause) if self.may_fail_to_own(&cause) => {
-                // Unprivileged users cannot give files away; the group alone may be possible, and GNU does not mind.
+                // Unprivileged users can't give files away; the group alone may work, and GNU
+                // ignores the result.
                 subject.object.own(Owner { user: None, group: owner.group }).unwrap_or_default();
                 Given::No
             }
@@ -381,7 +386,7 @@ impl Copier {
         }
     }
 
-    /// Tells whether not being able to set an owner is no error: only root can be expected to.
+    /// True if failing to set an owner is no error: only root is expected to succeed.
     pub(super) fn may_fail_to_own(&self, cause: &Error) -> bool {
         self.process.user != 0 && matches!(cause.errno(), Errno::PERM | Errno::INVAL | Errno::ACCESS)
     }
@@ -405,7 +410,8 @@ impl Copier {
                     cx.problem(problem.because(cause));
                     done = false;
                 }
-                // libattr, which does this for GNU cp, complains once of a file system that keeps no attributes.
+                // libattr, which does this for GNU cp, complains once per file if its file system
+                // has no xattrs.
                 Err(cause) if matches!(cause.errno(), Errno::OPNOTSUPP | Errno::NOSYS) => {
                     unsupported = Some(cause);
                 }
@@ -422,12 +428,13 @@ impl Copier {
         done
     }
 
-    /// Deals with an extended attribute that was not copied; returns whether that is as asked.
+    /// Handles an xattr that was not copied; returns true if that is acceptable.
     ///
-    /// `-a` takes attributes along where it can: what the file system or the user's rights do not allow is passed over.
-    /// Anything else is an error, which GNU hides under `-a`.
+    /// `-a` copies xattrs on a best-effort basis: what the file system or the user's permissions do
+    /// not allow is skipped. Anything else is an error, which GNU hides under `-a`.
     fn xattr_problem(&self, cx: &Context<'_, Self>, problem: Problem, cause: Error) -> bool {
-        // `user.*` needs the right to write, which a user may lack on a copy of his own, but not to read.
+        // `user.*` requires write permission, which a user may lack on a copy of their own;
+        // reading works.
         let may_not_write =
             self.process.user != 0 && cause.is(Errno::ACCESS) && cause.operation() == Operation::Fsetxattr;
         let cannot = may_not_write || matches!(cause.errno(), Errno::OPNOTSUPP | Errno::PERM | Errno::NOSYS);
@@ -445,7 +452,7 @@ impl Copier {
     fn give_mode(&self, cx: &Context<'_, Self>, subject: &Subject<'_>, mode: Mode) -> bool {
         if !self.preserves(Preserve::MODE) {
             let Some(plain) = subject.plain_mode else { return true };
-            // As with GNU, no inherited access list counts for a default mode.
+            // As with GNU, a default mode overrides an inherited ACL.
             let freed = if self.options.default_mode { subject.object.remove(ACCESS_LIST) } else { Ok(()) };
             let mode = freed.and_then(|()| subject.object.with_its_special_bits(plain));
             let outcome = mode.and_then(|mode| subject.object.chmod(mode));
@@ -455,8 +462,7 @@ impl Copier {
         self.required(cx, subject, wording::ACCESS, outcome)
     }
 
-    /// Sets mode and access lists as the source has them. Lists that the copy inherited, and the source does not have,
-    /// are removed.
+    /// Sets mode and ACLs as on the source. Removes inherited ACLs the source does not have.
     fn give_access_lists(&self, subject: &Subject<'_>, mode: Mode) -> Result<(), Error> {
         let Object::Open(file) = subject.object else {
             if subject.has_access_list && subject.xattrs.access_list.is_none() {
@@ -480,7 +486,7 @@ impl Copier {
         if access && subject.xattrs.access_list.is_none() {
             remove_xattr(file, ACCESS_LIST)?;
         }
-        // What gets another owner or group was narrowed before, and may have lost set-id bits.
+        // Where owner or group change, the mode was narrowed before and set-id bits may be gone.
         let stat = subject.stat;
         let is_as_before =
             |before: &Stat| before.mode == mode && (before.owner, before.group) == (stat.owner, stat.group);
@@ -499,7 +505,7 @@ impl Copier {
         }
     }
 
-    /// Reports an attribute that could not be given; returns whether the copy counts as made all the same.
+    /// Reports an attribute that could not be set; returns true if the copy still counts as made.
     fn required(
         &self,
         cx: &Context<'_, Self>,
@@ -518,11 +524,11 @@ impl Copier {
     }
 }
 
-/// Whether a copy got its owner.
+/// Result of setting a copy's owner.
 enum Given {
     Yes,
-    /// No, and that is allowed; set-id bits go.
+    /// Not set, but that is allowed; set-id bits are dropped.
     No,
-    /// No, and that is an error.
+    /// Not set, and that is an error.
     Failed,
 }

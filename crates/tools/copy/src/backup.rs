@@ -1,11 +1,13 @@
-//! Keeping what is replaced under another name (`--backup`).
+//! Keeps replaced files under another name (`--backup`).
 //!
-//! A backup is a rename within the directory the target is in. A backup without a number replaces an older one; one
-//! with a number never replaces anything: the kernel is asked to refuse that. A number is one more than the highest
-//! there is, which the first backup in a directory finds out by listing it and the others are told.
+//! A backup is a rename within the target's directory. An unnumbered backup replaces an older one;
+//! a numbered one never replaces anything, because the kernel is asked to refuse that. Its number
+//! is one more than the highest existing one. The first backup in a directory finds that by listing
+//! it; later ones use the cached result.
 //!
-//! From looking at a place until what replaces it is made, nobody else makes a backup in that directory: a [`Turn`].
-//! So when a file and its backup are both copied, one of them comes first, as if there were one worker.
+//! From examining a target until its replacement exists, a [`Turn`] keeps other workers from making
+//! backups in that directory. So if a file and its backup are both copied, one is handled first, as
+//! with a single worker.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -17,22 +19,22 @@ use haul_sys::{open, rename, rename_to_new};
 use super::operands::c_string;
 use super::options::{Backup, Existing};
 
-/// Directories whose turns should not wait for each other.
+/// Number of shards, so that turns in different directories rarely wait for each other.
 const SHARDS: usize = 16;
 
-/// Bytes of a name that every file system in use takes.
+/// Maximum length of a name, in bytes, on every file system in use.
 const NAME_BYTES: usize = 255;
 
 /// Names read from a listing at a time.
 const LISTED_AT_ONCE: usize = 1 << 10;
 
-/// Numbers tried before giving up; each failure means that somebody else has just made a backup of that number.
+/// Maximum attempts; each failure means that someone else has just made a backup of that number.
 const TRIES: usize = 100;
 
-/// The highest number of the backups of each name, in decimal digits, which have no greatest value.
+/// Highest backup number of each name, in decimal digits: there is no upper limit.
 type Versions = HashMap<Vec<u8>, Vec<u8>>;
 
-/// What is known of the backups in directories being copied to.
+/// Known backups in the directories being copied to.
 #[derive(Debug, Default)]
 pub(super) struct Backups {
     shards: [Mutex<HashMap<Identity, Versions>>; SHARDS],
@@ -49,20 +51,21 @@ impl Backups {
         Turn { known: self.shard(directory), directory }
     }
 
-    /// Forgets a directory that nothing more is copied to.
+    /// Forgets a directory that is complete.
     pub(super) fn forget(&self, directory: Identity) {
         self.shard(directory).remove(&directory);
     }
 }
 
-/// The right to make backups in one directory.
+/// Exclusive right to make backups in one directory.
 pub(super) struct Turn<'b> {
     known: MutexGuard<'b, HashMap<Identity, Versions>>,
     directory: Identity,
 }
 
 impl Turn<'_> {
-    /// Keeps the entry `name` of `directory` under another name, which it returns; `None` if the entry is gone.
+    /// Renames the entry `name` of `directory` to its backup name and returns that; `None` if the
+    /// entry is gone.
     ///
     /// # Errors
     /// The kernel's.
@@ -89,7 +92,7 @@ impl Turn<'_> {
                 }
                 Err(cause) if cause.is(Errno::NOENT) => return Ok(None),
                 Err(cause) if cause.is(Errno::EXIST) && is_whole => {
-                    // Somebody else was here: look again.
+                    // Someone else made this backup: list the directory again.
                     self.known.remove(&self.directory);
                     last = Some(cause);
                 }
@@ -99,7 +102,6 @@ impl Turn<'_> {
         Err(last.unwrap_or_else(|| Error::new(Operation::Renameat, format!("{name:?}"), Errno::EXIST)))
     }
 
-    /// Chooses the name of the next backup.
     fn choose(&mut self, directory: &Fd, base: &[u8], existing: &Existing) -> Chosen {
         if existing.backup == Backup::Simple {
             return Chosen::simple(base, existing);
@@ -118,12 +120,11 @@ impl Turn<'_> {
     }
 }
 
-/// The name of a backup.
 struct Chosen {
     name: CString,
     /// Its number, if it has one.
     version: Option<Vec<u8>>,
-    /// Whether nothing had to be cut off.
+    /// True if nothing was cut off.
     is_whole: bool,
 }
 
@@ -133,8 +134,8 @@ impl Chosen {
         Self { name, version: None, is_whole: true }
     }
 
-    /// Makes a name with a number. Of names that are as long as one that exists, `digits_there` digits, the directory is
-    /// known to take them.
+    /// Makes a numbered name. If a backup with as many digits exists, `digits_there`, the directory
+    /// is known to accept names of that length.
     fn numbered(base: &[u8], version: Vec<u8>, digits_there: usize) -> Self {
         let ending = [b".~", version.as_slice(), b"~"].concat();
         let (name, is_whole) = if version.len() == digits_there {
@@ -146,21 +147,21 @@ impl Chosen {
     }
 }
 
-/// Returns the name that a backup of `name` in `directory` would get, for which nobody waits.
+/// Returns the backup name of `name` in `directory`, without taking a turn.
 pub(super) fn backup_name(directory: &Fd, name: &CStr, existing: &Existing) -> CString {
     let backups = Backups::default();
     let nowhere = Identity { device: 0, inode: 0 };
     backups.turn(nowhere).choose(directory, base_of(name), existing).name
 }
 
-/// Returns a name without the slashes at its end.
+/// Returns a name without trailing slashes.
 pub(super) fn base_of(name: &CStr) -> &[u8] {
     let bytes = name.to_bytes();
     let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(bytes.len(), |last| last + 1);
     &bytes[..end]
 }
 
-/// Puts an ending to a name. If that makes it too long, a `~` is all of the ending that is left; returns also whether it
+/// Appends an ending to a name; if that is too long, just `~`. Also returns whether the ending
 /// is whole.
 fn fitted(base: &[u8], ending: &[u8]) -> (CString, bool) {
     if base.len() + ending.len() <= NAME_BYTES {
@@ -170,7 +171,7 @@ fn fitted(base: &[u8], ending: &[u8]) -> (CString, bool) {
     (c_string(&[kept, b"~"].concat()), false)
 }
 
-/// Adds one to a number in decimal digits.
+/// Increments a decimal number.
 fn successor(digits: &[u8]) -> Vec<u8> {
     let mut digits = digits.to_vec();
     for digit in digits.iter_mut().rev() {
@@ -184,7 +185,7 @@ fn successor(digits: &[u8]) -> Vec<u8> {
     digits
 }
 
-/// Splits the name of a backup in the name it is of and its number; `None` for another name.
+/// Splits a numbered backup's name into its base name and number; `None` for other names.
 fn parse(name: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = name.strip_suffix(b"~")?;
     let start = rest.iter().rposition(|byte| !byte.is_ascii_digit())? + 1;
@@ -193,7 +194,7 @@ fn parse(name: &[u8]) -> Option<(&[u8], &[u8])> {
     (matches!(version, [b'1'..=b'9', ..]) && !base.is_empty()).then_some((base, version))
 }
 
-/// Finds the backups in a directory. One that may not be listed, or not to the end, has those that were seen.
+/// Finds the backups in a directory. If it can't be listed, or only in part, returns those seen.
 fn list(directory: &Fd) -> Versions {
     let mut versions = Versions::new();
     let Ok(listed) = open(directory, c".", Open::DIRECTORY) else { return versions };
@@ -208,12 +209,12 @@ fn list(directory: &Fd) -> Versions {
             break;
         }
     }
-    // Only read from: what its closing says changes nothing.
+    // Only read from, so a failed close doesn't matter.
     listed.close().unwrap_or_default();
     versions
 }
 
-/// Notes the number of a backup if it is the highest of its name.
+/// Records a backup's number if it is the highest of its name.
 fn note(versions: &mut Versions, name: &[u8]) {
     let Some((base, version)) = parse(name) else { return };
     let order = |digits: &[u8]| (digits.len(), digits.to_vec());

@@ -1,15 +1,17 @@
-//! What new files are born with, so that it need not be set again.
+//! Creates new files with their final owner and mode where possible, so they need no
+//! later `fchmod`.
 //!
-//! Owner and mode of a copy are set at the end, and until then it is closed to everybody else. Where a new file of this
-//! process is known to be born with the source's owner and just the mode that was asked for, it can be made with its
-//! final mode instead: three system calls become none.
+//! Owner and mode of a copy are set at the end; until then it is closed to everyone else. If a new
+//! file is known to get the source's owner and exactly the mode that was asked for, it is created
+//! with its final mode instead, which saves three system calls.
 //!
-//! Neither is known beforehand (set-group-id directories, mount options, network file systems that map users, file
-//! systems without modes), so the first file of each directory is looked at after it was made ([`CreationModes::learn`]), and the
-//! others take after it. Only in directories that this run made, as nobody else works in those.
+//! Neither can be predicted (set-group-id directories, mount options, network file systems that map
+//! users, file systems without modes). So the first file of each directory is checked after
+//! creation ([`CreationModes::learn`]), and the rest follow its result. Only directories made by
+//! this run qualify, because nobody else works in those.
 //!
-//! Invariant: a file is made with its final mode only if its owner is the final one and it gets no access list (tests:
-//! `born_files_need_no_chmod` and the audit of rights).
+//! Invariant: a file is created with its final mode only if its owner is final and it gets no ACL
+//! (tests: `born_files_need_no_chmod` and the audit of rights).
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -19,7 +21,7 @@ use super::Copier;
 use super::options::Preserve;
 use super::target::TargetDirectory;
 
-/// What is known of the files that this process makes in a directory.
+/// Outcome of the first file created in a directory: owner and mode as requested, or not.
 #[derive(Debug, Default)]
 pub(super) struct CreationModes(AtomicU8);
 
@@ -30,7 +32,7 @@ const OTHERWISE: u8 = 2;
 impl CreationModes {
     fn learn(&self, as_asked: bool) {
         let found = if as_asked { AS_ASKED } else { OTHERWISE };
-        // What was once otherwise stays so.
+        // A mismatch is sticky.
         self.0.fetch_max(found, Ordering::Relaxed);
     }
 
@@ -43,17 +45,18 @@ impl CreationModes {
     }
 }
 
-/// How a regular file is made.
+/// How to create a regular file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CreationMode {
-    /// The mode to ask for.
+    /// The mode to pass to `open`.
     pub(super) mode: Mode,
-    /// Whether owner and mode are then the final ones.
+    /// True if owner and mode are then final.
     pub(super) is_final: bool,
 }
 
 impl Copier {
-    /// Says how to make a regular file in a directory. `source` is looked at for attributes that a mode cannot give.
+    /// Chooses the creation mode of a regular file. Lists `source`'s xattrs, which no mode
+    /// can carry.
     pub(super) fn creation_mode(
         &self,
         directory: &TargetDirectory,
@@ -61,17 +64,18 @@ impl Copier {
         stat: &Stat,
     ) -> CreationMode {
         let is_final = self.is_born_final(directory, stat)
-            // A kernel that cannot tell has an access list for all we know.
+            // If xattrs can't be listed, assume an ACL.
             && list_xattrs(source).is_ok_and(|names| names.iter().next().is_none());
         if is_final { CreationMode { mode: stat.mode, is_final } } else { self.private_birth(stat) }
     }
 
-    /// Says how to make a file whose attributes are all set at the end.
+    /// Creation mode of a file whose attributes are all set at the end.
     pub(super) fn private_birth(&self, stat: &Stat) -> CreationMode {
         CreationMode { mode: self.new_file_mode(stat), is_final: false }
     }
 
-    /// Tells whether a new file in a directory is born with the source's owner and mode, if that has no access list.
+    /// True if a new file in `directory` gets the source's owner and mode at creation, provided the
+    /// source has no ACL.
     pub(super) fn is_born_final(&self, directory: &TargetDirectory, stat: &Stat) -> bool {
         self.preserves(Preserve::OWNERSHIP | Preserve::MODE)
             && directory.creation_modes.are_as_asked()
@@ -79,12 +83,12 @@ impl Copier {
             && stat.mode.and(self.umask.or(Mode::SPECIAL)).is_empty()
     }
 
-    /// Tells whether a source belongs to the user and group of this process.
+    /// True if the source belongs to this process's user and group.
     pub(super) fn is_own(&self, stat: &Stat) -> bool {
         (stat.owner, stat.group) == (self.process.user, self.process.group)
     }
 
-    /// Learns from a file that was made in a directory, and has been looked at since.
+    /// Learns from a file created in `directory` and stat'ed since.
     pub(super) fn learn(&self, directory: &TargetDirectory, creation_mode: CreationMode, made: &Stat) {
         let is_new = directory.made.as_ref().is_some_and(|made| made.before.is_none());
         let creation_modes = &directory.creation_modes;

@@ -1,9 +1,10 @@
-//! `--debug`: GNU's line about each file that was copied, and a remark of haul's own.
+//! `--debug`: GNU's line about each copied file, and a remark of haul's own.
 //!
-//! GNU's line says whether the kernel copied the data by itself (`copy_file_range`), whether the blocks are shared
-//! (`FICLONE`), and how holes were found. Its words mean here what they mean there: a file that haul would read and write
-//! in blocks is offered to the kernel first under `--debug`, because GNU does so with every file. haul's remark, on
-//! standard error, says which way the data went, and which way it goes without `--debug` if that differs.
+//! GNU's line reports whether the kernel copied the data (`copy_file_range`), whether blocks are
+//! shared (`FICLONE`), and how holes were found. Its words keep their GNU meaning: under `--debug`
+//! a file that haul would copy in blocks is offered to the kernel first, because GNU does so with
+//! every file. haul's remark, on standard error, reports how the data was copied, and how it would
+//! be without `--debug` if that differs.
 
 use haul_flow::{Context, Entry, Holes, Line, OpenFile};
 use haul_sys::Stat;
@@ -12,7 +13,7 @@ use super::options::{Reflink, Sparse};
 use super::{Copier, wording};
 
 impl Copier {
-    /// Why a file is not offered to the kernel, but read and written in blocks; `None` if it is offered.
+    /// Why a file is copied in blocks rather than offered to the kernel; `None` if it is offered.
     pub(super) fn why_in_blocks(
         &self,
         entry: &Entry<Self>,
@@ -67,13 +68,15 @@ impl Copier {
             _ if file.was_copied_by_kernel() => "yes",
             true if file.own.offloaded => "unsupported",
             true => "avoided",
-            // Without data there is nothing to find out, but GNU settles what options rule out before it reads.
+            // With no data nothing was tried, but GNU decides what options rule out before
+            // it reads.
             false if is_refused && !file.own.skips_holes => "avoided",
             false => "unknown",
         }
     }
 
-    /// Prints GNU's line for a file whose target could not be made, or whose blocks could not be shared.
+    /// Prints GNU's line for a file whose target could not be created, or whose blocks could not
+    /// be shared.
     pub(super) fn debug_failed(&self, cx: &Context<'_, Self>, reflink: &'static str) {
         if self.options.debug {
             let is_never = self.options.reflink == Reflink::Never;
@@ -81,7 +84,7 @@ impl Copier {
         }
     }
 
-    /// Prints GNU's line for what was copied from front to end.
+    /// Prints GNU's line for a file copied as a stream.
     pub(super) fn debug_stream(&self, cx: &Context<'_, Self>) {
         if self.options.debug {
             let words = match self.options.reflink {

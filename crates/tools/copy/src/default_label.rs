@@ -1,10 +1,10 @@
-//! `-Z`: a copy's SELinux context gets the type that the policy has for its path.
+//! `-Z`: gives a copy's SELinux context the type that the policy assigns to its path.
 //!
-//! The kernel has given a new file a context by the policy's transitions; only the type in it is replaced, as by `restorecon`.
-//! GNU cp asks the kernel for that context beforehand, with the same result.
+//! The kernel has labeled the new file by the policy's transitions; only the type is replaced, as
+//! `restorecon` does. GNU cp asks the kernel for that context up front, with the same result.
 //!
-//! As with GNU cp, a failure is reported without bearing on the exit status, and a file for which there is no context, or that
-//! can have none, is left alone.
+//! As with GNU cp, a failure is reported but does not affect the exit status, and files without a
+//! matching context, or that can't have one, are left alone.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -17,7 +17,7 @@ use super::attributes::{Object, SECURITY_LABEL};
 use super::options::Label;
 use super::{Copier, CopyOptions, wording};
 
-/// Opens the policy's file contexts, if they are needed.
+/// Opens the policy's file contexts if `-Z` needs them.
 pub(super) fn open(options: &CopyOptions) -> Result<Option<FileContexts>, Problem> {
     if options.label != Label::Policy {
         return Ok(None);
@@ -31,7 +31,7 @@ pub(super) fn open(options: &CopyOptions) -> Result<Option<FileContexts>, Proble
 }
 
 impl Copier {
-    /// Gives a copy the type of its path, with `-Z`.
+    /// With `-Z`, sets a copy's type to its path's default.
     ///
     /// # Errors
     /// A warning.
@@ -61,12 +61,12 @@ fn relabel(contexts: &FileContexts, object: Object<'_>, path: &[u8]) -> Result<(
     }
 }
 
-/// Makes a path absolute, as the library wants it. It is only looked up, never opened.
+/// Makes a path absolute, as the library requires. It is only looked up, never opened.
 fn absolute(path: &[u8], kind: FileType) -> Result<CString, Error> {
     let failed = |errno| Error::new(Operation::Statx, String::from_utf8_lossy(path).into_owned(), errno);
     let shown = Path::new(OsStr::from_bytes(path));
     let resolved = match (shown.parent(), shown.file_name()) {
-        // Without `/./`, which no pattern of a policy has.
+        // Without `/./`, which no policy pattern contains.
         _ if shown.is_absolute() => Ok(shown.components().collect()),
         (Some(parent), Some(name)) if kind != FileType::Directory => {
             Path::new(".").join(parent).canonicalize().map(|parent| parent.join(name))
@@ -77,7 +77,8 @@ fn absolute(path: &[u8], kind: FileType) -> Result<CString, Error> {
     CString::new(OsString::from(resolved).into_vec()).map_err(|_| failed(Errno::INVAL))
 }
 
-/// Puts the type of one context, the third of its fields, into another. The kernel ends its contexts with a NUL.
+/// Replaces the type (third field) of one context with another's. The kernel ends contexts with
+/// a NUL.
 fn with_type_of(context: &[u8], other: &[u8]) -> Option<Vec<u8>> {
     let mut fields: Vec<_> = context.splitn(4, |byte| *byte == b':').collect();
     let wanted = other.split(|byte| *byte == b':').nth(2)?;

@@ -1,7 +1,8 @@
-//! Copying directories: made when entered, given their attributes when left.
+//! Copies directories: created when entered, given their attributes when left.
 //!
-//! A new directory is made with the rights its owner needs to work in it and no rights for others that the source does
-//! not give; what is left out, and what the umask or `-p` decides, is set when the last entry is done.
+//! A new directory is created with the permissions its owner needs to work in it, and none for
+//! others that the source does not grant. What was withheld, and what the umask or `-p` decides, is
+//! set after the last entry.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -23,7 +24,7 @@ use super::target::{
 };
 use super::wording;
 
-/// A target directory that was made or found.
+/// A target directory that was created or found.
 struct Ready {
     fd: Arc<Fd>,
     stat: Stat,
@@ -105,7 +106,7 @@ impl Copier {
         if self.options.one_file_system && crossing { Enter::Bare(own) } else { Enter::Visit(own) }
     }
 
-    /// Tells once that the target is in the source.
+    /// Reports once that the target is inside the source.
     fn tell_into_itself(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
         let copy = &entry.node.own.copy;
         if copy.tells_first() {
@@ -114,10 +115,11 @@ impl Copier {
         }
     }
 
-    /// True if a directory is the top of what this run has made, and so to be left alone. Tells the user what GNU tells.
+    /// True if a directory is the top of a tree this run created, and so must be skipped. Reports
+    /// what GNU reports.
     ///
-    /// GNU meets operands one after the other, and so refuses what an earlier one has done. Here it is the order of the
-    /// operands that counts too, whoever comes first.
+    /// GNU copies operands one after another, and so refuses what an earlier one created. Here the
+    /// order of the operands decides too, no matter which is copied first.
     fn is_own_copy(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, directory: Identity) -> bool {
         let Some(operand) = self.tops.operand(directory) else { return false };
         if operand <= entry.node.own.copy.index {
@@ -126,7 +128,8 @@ impl Copier {
         true
     }
 
-    /// Words the refusal of a directory that was copied for another operand, or that a symbolic link in it leads to.
+    /// Returns the refusal of a directory already copied for another operand, or of a cyclic
+    /// symbolic link.
     fn refusal(&self, entry: &Entry<Self>, source: &Stat) -> Option<Problem> {
         let follows = self.follows_here(entry);
         if self.options.dereference == Dereference::Always && entry.node.is_within(source.identity) {
@@ -142,7 +145,8 @@ impl Copier {
         (!follows).then(|| problem().naming(copied.shown))
     }
 
-    /// Refuses a directory. What stands in the place matters first, as to GNU.
+    /// Returns the error for a refused directory. As with GNU, problems with the existing target
+    /// come first.
     fn refuse(
         &self,
         cx: &Context<'_, Self>,
@@ -154,11 +158,11 @@ impl Copier {
         if self.options.existing.backs_up() {
             return refusal;
         }
-        // Without backups nothing gives way to a directory, so this only looks.
+        // Without backups `clear` removes nothing for a directory, so this only checks.
         self.clear(cx, entry, &parent, &mut None, source).err().unwrap_or(refusal)
     }
 
-    /// Makes the target directory, or finds it there. `None` if it is left out, and that was told.
+    /// Creates or finds the target directory. `None` if it is skipped, which was reported.
     fn ready_directory(
         &self,
         entry: &Entry<Self>,
@@ -192,7 +196,7 @@ impl Copier {
         }
     }
 
-    /// Makes a directory where nothing is. The outer error is that of the making itself.
+    /// Creates a directory where nothing exists. The outer error is the one from `mkdir`.
     fn make_new_directory(
         &self,
         entry: &Entry<Self>,
@@ -206,7 +210,8 @@ impl Copier {
         );
         make_directory(parent, name, mode)?;
         let opened = creation.open_directory(parent, name, entry.node.own.is_shared);
-        // The mode it was made with, so that leaving knows what the umask and the parent made of it.
+        // `stat` has the mode it was created with, so that finishing knows the effect of the umask
+        // and the parent.
         Ok(opened.map(|(fd, stat)| Ready { fd: Arc::new(fd), stat, is_new: true }).map_err(|cause| {
             let wording = match cause.operation() {
                 Operation::Fchmod => wording::SETTING_PERMISSIONS,
@@ -221,7 +226,7 @@ impl Copier {
         let follow = !looks_at_link(&self.options, FileType::Directory);
         let how = |how: Open| if follow { how.following() } else { how };
         let fd = match open(parent, name, how(Open::DIRECTORY)) {
-            // One may be allowed to make entries in a directory without being allowed to list it.
+            // A directory may be writable without being readable.
             Err(cause) if cause.is(Errno::ACCESS) => open(parent, name, how(Open::SEARCH)),
             outcome => outcome,
         };
@@ -234,20 +239,20 @@ impl Copier {
         Ok(Ready { fd: Arc::new(fd), stat, is_new: false })
     }
 
-    /// The mode a directory is made with, before its owner's rights are added.
+    /// Mode a directory is created with, before its owner's permissions are added.
     fn new_directory_mode(&self, source: &Stat) -> Mode {
         source.mode.without(self.omitted(source.kind))
     }
 
-    /// The mode a new directory gets at the end if the source's is not preserved: what the umask leaves of the source's,
-    /// with the set-id and sticky bits it was made with. `None` if it has it already.
+    /// Mode a new directory gets at the end if the source's is not preserved: the source's less the
+    /// umask, with the set-id and sticky bits it was created with. `None` if it already has it.
     fn plain_directory_mode(&self, source: &Stat, ready: &Ready) -> Option<Mode> {
         let made = ready.stat.mode;
         let plain = if self.options.default_mode {
             Mode::ALL.without(self.umask).or(made.and(Mode::SPECIAL))
         } else {
-            // It was made with all of its owner's rights: those it did not get were taken by the umask, or by an access list
-            // that it inherited, for which the umask does not count.
+            // It was created with all owner permissions. Any it lacks were removed by the umask, or
+            // by an inherited ACL, which overrides the umask.
             let owner = source.mode.and(made).and(Mode::OWNER);
             let omitted = source.mode.and(self.omitted(source.kind)).without(self.umask);
             made.without(Mode::OWNER).or(owner).or(omitted)
@@ -293,14 +298,15 @@ impl Copier {
         }
     }
 
-    /// Gives the line of `--verbose` for an entry whose copy failed after GNU would have looked at its place.
+    /// Prints the `--verbose` line for an entry whose copy failed after GNU would have checked
+    /// its target.
     pub(super) fn tell_tried(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, problem: &Problem) {
         if problem.wording != wording::CANNOT_STAT {
             self.tell_copied(cx, entry);
         }
     }
 
-    /// The rights that are withheld from a new entry until its owner is set.
+    /// Permissions withheld from a new entry until its owner is set.
     pub(super) fn omitted(&self, kind: FileType) -> Mode {
         if self.preserves(Preserve::OWNERSHIP) {
             Mode::GROUP_AND_OTHER

@@ -1,116 +1,118 @@
-//! What becomes of what already stands in a target's place: the rules, and nothing but the rules.
+//! Decides what to do with an existing target. Only the rules live here.
 //!
-//! [`decide`] goes through GNU's checks in GNU's order:
+//! [`decide`] runs GNU's checks in GNU's order:
 //!
 //! ```text
-//! the same file? ─► newer? ─► wanted at all, agreed to? ─► file and directory? ─► just made? ─► backup ─► removal ─► stays
+//! same file? ─► skipped (-u, -n)? ─► declined (-i)? ─► file and directory?
+//!     ─► just created? ─► back up ─► remove ─► overwrite or enter
 //! ```
 //!
-//! It touches nothing. What it has to know beyond the two files it asks of a [`Sight`], each only if it matters, because
-//! every answer is a system call, and one is a question to the user. `place.rs` carries out what was decided.
+//! It changes nothing. What it needs beyond the two files' `stat` it asks of a [`Sight`], and only
+//! when it matters: each answer is a system call, or a question to the user. `place.rs` carries out
+//! the decision.
 
 use haul_sys::{FileType, Stat};
 
 use super::options::{Backup, CopyOptions, Existing, Make, Preserve, Update};
 
-/// Two files, and how the one got in the place of the other.
+/// Two files, and how they came to share a target.
 pub(super) struct Case<'a> {
-    /// What was asked for.
+    /// The options.
     pub(super) options: &'a CopyOptions,
-    /// The source; what it leads to if it is followed.
+    /// The source, followed if the copy follows links.
     pub(super) source: &'a Stat,
-    /// What stands in the place; what it leads to unless [`looks_at_link`].
+    /// The existing target, followed unless [`looks_at_link`].
     pub(super) there: &'a Stat,
-    /// Whether a symbolic link is followed here.
+    /// True if a symbolic link is followed here.
     pub(super) follows: bool,
-    /// Whether the user named the source.
+    /// True if the user named the source.
     pub(super) is_operand: bool,
-    /// Whether the source's last component is `.` or `..`.
+    /// True if the source's last component is `.` or `..`.
     pub(super) is_dots: bool,
 }
 
-/// What can be found out about a case.
+/// Facts about a case that cost something to find out.
 pub(super) trait Sight {
-    /// Looks at the source itself, if it can be looked at.
+    /// `lstat` of the source.
     fn source_link(&self) -> Option<Stat>;
-    /// Looks at what stands in the place itself.
+    /// `lstat` of the target.
     fn there_link(&self) -> Option<Stat>;
-    /// Looks at what the source leads to.
+    /// `stat` of the source.
     fn source_end(&self) -> Option<Stat>;
-    /// Looks at what stands in the place leads to.
+    /// `stat` of the target.
     fn there_end(&self) -> Option<Stat>;
-    /// Tells whether source and place are one entry of one directory.
+    /// True if source and target are one entry of one directory.
     fn is_one_entry(&self) -> bool;
-    /// Tells whether what stands there is older than the source.
+    /// True if the target is older than the source.
     fn is_older(&self) -> bool;
     /// Asks the user.
     fn agrees(&self) -> bool;
-    /// Tells whether this run has made what stands there, from another operand.
+    /// True if this run created the target from another operand.
     fn is_just_created(&self) -> bool;
-    /// Tells whether the source stands where the backup would go.
+    /// True if the source is where the target's backup would go.
     fn is_backup_of_target(&self) -> bool;
 }
 
-/// What is to be done.
+/// Treatment of an existing target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// It stays, to be written over or into.
+    /// Overwrite or enter it.
     Stays,
-    /// It is removed.
+    /// Remove it.
     Remove,
-    /// It is kept under another name.
+    /// Rename it to a backup.
     BackUp,
-    /// It stays as it is, and nothing is copied, as asked.
+    /// Leave it and copy nothing, as requested.
     Skip(Skip),
-    /// It is already what it is to be.
+    /// It already is what it should become.
     Done,
-    /// It stays as it is, and that is an error.
+    /// Leave it and report an error.
     Refuse(Refusal),
 }
 
 /// Why nothing is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Skip {
-    /// What is there is not older.
+    /// The target is not older.
     NotOlder,
-    /// Nothing is to be replaced.
+    /// Replacing is disabled.
     Unwanted,
-    /// Nothing is to be replaced, and the user wants to know where.
+    /// Replacing is disabled, and each case is an error.
     Told,
-    /// The user does not want it.
+    /// The user declined.
     Declined,
 }
 
-/// Why nothing can be copied.
+/// Why a copy is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// Source and target are one file.
     SameFile,
-    /// A directory does not replace a file.
+    /// A directory can't replace a file.
     DirectoryOntoOther,
-    /// A file does not replace a directory.
+    /// A file can't replace a directory.
     OtherOntoDirectory,
-    /// This run has made it.
+    /// This run created it.
     JustCreated,
-    /// The source would be lost to the backup.
+    /// The backup would destroy the source.
     BackupDestroysSource,
 }
 
-/// Tells whether what stands in a place is looked at itself, rather than what it leads to: a regular file is written
-/// through a symbolic link, and nothing else is.
+/// True if the target itself is examined rather than what it links to: only a regular file is
+/// written through a symbolic link.
 pub(super) fn looks_at_link(options: &CopyOptions, source: FileType) -> bool {
     let Existing { remove, keep_directory_symlink, .. } = options.existing;
     let as_such = match source {
         FileType::Regular => false,
         FileType::Symlink => true,
         FileType::Directory => !keep_directory_symlink,
-        // Without recursion, and if it is asked for, special files are read like regular ones.
+        // Without recursion, or on request, special files are read like regular ones.
         _ => options.recursive && !options.copy_contents,
     };
     as_such || options.strict || options.make != Make::Copy || options.existing.backs_up() || remove
 }
 
-/// Decides what is done about what stands in a target's place.
+/// Decides what to do with an existing target.
 pub(super) fn decide(case: &Case<'_>, sight: &impl Sight) -> Decision {
     let existing = &case.options.existing;
     let replaces_none = matches!(existing.update, Update::None | Update::NoneFail);
@@ -145,7 +147,7 @@ pub(super) fn decide(case: &Case<'_>, sight: &impl Sight) -> Decision {
     if is_removed(case) { Decision::Remove } else { Decision::Stays }
 }
 
-/// Tells whether a file is left out, as asked.
+/// Returns why a file is skipped, if it is.
 fn skipped(existing: &Existing, sight: &impl Sight) -> Option<Skip> {
     match existing.update {
         Update::None => Some(Skip::Unwanted),
@@ -155,8 +157,9 @@ fn skipped(existing: &Existing, sight: &impl Sight) -> Option<Skip> {
     }
 }
 
-/// Tells whether what is no directory goes before anything is made: because the user wants it, because it is a name of a
-/// file that others keep, or because what comes cannot be written into it. Attributes alone can be given to anything.
+/// True if a non-directory is removed first: because the user asked for it, because other names
+/// share the file, or because the source can't be written into it. Attributes alone can be set
+/// on anything.
 fn is_removed(case: &Case<'_>) -> bool {
     let other_names = case.options.preserve.contains(Preserve::LINKS) && case.there.links > 1;
     let cannot_be_written = !case.follows && case.source.kind != FileType::Regular;
@@ -165,14 +168,14 @@ fn is_removed(case: &Case<'_>) -> bool {
         || (!case.options.attributes_only && (other_names || cannot_be_written))
 }
 
-/// Whether source and target are one file, and what of it.
+/// Result of the same-file check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Same {
-    /// They are not, or it does no harm.
+    /// They differ, or it does no harm.
     Fine,
-    /// They are, and that is what was asked for.
+    /// They are the same, as requested.
     Done,
-    /// They are, and a copy would destroy it.
+    /// They are the same, and a copy would destroy the file.
     Refused,
 }
 
@@ -210,11 +213,11 @@ fn same_file(case: &Case<'_>, sight: &impl Sight) -> Same {
     same_entries(case, sight, case.source, case.there)
 }
 
-/// Goes on with the two entries as they are themselves.
+/// Continues with the two entries themselves, links not followed.
 fn same_entries(case: &Case<'_>, sight: &impl Sight, source: &Stat, there: &Stat) -> Same {
     let same = source.identity == there.identity;
     if case.options.existing.backs_up() {
-        // What a link leads to cannot be moved away and then be read through the link.
+        // A link's target can't be moved away and then read through the link.
         return Same::fine_if(match same {
             true => !sight.is_one_entry(),
             false => !(case.follows && is_link(source) && !is_link(there)),
@@ -240,7 +243,7 @@ fn same_entries(case: &Case<'_>, sight: &impl Sight, source: &Stat, there: &Stat
     if case.follows { Same::Refused } else { same_ends(case, sight, source, there) }
 }
 
-/// Compares what the two lead to: a link and its end are one file too.
+/// Compares what the two resolve to: a link and its target count as one file.
 fn same_ends(case: &Case<'_>, sight: &impl Sight, source: &Stat, there: &Stat) -> Same {
     let source_end = if is_link(source) { sight.source_end() } else { Some(*source) };
     let Some(source_end) = source_end else { return Same::Fine };

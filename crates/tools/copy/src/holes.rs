@@ -1,11 +1,11 @@
-//! Finding zeros worth leaving out (`--sparse=always`).
+//! Finds runs of zeros to leave out as holes (`--sparse=always`).
 
 use std::ops::Range;
 
-/// The unit in which zeros are left out, in bytes: the block of most file systems. Shorter runs make no hole.
+/// Granularity of holes, in bytes: the block size of most file systems. Shorter runs make no hole.
 const HOLE_BYTES: usize = 4096;
 
-/// Returns the parts of `bytes` that are not whole blocks of zeros, in order and not touching.
+/// Returns the ranges of `bytes` that are not whole blocks of zeros: ordered, not touching.
 pub(super) fn data_in(bytes: &[u8]) -> Vec<Range<usize>> {
     let mut parts: Vec<Range<usize>> = Vec::new();
     for (index, block) in bytes.chunks(HOLE_BYTES).enumerate() {
@@ -22,7 +22,7 @@ pub(super) fn data_in(bytes: &[u8]) -> Vec<Range<usize>> {
     parts
 }
 
-/// Tells whether all bytes are zero. Compares words, which the compiler turns into vector instructions.
+/// True if all bytes are zero. Compares 16-byte words, which the compiler vectorizes.
 fn is_zero(bytes: &[u8]) -> bool {
     let words = bytes.chunks_exact(16);
     let rest = words.remainder();

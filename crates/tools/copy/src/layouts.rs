@@ -1,8 +1,9 @@
-//! Layouts of copies: a new file or directory gets the source's, if that is wanted and the file system has such.
+//! Striping layouts: a new file or directory gets its source's layout, if wanted and supported.
 //!
-//! Without [`LayoutRule::Copy`] nothing is asked and nothing set: what is made inherits from the directory it is made in. With
-//! it, each source is asked, one call a file. A layout that could not be given as it was is told once as a warning, and of every
-//! file under `--debug`: a target with fewer servers would else have a line for each.
+//! Without [`LayoutRule::Copy`] nothing is read or set: new files inherit from their directory.
+//! With it, each source is queried, one call per file. A layout that could not be set is reported
+//! once as a warning, and per file under `--debug`: a target with fewer servers would otherwise
+//! print a line for each.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,32 +19,32 @@ use super::options::LayoutRule;
 use super::target::target_path;
 use super::wording;
 
-/// What a run knows of layouts.
+/// A run's state about layouts.
 #[derive(Debug, Default)]
 pub(super) struct Layouts {
     systems: FileSystems,
-    /// Whether it was told that one could not be given.
+    /// True once a layout that could not be set was reported.
     told: AtomicBool,
 }
 
-/// What a target is made after.
+/// The source a target is modelled on.
 #[derive(Clone, Copy)]
 pub(super) struct Original<'a> {
-    /// What the source is.
+    /// The source's `stat`.
     pub(super) stat: &'a Stat,
-    /// The layout that a new file gets.
+    /// Layout for a new file.
     pub(super) layout: Option<&'a Layout>,
 }
 
 impl<'a> Original<'a> {
-    /// Takes a source whose layout is of no interest.
+    /// A source whose layout doesn't matter.
     pub(super) fn of(stat: &'a Stat) -> Self {
         Self { stat, layout: None }
     }
 }
 
 impl Copier {
-    /// Reads the layout that the copy of a source gets, if it is to get one.
+    /// Reads the layout for the copy of a source, if layouts are copied.
     pub(super) fn wanted_layout(
         &self,
         cx: &Context<'_, Self>,
@@ -64,7 +65,7 @@ impl Copier {
         Some(if keep_first_target { layout } else { layout.with_any_first_target() })
     }
 
-    /// Makes a new file, with the layout that was wanted as far as that goes.
+    /// Creates a file with as much of the wanted layout as possible.
     pub(super) fn make_file(
         &self,
         cx: &Context<'_, Self>,
@@ -82,7 +83,7 @@ impl Copier {
         Ok(created.file)
     }
 
-    /// Gives a new directory what the files in the source get.
+    /// Gives a new directory the default layout of the source directory.
     pub(super) fn give_directory_layout(
         &self,
         cx: &Context<'_, Self>,
@@ -115,8 +116,8 @@ impl Copier {
         }
     }
 
-    /// Tells whether an extended attribute is the file system's account of where the bytes are: by its name, and only on file
-    /// systems that keep such an account, as elsewhere `trusted.link` is anybody's.
+    /// True if an xattr is the file system's own record of where the bytes are. Matched by name,
+    /// and only on file systems that keep one: elsewhere `trusted.link` may be anyone's.
     pub(super) fn is_account(&self, source: Object<'_>, key: &CStr) -> bool {
         if ![Striped::Lustre, Striped::Ceph].into_iter().any(|how| is_placement(how, key)) {
             return false;
@@ -126,12 +127,11 @@ impl Copier {
             .is_ok_and(|stat| is_placement(self.layouts.systems.striped(file, stat.identity.device), key))
     }
 
-    /// Tells whether a file is on a striped file system.
     pub(super) fn is_striped(&self, file: &Fd, stat: &Stat) -> bool {
         self.layouts.systems.striped(file, stat.identity.device) != Striped::No
     }
 
-    /// Says how a file that was begun is striped: as its target is, or else its source.
+    /// Returns how a file being copied is striped: by its target, or else its source.
     pub(super) fn striping_of(&self, file: &OpenFile<Self>) -> Option<Striping> {
         let device = file.entry.node.own.held.identity().device;
         let of = |fd: &Fd, device| striping(&self.layouts.systems, fd, device, file.stat.size);

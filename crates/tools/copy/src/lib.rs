@@ -1,9 +1,10 @@
-//! The copy tool: `cp`, with everything in flight at once.
+//! The copy tool: `cp` with everything in flight at once.
 //!
-//! `operands.rs` finds out what goes where, [`Copier`] answers the framework's questions, and the other files make one
-//! kind of thing each: `directory.rs`, `regular.rs` (with `holes.rs` and `stream.rs`), `other.rs`, `links.rs`, and
-//! `attributes.rs` for what they all get at the end. What becomes of what is there already is decided in `existing.rs` and
-//! done in `place.rs`, with `age.rs` and `backup.rs`. Semantics and wording are GNU's.
+//! `operands.rs` works out what goes where, [`Copier`] implements [`Tool`], and the other files
+//! each create one kind of entry: `directory.rs`, `regular.rs` (with `holes.rs` and `stream.rs`),
+//! `other.rs` and `links.rs`, with `attributes.rs` as the last step of each. `existing.rs` decides
+//! what to do with an existing target; `place.rs` does it, with `age.rs` and `backup.rs`. Semantics
+//! and wording are GNU's.
 
 mod age;
 mod attributes;
@@ -67,26 +68,26 @@ use xattr_rules::XattrRules;
 /// How a copy ended.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Everything asked for was done.
+    /// Everything was copied.
     Success,
-    /// Something was not; it has been reported.
+    /// Something failed, and was reported, or the user declined a replacement.
     Failure,
-    /// The operands make no sense; nothing was touched. To be told together with a pointer to the help.
+    /// Usage error in the operands; nothing was touched. Print it with a pointer to the help.
     Usage(Problem),
-    /// The target cannot be what it has to be; nothing was touched.
+    /// The copy cannot start (engine, SELinux, target); nothing was touched.
     Fatal(Problem),
 }
 
-/// Files at least this long are copied inside the kernel where that can be done. Shorter ones are in one buffer anyway
-/// (docs/measurements/).
+/// Minimum size, in bytes, of a file that is copied inside the kernel where possible. Shorter files
+/// fit in one buffer anyway (docs/measurements/).
 const OFFLOAD_BYTES: u64 = 256 << 10;
 
-/// Copies what the operands name, as the options say, using the machine as the configuration says.
+/// Copies `operands` as `options` say, with the engine and limits in `config`.
 pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: &dyn Report) -> Outcome {
     run_by(&Alone, operands, options, config, report)
 }
 
-/// Copies like [`run`], by an executor.
+/// Like [`run`], on the given executor.
 pub fn run_by(
     executor: &impl Executor<Copier>,
     operands: &Operands,
@@ -154,27 +155,28 @@ pub fn run_by(
     }
 }
 
-/// Has one worker do one file after the other if the user is asked about each: a question is answered before the next
+/// Limits the run to one worker and one file with `-i`: each question is answered before the next
 /// file begins.
 fn serial_if_asked(config: &Config, options: &CopyOptions) -> Config {
     let config = config.clone();
     if options.existing.ask { Config { jobs: Some(1), look_ahead: Some(1), ..config } } else { config }
 }
 
-/// Takes out the problems of which fewer than so many sources come before.
+/// Removes and returns the problems with fewer than `sources` sources before them.
 fn until(sources: usize, problems: &mut Vec<(usize, Problem)>) -> Vec<Problem> {
     let count = problems.partition_point(|(before, _)| *before < sources);
     problems.drain(..count).map(|(_, problem)| problem).collect()
 }
 
-/// Reports problems; returns what they come to.
+/// Reports problems and returns the resulting status.
 fn tell(problems: Vec<Problem>, report: &dyn Report) -> Status {
     let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
     problems.into_iter().for_each(|problem| report.problem(problem));
     if failed { Status::Failure } else { Status::Success }
 }
 
-/// Holds the directories in which some sources stand, of which the first is the `first`-th of all; says which cannot be.
+/// Opens handles for the parent directories of a group's sources. `first` is the overall index of
+/// the group's first source. Also returns a problem for each source that cannot be reached.
 fn places(
     group: &[Assignment],
     first: usize,
@@ -205,34 +207,34 @@ fn places(
     (operands, problems)
 }
 
-/// Answers the framework's questions about a copy.
+/// The [`Tool`] that copies: options and the state all workers share.
 pub struct Copier {
     options: CopyOptions,
     process: ProcessIdentity,
     umask: Mode,
     offload_bytes: u64,
     links: LinkTable<Entry<Copier>, LinkedName>,
-    /// What operands were copied to, kept only if two of them have the same last component.
+    /// Targets created from operands; kept only if there are several groups.
     created: Option<Mutex<HashSet<(CString, Identity)>>>,
-    /// The directories that were copied because the user named them.
+    /// Directories copied because an operand named them.
     named: NamedCopies,
-    /// The tops of the trees that this run has made.
+    /// Tops of the trees created by this run.
     tops: Tops,
     made_links: MadeLinks,
     backups: Backups,
     layouts: Layouts,
-    /// Which attributes are copied; read when the first is found.
+    /// Rules of `/etc/xattr.conf`, read when the first xattr is found.
     xattr_rules: OnceLock<XattrRules>,
     /// The policy's file contexts, with `-Z`.
     contexts: Option<FileContexts>,
     resolutions: Resolutions,
-    /// Whether the user has agreed to the replacement that comes next. Only one file is in flight then.
+    /// True if the user has agreed to the next replacement. Only one file is in flight then.
     agreed: AtomicBool,
-    /// Whether the user has declined any.
+    /// True if the user has declined a replacement.
     declined: AtomicBool,
-    /// Which names new files have until they are whole, if not their own.
+    /// Temporary names for files until they are complete, if used.
     temporary_names: OnceLock<TemporaryNames>,
-    /// Whether files that are not whole stay, for a later run.
+    /// True if incomplete files are kept for a later run.
     keeps_temporary: AtomicBool,
 }
 
@@ -273,13 +275,13 @@ impl Copier {
         }
     }
 
-    /// True if somebody else may exchange the entries of a directory that operands are copied to.
+    /// True if another user may replace entries of a target directory.
     fn is_shared(&self, cache: &DirCache, held: &Arc<DirHandle>) -> bool {
         let looked = cache.open(held).and_then(|directory| stat(&*directory));
         looked.map_or(true, |there| is_shared(&there, self.process.user))
     }
 
-    /// Which files are probed: not those that may turn out to be linked, cloned or copied by the kernel.
+    /// Selects the files to probe: not those that may be linked, cloned or copied by the kernel.
     fn probe(&self, entry: &Entry<Self>) -> Probe {
         let target = &entry.node.own;
         if self.options.debug || (self.options.reflink != Reflink::Never && !target.refuses_reflink()) {
@@ -292,7 +294,8 @@ impl Copier {
         }
     }
 
-    /// Called when a source can't be opened. GNU opens it after it has looked at the target, and told of the copy.
+    /// Called when a source can't be opened. GNU opens it only after checking the target and
+    /// printing the `--verbose` line.
     fn source_not_opened(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Reported {
         let refusal = self.stat_source(cx, entry).ok().and_then(|stat| self.refuses(cx, entry, &stat));
         match refusal {
@@ -307,7 +310,6 @@ impl Copier {
         }
     }
 
-    /// Remembers what an operand was copied to.
     fn record_created(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
         let Some(created) = &self.created else { return };
         let name = target_name(entry);
@@ -317,7 +319,7 @@ impl Copier {
         }
     }
 
-    /// Tells whether a target was made by this very run, from another operand.
+    /// True if this run created `target` from another operand.
     fn was_just_created(&self, name: &CStr, target: Identity) -> bool {
         let Some(created) = &self.created else { return false };
         let created = created.lock().unwrap_or_else(PoisonError::into_inner);
@@ -374,7 +376,8 @@ impl Tool for Copier {
         self.begin_file(cx, entry, *opened)
     }
 
-    /// Leaves zeros out where holes are wanted: with `--sparse=always`, and in a file that has holes already.
+    /// Leaves zeros out where holes are wanted: with `--sparse=always`, and in files that
+    /// have holes.
     fn block(&self, file: &OpenFile<Self>, block: Block<'_>) -> Write {
         if file.own.has_holes { Write::Parts(holes::data_in(block.bytes)) } else { Write::All }
     }

@@ -1,4 +1,4 @@
-//! Names that are one file in the source stay one file in the target.
+//! Preserves hard links: names of one file in the source become names of one file in the target.
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::place::{Left, Place};
 use super::target::{open_directory, target_name, target_path};
 use super::wording;
 
-/// Names tried for what will be renamed at once. None is taken, but by what an earlier process left.
+/// Temporary names tried. None is in use, unless an earlier process left it.
 const TRIES: usize = 100;
 
-/// A file that this run has made. creation-mode times count only where both are known.
+/// A file created by this run. Birth times are compared only if both are known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MadeFile(Identity, Option<Timestamp>);
 
@@ -30,26 +30,27 @@ impl MadeFile {
     }
 }
 
-/// The first name of a file in the target: what further names are linked to, as long as it is still that file's.
+/// The first target name of a file, which further names are linked to as long as it still refers to
+/// that file.
 #[derive(Clone, Debug)]
 pub(super) struct LinkedName {
     held: Arc<DirHandle>,
     name: CString,
     file: MadeFile,
-    /// Whether others may exchange it for another file.
+    /// True if another user may replace it.
     is_shared: bool,
 }
 
-/// What further names are linked to.
+/// Source of links for further names.
 enum FirstCopy {
-    /// What has the first name: only this user can exchange it.
+    /// The first name: only this user can replace it.
     Named,
-    /// What had the first name when it was checked.
+    /// The file the first name referred to when it was checked.
     Pinned(Pinned),
 }
 
 impl LinkedName {
-    /// Finds the first copy; `None` if somebody has replaced or removed it since.
+    /// Finds the first copy; `None` if it was replaced or removed.
     fn find(&self, directory: &Fd) -> Result<Option<FirstCopy>, Error> {
         let look = || {
             if self.is_shared {
@@ -67,27 +68,29 @@ impl LinkedName {
     }
 }
 
-/// Who copies the file an entry is a name of.
+/// Who copies a file that has several names.
 pub(super) enum NameClaim {
-    /// The caller. With an identity, other names may wait, and it must complete or abandon that.
+    /// The caller. With an identity, other names may wait, and the caller must complete or
+    /// abandon it.
     First(Option<Identity>),
-    /// Somebody is at it; the entry is dealt with when that is done.
+    /// Another worker is copying it; the entry is handled when that is done.
     Waits,
-    /// It is copied, and the entry's name is linked to it, as far as that was possible.
+    /// It was copied, and the entry's name was linked to it or the failure reported.
     Over,
 }
 
-/// What came of giving a copy a further name.
+/// Result of linking a further name.
 enum Linking {
     Done,
-    /// Something else stays in the place, and that was told.
+    /// The existing target stays, and that was reported.
     Left,
-    /// The first name is another file's now, or nobody's.
+    /// The first name is gone or refers to another file.
     Stale,
 }
 
 impl Copier {
-    /// Says who copies the file an entry is a name of. A file that is copied already is linked here.
+    /// Decides who copies the file an entry is a name of. If it has been copied, links the
+    /// entry here.
     pub(super) fn claim(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, stat: &Stat) -> NameClaim {
         let follows = match self.options.dereference {
             Dereference::Always => true,
@@ -113,7 +116,8 @@ impl Copier {
                     if self.is_linked(cx, &entry, &first) {
                         return NameClaim::Over;
                     }
-                    // Forgotten: the next claim is the first, or finds what another worker has made meanwhile.
+                    // Once forgotten, the next claim comes first, or finds what another worker
+                    // made meanwhile.
                     self.forget(stat.identity, &first);
                 }
             }
@@ -124,7 +128,8 @@ impl Copier {
         self.links.forget(file, |first| first.file.0 == stale.file.0);
     }
 
-    /// Links the names that waited for a file that is now copied. Without `made`, the file is what has the entry's name.
+    /// Links the names that waited for a file that is now copied. Without `made`, stats the entry's
+    /// target to identify it.
     pub(super) fn complete_link(
         &self,
         cx: &Context<'_, Self>,
@@ -142,7 +147,8 @@ impl Copier {
         let made = match made.map_or_else(by_name, Ok) {
             Ok(made) => made,
             Err(cause) => {
-                // Gone already: nothing to link to. Otherwise the other names become files of their own, an error.
+                // Already gone: nothing to link to. Any other failure makes the other names
+                // separate files, which is an error.
                 if !cause.is(Errno::NOENT) {
                     cx.problem(Problem::new(wording::CANNOT_STAT).naming(target_path(entry)).because(cause));
                 }
@@ -166,7 +172,7 @@ impl Copier {
         }
     }
 
-    /// Lets the names that waited for a file that could not be copied be tried from the beginning.
+    /// Retries the names that waited for a file that could not be copied.
     pub(super) fn abandon_link(&self, cx: &Context<'_, Self>, file: Option<Identity>) {
         if let Some(file) = file {
             for waiting in self.links.abandon(file) {
@@ -175,8 +181,8 @@ impl Copier {
         }
     }
 
-    /// Gives the copy of an entry's file the further name that the entry asks for. False if there is no copy any more; all
-    /// else is told here.
+    /// Links an entry's name to the copy of its file. Returns false if that copy is gone; reports
+    /// all other failures.
     fn is_linked(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, first: &LinkedName) -> bool {
         match self.try_link(cx, entry, first) {
             Ok(Linking::Done) => cx.count(Tally { hard_links: 1, ..Tally::default() }),
@@ -198,7 +204,8 @@ impl Copier {
             problem.naming(first.held.path_of(&first.name)).because(cause)
         };
         let old = cx.cache().open(&first.held).map_err(failed)?;
-        // The first name may be a symbolic link that `-s` has made. Where links are followed GNU follows it too.
+        // The first name may be a symbolic link made by `-s`. Where links are followed, GNU follows
+        // it too.
         let follow = self.options.make == Make::Symlink && self.follows_here(entry);
         let Some(copy) = first.find(&old).map_err(failed)? else { return Ok(Linking::Stale) };
         let new = open_directory(cx, entry).map_err(failed)?;
@@ -222,13 +229,14 @@ impl Copier {
         let mut turn = self.turn(entry);
         match self.clear(cx, entry, &new, &mut turn, &source)? {
             Place::Left(Left::AsItIs) => return Ok(Linking::Left),
-            // It is not older than the source, but it has to be the file that the source's other names became.
+            // It is no older than the source, but must become the same file as the source's
+            // other names.
             Place::Left(Left::AsCopy) => {}
             Place::Taken(_) => self.tell_copied(cx, entry),
             Place::Free(backup) => {
                 self.tell_copied_over(cx, entry, backup.as_deref());
                 match make(target_name(entry)) {
-                    // A symbolic link that leads nowhere.
+                    // A dangling symbolic link.
                     Err(cause) if cause.is(Errno::EXIST) && backup.is_none() => {}
                     outcome => {
                         return outcome.map(|()| Linking::Done).map_err(|cause| {
@@ -245,8 +253,8 @@ impl Copier {
     }
 }
 
-/// Puts what `make` makes under a name in the place of what has that name, in one go: somebody who looks finds the one or
-/// the other.
+/// Replaces `name` atomically with what `make` creates: observers see either the old entry or the
+/// new one.
 pub(super) fn replace(
     directory: &Fd,
     name: &CStr,
@@ -262,7 +270,7 @@ pub(super) fn replace(
         }
     };
     let outcome = rename(directory, &passing, name);
-    // Also after a renaming that went well: of two names of one file, the kernel leaves both.
+    // Needed even after success: rename(2) does nothing if both names are the same file.
     match remove(directory, &passing) {
         Err(cause) if !cause.is(Errno::NOENT) => outcome.and(Err(cause)),
         _ => outcome,

@@ -1,9 +1,9 @@
-//! The directories that several operands name: which of them this run has copied, and to where.
+//! Directories named by several operands: which ones this run has copied, and where to.
 //!
-//! Names of one directory would have to become names of one directory in the target, which cannot be, so a directory is
-//! copied once (but where links are followed). As with GNU, only what was copied counts: a directory whose copy could not be
-//! made is copied anew for the next operand that names it, or that it is in. Operands that could meet here are never under way
-//! together (`operands::groups`).
+//! Hard links to a directory can't be made in the target, so a directory is copied only once
+//! (except where links are followed). As with GNU, only successful copies count: if a directory's
+//! copy could not be made, the next operand that names it, or a directory above it, copies it anew.
+//! Operands that could meet here are never in flight together (`operands::groups`).
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -14,22 +14,22 @@ use haul_sys::Identity;
 /// The copy of a directory that an operand names.
 #[derive(Clone, Debug)]
 pub(super) struct NamedCopy {
-    /// Which of the operands it is of.
+    /// Index of its operand.
     pub(super) operand: usize,
     /// The directory it was made in, and its name there.
     pub(super) place: (Identity, CString),
-    /// Its path as messages name it.
+    /// Its path in messages.
     pub(super) shown: Vec<u8>,
 }
 
 impl NamedCopy {
-    /// True if a copy would be made in the same place.
+    /// True if a copy to `name` in `directory` would be the same one.
     pub(super) fn is_in(&self, directory: Identity, name: &CStr) -> bool {
         (self.place.0, &*self.place.1) == (directory, name)
     }
 }
 
-/// The copies of named directories, kept only if several operands are.
+/// Copies of named directories; kept only if there are several operands.
 #[derive(Debug)]
 pub(super) struct NamedCopies(Option<Mutex<HashMap<Identity, NamedCopy>>>);
 
@@ -42,19 +42,18 @@ impl NamedCopies {
         self.0.as_ref().map(|table| table.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// True if copies are kept.
+    /// True if copies are recorded.
     pub(super) fn are_kept(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Records that a directory was copied; the first copy stays the one.
+    /// Records a directory's copy; the first one wins.
     pub(super) fn record(&self, directory: Identity, copy: impl FnOnce() -> NamedCopy) {
         if let Some(mut table) = self.table() {
             table.entry(directory).or_insert_with(copy);
         }
     }
 
-    /// Returns the copy of a directory.
     pub(super) fn of(&self, directory: Identity) -> Option<NamedCopy> {
         self.table()?.get(&directory).cloned()
     }

@@ -1,8 +1,8 @@
-//! From the names on the command line to what is copied where, by GNU's rules.
+//! Turns command-line names into pairs of source and target, by GNU's rules.
 //!
-//! `SOURCE TARGET` copies to a name; `SOURCE... DIRECTORY`, and a target that is a directory, into it. Each operand is
-//! split into the directory it stands in, which is held, and its last component, which is the only part of a name that
-//! is ever resolved again.
+//! `SOURCE TARGET` copies to a name; `SOURCE... DIRECTORY`, or a target that is a directory, copies
+//! into it. Each operand is split into its parent directory, which gets a handle, and its last
+//! component, the only part of a name that is ever resolved again.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
@@ -18,31 +18,33 @@ use super::wording;
 
 /// Why nothing can be copied at all.
 pub(super) enum Stop {
-    /// The operands make no sense.
+    /// Usage error in the operands.
     Usage(Problem),
-    /// The target cannot be what it has to be.
+    /// The target is unusable.
     Fatal(Problem),
 }
 
-/// One source and where its copy goes.
+/// One source and its target.
 pub(super) struct Assignment {
     /// The source as the user named it.
     pub(super) text: CString,
-    /// The directory the copy goes to, and the name it gets there.
+    /// The directory the copy goes to, and its name there.
     pub(super) target: (Arc<DirHandle>, CString),
-    /// The directories between the two that `--parents` asks for, as they stand in the source's name; else nothing.
+    /// With `--parents`, the directories between the two, as written in the source's name;
+    /// else empty.
     pub(super) way: Vec<u8>,
-    /// The copy as messages name it.
+    /// The copy's path in messages.
     pub(super) shown: Vec<u8>,
-    /// Where the source lies; known only if a directory is among several sources.
+    /// The source's ancestors; known only if a directory is among several sources.
     lineage: Option<Lineage>,
-    /// Which file the source is; known only if it is no directory and one of several sources whose links are preserved.
+    /// The source's identity; known only if it is a non-directory among several sources and links
+    /// are preserved.
     file: Option<Identity>,
 }
 
 impl Assignment {
-    /// Copies a source into a directory, under its last component, or with `--parents` under all of its name. What ends in
-    /// `..` is copied onto the directory.
+    /// Copies a source into a directory under its last component, or its whole name with
+    /// `--parents`. A source ending in `..` is copied onto the directory.
     fn into_directory(text: &CStr, held: &Arc<DirHandle>, operands: &Operands) -> Self {
         let bare = without_trailing_slashes(text.to_bytes());
         let text = if operands.strip_trailing_slashes { c_string(bare) } else { text.to_owned() };
@@ -66,12 +68,12 @@ impl Assignment {
         }
     }
 
-    /// Tells whether the copy goes onto the target directory itself.
+    /// True if the copy goes onto the target directory itself.
     fn is_onto_target(&self) -> bool {
         self.way.is_empty() && self.target.1.to_bytes() == b"."
     }
 
-    /// Returns the components of the copy's name below the directory that is its target or holds it.
+    /// Returns the components of the copy's path below the target directory.
     fn components(&self) -> impl Iterator<Item = &[u8]> {
         let name = self.target.1.to_bytes();
         let way = self.way.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
@@ -79,7 +81,7 @@ impl Assignment {
     }
 }
 
-/// Takes the slashes off the end of a name, but not the root's own.
+/// Removes trailing slashes from a name, but not the root's own.
 fn without_trailing_slashes(name: &[u8]) -> &[u8] {
     match name.iter().rposition(|byte| *byte != b'/') {
         Some(last) => &name[..=last],
@@ -87,7 +89,8 @@ fn without_trailing_slashes(name: &[u8]) -> &[u8] {
     }
 }
 
-/// Writes `name` below `directory` as GNU does: one slash between them, and `/.` between the root and what begins in one.
+/// Joins `directory` and `name` as GNU does: one slash between them, `/.` between the root and an
+/// absolute name.
 fn concatenated(directory: &[u8], name: &[u8]) -> Vec<u8> {
     let between: &[u8] = match (directory.ends_with(b"/"), name.starts_with(b"/")) {
         (true, true) => b".",
@@ -97,12 +100,12 @@ fn concatenated(directory: &[u8], name: &[u8]) -> Vec<u8> {
     [directory, between, name].concat()
 }
 
-/// Makes a C string of bytes that came from one, or from several without a NUL.
+/// Converts bytes known to contain no NUL.
 pub(super) fn c_string(bytes: &[u8]) -> CString {
     CString::new(bytes).unwrap_or_default()
 }
 
-/// Turns `cp --force --backup x x`, of a regular file, into a copy of `x` to the name of its backup.
+/// Turns `cp --force --backup x x`, for a regular file, into a copy of `x` to its backup name.
 pub(super) fn onto_backup(operands: &Operands, options: &CopyOptions) -> Option<(Operands, CopyOptions)> {
     let existing = &options.existing;
     let [source, target] = operands.names.as_slice() else { return None };
@@ -118,7 +121,7 @@ pub(super) fn onto_backup(operands: &Operands, options: &CopyOptions) -> Option<
     let place = if split.display.is_empty() { b".".as_slice() } else { split.display };
     let directory = open_path(&c_string(place), Open::SEARCH.following()).ok()?;
     let name = backup_name(&directory, &c_string(split.name), existing);
-    // Only to find out a name.
+    // Opened only to choose a name, so a failed close doesn't matter.
     directory.close().unwrap_or_default();
     let target = c_string(&[split.display, name.to_bytes()].concat());
     let existing = Existing { backup: Backup::None, ..existing.clone() };
@@ -128,7 +131,7 @@ pub(super) fn onto_backup(operands: &Operands, options: &CopyOptions) -> Option<
     ))
 }
 
-/// Finds out what goes where.
+/// Resolves each operand to an [`Assignment`].
 pub(super) fn assign(
     operands: &Operands,
     options: &CopyOptions,
@@ -164,7 +167,7 @@ pub(super) fn assign(
     let Some((last, sources)) = names.split_last() else { return Ok(Vec::new()) };
     match (hold_target(last, strict, cache), sources) {
         (Ok(held), _) => Ok(into_directory(sources, &held, operands)),
-        // A link to a directory is not a name to copy to, either.
+        // Nor is a link to a directory a name to copy to.
         (Err(cause), _) if strict && cause.is(Errno::LOOP) => {
             Err(Stop::Fatal(Problem::new(wording::TARGET).naming(last.to_bytes()).because(cause)))
         }
@@ -182,7 +185,7 @@ fn hold_target(path: &CStr, strict: bool, cache: &DirCache) -> Result<Arc<DirHan
     if strict { without_links(path, held) } else { Ok(held) }
 }
 
-/// Checks that the path of a directory leads to it without a symbolic link.
+/// Checks that a directory's path resolves to it without symbolic links.
 fn without_links(path: &CStr, held: Arc<DirHandle>) -> Result<Arc<DirHandle>, Error> {
     let directory = open_path_without_links(path)?;
     match stat(&directory)?.identity == held.identity() {
@@ -195,7 +198,6 @@ fn into_directory(sources: &[CString], held: &Arc<DirHandle>, operands: &Operand
     sources.iter().map(|text| Assignment::into_directory(text, held, operands)).collect()
 }
 
-/// Copies one source to a name.
 fn to_name(
     source: &CString,
     target: &CString,
@@ -207,7 +209,7 @@ fn to_name(
     let held = split.hold(cache);
     let held = match if options.strict { held.and_then(|held| without_links(&place, held)) } else { held } {
         Ok(held) => held,
-        // The place may not be there: making the copy will say so, in the words that fit what is made.
+        // The directory may be missing: creating the copy reports that in terms of what is created.
         Err(cause) if cause.is(Errno::NOENT) => {
             cache.hold_absent(&c_string(split.display), Open::SEARCH.following(), split.display.to_vec())
         }
@@ -227,7 +229,7 @@ fn to_name(
     }])
 }
 
-/// Says why a source cannot be copied wherever it goes. GNU looks at it before the target.
+/// Returns why a source can't be copied anywhere. GNU checks this before the target.
 fn unusable(source: &CString, options: &CopyOptions) -> Option<Problem> {
     match stat_path::<&Fd>(None, source, options.dereference != Dereference::Never) {
         Err(cause) => Some(Problem::new(wording::CANNOT_STAT).naming(source.to_bytes()).because(cause)),
@@ -238,12 +240,12 @@ fn unusable(source: &CString, options: &CopyOptions) -> Option<Problem> {
     }
 }
 
-/// Leaves out files that are named more than once, however they are spelled, and returns what is to be said of them, each
-/// with the number of sources that come before it. A directory that is named again can only be judged when its turn comes:
-/// the first copy may have failed (`named.rs`).
+/// Drops files named more than once, however spelled. Returns a warning for each, with the number
+/// of sources before it. A repeated directory can only be judged in turn: its first copy may have
+/// failed (`named.rs`).
 ///
-/// Where backups are made, a file may be named more than once: each copy replaces the one before. A file is the same source
-/// if it is the same entry of the same directory.
+/// With backups, a file may be named more than once: each copy replaces the one before. Two names
+/// are the same source if they are the same entry of the same directory.
 pub(super) fn without_repetitions(
     assignments: Vec<Assignment>,
     options: &CopyOptions,
@@ -283,13 +285,18 @@ pub(super) fn without_repetitions(
     (kept, problems)
 }
 
-/// Cuts the sources in groups that are copied one after the other: in a group no two copies have the same name, none is
-/// below another, and no source is part of another source or of another's copy, so their order cannot matter. Neither are two
-/// names of one file in a group if something stands where a copy goes: what becomes of that may be up to who comes first, and
-/// what becomes of the first name is the file that the other is linked to. What is copied onto the target directory itself may
-/// have any of their names in it, as what goes up again on its way (`--parents a/../b`) may be any of them, and is a group of
-/// its own; so is each if the user is asked, and if the target directory is in one of the sources, which grows while it is
-/// read.
+/// Splits the sources into groups that are copied one after another, so that order within a group
+/// cannot matter. Within a group:
+///
+/// - no two copies have the same name, and none is below another;
+/// - no source is part of another source or of another's copy;
+/// - no two sources are names of one file if either target exists: what happens to it may depend on
+///   who comes first, and the result for the first name is what the second is linked to.
+///
+/// A copy onto the target directory itself may contain any of the other names, and so may one
+/// whose path goes up again (`--parents a/../b`): each is its own group. Every source is its own
+/// group with `-i`, or if the target directory is inside one of the sources, which grows while it
+/// is read.
 pub(super) fn groups(
     assignments: Vec<Assignment>,
     options: &CopyOptions,
@@ -330,8 +337,8 @@ pub(super) fn groups(
     groups
 }
 
-/// True if a source is a file that another in `group` is, and something stands where either's copy goes. `files` tells which
-/// of the group is the first to be a file.
+/// True if a source is the same file as another in `group` and either's target exists. `files` maps
+/// a file to the first of the group that names it.
 fn must_wait(
     assignment: &Assignment,
     group: &[Assignment],
@@ -347,7 +354,7 @@ fn must_wait(
     first.is_some_and(|first| stands(first) || stands(assignment))
 }
 
-/// Returns the directory that stands where a source's copy goes.
+/// Returns the existing directory that a source would be copied onto.
 fn standing_copy(assignment: &Assignment, cache: &DirCache) -> Option<Identity> {
     let directory = cache.open(&assignment.target.0).ok()?;
     let name = assignment.components().next()?;
@@ -355,7 +362,7 @@ fn standing_copy(assignment: &Assignment, cache: &DirCache) -> Option<Identity> 
     (there.kind == FileType::Directory).then_some(there.identity)
 }
 
-/// True if a directory is one of the `named` ones, or below one.
+/// True if a directory is, or is below, one of the `named` ones.
 fn is_within(directory: &Arc<DirHandle>, named: &HashSet<Identity>, cache: &DirCache) -> bool {
     if named.is_empty() {
         return false;
@@ -368,7 +375,7 @@ fn is_within(directory: &Arc<DirHandle>, named: &HashSet<Identity>, cache: &DirC
         }
         let Ok(parent) = open(&*above, c"..", Open::SEARCH) else { return false };
         match stat(&parent) {
-            // The root is above itself.
+            // The root is its own parent.
             Ok(found) if found.identity != identity => identity = found.identity,
             _ => return false,
         }
@@ -376,15 +383,15 @@ fn is_within(directory: &Arc<DirHandle>, named: &HashSet<Identity>, cache: &DirC
     }
 }
 
-/// Where a source lies.
+/// A source's place in the directory tree.
 struct Lineage {
     /// The source, if it is a directory.
     own: Option<Identity>,
-    /// The directories above it, the nearest first.
+    /// Its ancestors, nearest first.
     above: Vec<Identity>,
 }
 
-/// What is known of the directories above sources: the one above each.
+/// Maps each known directory to its parent.
 #[derive(Default)]
 struct Lineages(HashMap<Identity, Identity>);
 
@@ -400,7 +407,7 @@ impl Lineages {
                 Some(found)
             });
             match parent {
-                // The root is above itself.
+                // The root is its own parent.
                 Some(parent) if parent != below => {
                     above.push(parent);
                     below = parent;
@@ -410,7 +417,8 @@ impl Lineages {
         }
     }
 
-    /// Adds what is above the directories of files, as far as it matters: if there is a directory among the sources.
+    /// Adds the ancestors of the directories of files, needed only if a directory is among
+    /// the sources.
     fn complete(&mut self, assignments: &mut [Assignment]) {
         if self.0.is_empty() {
             return assignments.iter_mut().for_each(|assignment| assignment.lineage = None);
@@ -428,7 +436,7 @@ impl Lineages {
     }
 }
 
-/// Where the sources of a group lie, and the directories that stand where their copies go.
+/// Sources of a group, their ancestors, and the existing directories they are copied onto.
 #[derive(Default)]
 struct Sources {
     own: HashSet<Identity>,
@@ -437,7 +445,7 @@ struct Sources {
 }
 
 impl Sources {
-    /// Adds a source; returns false if it is part of another, or another of it, or one of the other's copy.
+    /// Adds a source; returns false if it contains, or is contained in, another source or its copy.
     fn insert(&mut self, lineage: Option<&Lineage>, copy: Option<Identity>) -> bool {
         let Some(Lineage { own, above }) = lineage else { return true };
         let is_part = |of: &Identity| self.own.contains(of) || self.copies.contains(of);
@@ -450,18 +458,19 @@ impl Sources {
     }
 }
 
-/// The names of the copies of a group.
+/// The target names of a group.
 #[derive(Default)]
 struct Names {
     whole: HashSet<Vec<u8>>,
-    /// All that stands on the way to one of them.
+    /// Their proper prefixes.
     above: HashSet<Vec<u8>>,
-    /// A copy's name may be any: it goes onto the target directory itself, or up again on its way.
+    /// A name may collide with any other: it is the target directory itself, or its path goes
+    /// up again.
     are_any: bool,
 }
 
 impl Names {
-    /// Adds a copy; returns false if it has the name of another, or is above or below one.
+    /// Adds a copy; returns false if its name equals another, or is above or below one.
     fn insert(&mut self, assignment: &Assignment) -> bool {
         let mut is_new = true;
         let mut name = Vec::new();

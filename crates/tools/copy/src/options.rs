@@ -1,13 +1,13 @@
-//! What the copy tool can be asked to do: plain data, lowered once from what the user typed.
+//! The copy tool's options: plain data, lowered once from what the user typed.
 
 use std::ffi::CString;
 
 use bitflags::bitflags;
 
-/// Which symbolic links of the source are followed.
+/// Which symbolic links in the source are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Dereference {
-    /// None: they are copied as links (`-P`).
+    /// No links: they are copied as links (`-P`).
     Never,
     /// Those named on the command line (`-H`).
     Operands,
@@ -16,69 +16,69 @@ pub enum Dereference {
 }
 
 bitflags! {
-    /// Attributes of the source that the target gets (`--preserve`).
+    /// Attributes of the source to preserve (`--preserve`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
     pub struct Preserve: u8 {
-        /// Permission bits, set-id bits and access lists.
+        /// Permission bits, set-id bits and ACLs.
         const MODE = 1;
         /// Owner and group.
         const OWNERSHIP = 2;
-        /// Times of access and modification.
+        /// Access and modification times.
         const TIMESTAMPS = 4;
-        /// Which names are one file.
+        /// Hard links.
         const LINKS = 8;
         /// Extended attributes.
         const XATTR = 16;
     }
 }
 
-/// Which files that are already there are replaced (`--update`).
+/// Which existing files are replaced (`--update`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Update {
     /// All.
     All,
-    /// None, which is fine (`-n`).
+    /// No file, silently (`-n`).
     None,
-    /// None, which is an error.
+    /// No file, and each is an error (`--update=none-fail`).
     NoneFail,
-    /// Those that are older than the source (`-u`).
+    /// Those older than the source (`-u`).
     Older,
 }
 
-/// Under which name what is replaced is kept (`--backup`).
+/// How the backup of a replaced file is named (`--backup`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Backup {
-    /// Under none: it is not kept.
+    /// No backup is made.
     None,
-    /// With the suffix, in the place of an older backup.
+    /// With the suffix, replacing an older backup.
     Simple,
-    /// With a number if there are such backups of it, else with the suffix.
+    /// Numbered if numbered backups of it exist, else with the suffix.
     Existing,
-    /// With a number that no backup of it has had.
+    /// With a number no existing backup has.
     Numbered,
 }
 
-/// What becomes of what already stands in a target's place.
+/// How existing targets are treated.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Existing {
     /// Which files are replaced.
     pub update: Update,
-    /// Whether the user is asked before (`-i`): one file after the other, one at a time.
+    /// Ask before replacing (`-i`); files are then copied one at a time.
     pub ask: bool,
-    /// Whether what cannot be opened is removed, and made anew (`-f`).
+    /// Remove and recreate what can't be opened (`-f`).
     pub force: bool,
-    /// Whether it is removed first (`--remove-destination`).
+    /// Remove existing files first (`--remove-destination`).
     pub remove: bool,
-    /// Whether and how it is kept.
+    /// Backup method.
     pub backup: Backup,
-    /// The suffix of backups without a number (`-S`).
+    /// Suffix of unnumbered backups (`-S`).
     pub suffix: CString,
-    /// Whether a symbolic link to a directory may stand for the directory (`--keep-directory-symlink`).
+    /// Accept a symbolic link to a directory as a target directory (`--keep-directory-symlink`).
     pub keep_directory_symlink: bool,
 }
 
 impl Existing {
-    /// Tells whether backups are made.
+    /// True if backups are made.
     #[must_use]
     pub fn backs_up(&self) -> bool {
         self.backup != Backup::None
@@ -86,7 +86,7 @@ impl Existing {
 }
 
 impl Default for Existing {
-    /// What `cp` does without options: what is there is written over.
+    /// Plain `cp`: existing files are overwritten.
     fn default() -> Self {
         Self {
             update: Update::All,
@@ -100,25 +100,25 @@ impl Default for Existing {
     }
 }
 
-/// What is made for a regular file.
+/// How a regular file is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Make {
     /// A file with the same content.
     Copy,
-    /// Another name of the same file (`-l`).
+    /// A hard link to it (`-l`).
     HardLink,
     /// A symbolic link to it (`-s`).
     Symlink,
 }
 
-/// Whether blocks may be shared with the source (`--reflink`).
+/// Sharing of blocks with the source (`--reflink`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Reflink {
-    /// Where the file system can.
+    /// If the file system can.
     Auto,
-    /// They must be, or it is an error.
+    /// Always; otherwise it is an error.
     Always,
-    /// They must not be.
+    /// Never.
     Never,
 }
 
@@ -133,97 +133,98 @@ pub enum Sparse {
     Never,
 }
 
-/// Where the data of a new file lies, on file systems that spread a file over several targets.
+/// Placement of a new file's data, on file systems that stripe files over storage targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum LayoutRule {
-    /// As the directory it is made in says.
+    /// Inherited from its directory.
     #[default]
     Inherit,
-    /// As the source's data lies.
+    /// Copied from the source.
     Copy {
-        /// Whether it is spread over no more targets than the source's data takes up.
+        /// Use no more storage targets than the source's data occupies.
         reduce: bool,
-        /// Whether it begins on the target on which the source begins, rather than where the file system likes.
+        /// Start on the source's first storage target, rather than on any the file system picks.
         keep_first_target: bool,
     },
 }
 
-/// What becomes of SELinux contexts, the attribute `security.selinux`.
+/// How SELinux contexts, the xattr `security.selinux`, are treated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Label {
-    /// It is an attribute like any other.
+    /// Like any other xattr.
     #[default]
     Attribute,
-    /// The copy gets that of its source.
+    /// Copied from the source.
     Source {
-        /// Whether failing at that is an error (`--preserve=context`).
+        /// Failure is an error (`--preserve=context`).
         required: bool,
     },
-    /// New files are made with this one (`--context=CTX`).
+    /// New files are created with this one (`--context=CTX`).
     Given(CString),
-    /// The copy's type is the one that the policy has for its path (`-Z`).
+    /// The copy gets the type that the policy assigns to its path (`-Z`).
     Policy,
 }
 
 /// The options of one copy, resolved.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct CopyOptions {
-    /// Directories are copied with what is in them (`-r`). Without, special files are read like regular ones.
+    /// Copy directories with their content (`-r`). Without it, special files are read like
+    /// regular ones.
     pub recursive: bool,
     /// Which symbolic links are followed.
     pub dereference: Dereference,
-    /// Which attributes are kept.
+    /// Which attributes are preserved.
     pub preserve: Preserve,
-    /// Whether failing to keep one of mode, ownership and times is an error (`-p`, `--preserve=…`, `-a`).
+    /// Failing to preserve mode, ownership or timestamps is an error (`-p`, `--preserve=…`, `-a`).
     pub require_preserve: bool,
-    /// Whether failing to keep extended attributes is an error (`--preserve=xattr`).
+    /// Failing to preserve xattrs is an error (`--preserve=xattr`).
     pub require_xattr: bool,
-    /// Whether extended attributes that the file system cannot hold are passed over in silence (`-a`).
+    /// Silently skip xattrs the file system does not support (`-a`).
     pub reduce_diagnostics: bool,
-    /// What becomes of SELinux contexts.
+    /// How SELinux contexts are treated.
     pub label: Label,
-    /// Whether new files get the default mode instead of the source's (`--no-preserve=mode`).
+    /// New files get the default mode instead of the source's (`--no-preserve=mode`).
     pub default_mode: bool,
-    /// What becomes of what is there.
+    /// How existing targets are treated.
     pub existing: Existing,
-    /// What is made.
+    /// How regular files are copied.
     pub make: Make,
-    /// Whether no data is copied, only attributes (`--attributes-only`).
+    /// Copy attributes only, no data (`--attributes-only`).
     pub attributes_only: bool,
-    /// Whether special files met under `recursive` are read like regular ones (`--copy-contents`).
+    /// Under `recursive`, read special files like regular ones (`--copy-contents`).
     pub copy_contents: bool,
-    /// Whether directories on other file systems stay empty (`-x`).
+    /// Leave directories on other file systems empty (`-x`).
     pub one_file_system: bool,
-    /// Whether blocks may be shared.
+    /// Sharing of blocks with the source.
     pub reflink: Reflink,
     /// Where the target gets holes.
     pub sparse: Sparse,
-    /// Where the data of new files lies.
+    /// Placement of new files' data.
     pub layout: LayoutRule,
-    /// Whether each entry is told of (`-v`).
+    /// Print a line for each entry (`-v`).
     pub verbose: bool,
-    /// Whether the way of copying is told of (`--debug`).
+    /// Report how each file was copied (`--debug`).
     pub debug: bool,
-    /// Whether a dangling symbolic link in the target's place is written through (`POSIXLY_CORRECT`).
+    /// Write through a dangling symbolic link in the target (`POSIXLY_CORRECT`).
     pub through_dangling: bool,
-    /// In the target no symbolic link is followed, and nothing that exists is written to or changed: a file is replaced by
+    /// Follow no symbolic link in the target and modify nothing that exists: a file is replaced by
     /// a new one, and an existing directory keeps its attributes (`--strict`).
     pub strict: bool,
-    /// Which temporary names the processes of a run with a journal give to files that are not whole.
+    /// Temporary names for incomplete files, in a run of several processes with a journal.
     pub temporary_names: Option<TemporaryNames>,
 }
 
-/// What the names of files that are not whole are made of.
+/// Run-specific parts of temporary names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TemporaryNames {
-    /// The number that all runs with one journal share.
+    /// Number shared by all runs with one journal.
     pub number: u64,
-    /// Which of them this is, the first being 1.
+    /// Which of those runs this is, starting at 1.
     pub epoch: u32,
 }
 
 impl Default for CopyOptions {
-    /// What `cp` does without options.
+    /// Plain `cp` without options.
     fn default() -> Self {
         Self {
             recursive: false,
@@ -251,17 +252,17 @@ impl Default for CopyOptions {
     }
 }
 
-/// The names on the command line, before anybody looked at what they are.
+/// The command-line names, before any of them is examined.
 #[derive(Clone, Debug, Default)]
 pub struct Operands {
-    /// The names that are not options, in order. Without `target_directory` the last is the target.
+    /// Non-option arguments in order. Without `target_directory` the last one is the target.
     pub names: Vec<CString>,
-    /// `-t`: the directory into which all names are copied.
+    /// `-t`: the directory all names are copied into.
     pub target_directory: Option<CString>,
     /// `-T`: the target is not a directory to copy into.
     pub no_target_directory: bool,
-    /// `--parents`: what is copied into a directory gets its whole name there.
+    /// `--parents`: the whole name of a source is recreated inside the target directory.
     pub parents: bool,
-    /// `--strip-trailing-slashes`: names that are copied into a directory lose the slashes at their ends.
+    /// `--strip-trailing-slashes`: drop trailing slashes of names copied into a directory.
     pub strip_trailing_slashes: bool,
 }

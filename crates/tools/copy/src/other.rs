@@ -1,4 +1,4 @@
-//! Entries that are not opened: symbolic links, special files, and whatever `-l` and `-s` make.
+//! Entries that are not opened: symbolic links, special files, and whatever `-l` and `-s` create.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -50,7 +50,8 @@ impl Copier {
         let source = stat_path(Some(&*directory), entry.name(), follow).map_err(cannot_stat)?;
         let is_read = self.options.make == Make::Copy && !self.options.attributes_only;
         if is_read && source.kind == FileType::Regular {
-            // It was something else when it was decided that it is not read like one; reading it by name could wait for ever.
+            // It was something else when the walk decided not to read it. Reading it by name could
+            // block forever.
             return Err(Problem::new(haul_flow::wording::REPLACED).naming(entry.path()));
         }
         match self.options.make {
@@ -70,7 +71,7 @@ impl Copier {
         };
         match made {
             Ok(Made::Whole) => self.made(cx, entry, link),
-            // A file that is as good as a copy is one for its other names too.
+            // A file as good as a copy can also serve the source's other names.
             Ok(Made::Left(Left::AsCopy)) => {
                 if let Some(file) = link {
                     self.complete_link(cx, entry, file, None);
@@ -85,10 +86,10 @@ impl Copier {
         Ok(Handled::Over)
     }
 
-    /// Makes the link that `-l` or `-s` asks for in one call, if the listing has said all that has to be known; returns
-    /// whether it is there. If not, looking closer will tell why.
+    /// Creates the link for `-l` or `-s` in one call, if the directory listing says enough; returns
+    /// true on success. Otherwise the full path reports why.
     fn links_at_once(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> bool {
-        // What the listing says, not what a link that is followed leads to.
+        // The listed type, not that of a followed link's target.
         let is_listed = !entry.is_operand() && matches!(entry.kind, EntryType::Regular | EntryType::Special);
         if !is_listed || self.options.existing.backs_up() {
             return false;
@@ -98,7 +99,7 @@ impl Copier {
             Make::HardLink => {
                 (self.hard_link_at_once(cx, entry), Tally { hard_links: 1, ..Tally::default() })
             }
-            // Its times, and the other names of its source, are not in the listing.
+            // A listing has neither its times nor the other names of its source.
             Make::Symlink if self.preserves(Preserve::TIMESTAMPS) || self.preserves(Preserve::LINKS) => {
                 return false;
             }
@@ -126,7 +127,7 @@ impl Copier {
         make_symlink(&content, &target, target_name(entry))
     }
 
-    /// Tells whether something is copied as if it were a regular file.
+    /// True if content is copied as from a regular file.
     fn is_read_as_file(&self, kind: FileType) -> bool {
         match kind {
             FileType::Regular => true,
@@ -135,7 +136,7 @@ impl Copier {
         }
     }
 
-    /// Records that an entry's copy stands.
+    /// Completes the hard-link claim and the records of a finished copy.
     fn made(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, link: Option<Identity>) {
         if let Some(file) = link {
             self.complete_link(cx, entry, file, None);
@@ -145,7 +146,7 @@ impl Copier {
         }
     }
 
-    /// Makes a symbolic link or special file like the source, with its attributes.
+    /// Recreates a symbolic link or special file with its attributes.
     fn remake(
         &self,
         cx: &Context<'_, Self>,
@@ -208,8 +209,8 @@ impl Copier {
         Ok(Made::Whole)
     }
 
-    /// Makes something that cannot be written into, where something stands in its place. Returns what stays, if anything
-    /// does, and that was told.
+    /// Creates something that can't be written into, where something exists. Returns what stays, if
+    /// anything, which was reported.
     fn make_in_place(
         &self,
         cx: &Context<'_, Self>,
@@ -238,7 +239,7 @@ impl Copier {
         }
     }
 
-    /// Gives what was made its attributes. What can't be given is reported; the copy stands.
+    /// Sets a new entry's attributes. Failures are reported; the copy counts anyway.
     ///
     /// # Errors
     /// When it was replaced, or can't be pinned.
@@ -343,7 +344,7 @@ impl Copier {
         if leads && !self.options.existing.backs_up() && make(target_name(entry)).is_ok() {
             self.tell_copied(cx, entry);
         } else {
-            // Something is in the way, or something else is wrong with the place: looking at it will tell.
+            // Something exists, or something is wrong with the directory; `clear` finds out.
             let mut turn = self.turn(entry);
             let backup = match self.clear(cx, entry, &directory, &mut turn, source)? {
                 Place::Left(left) => return Ok(Made::Left(left)),
@@ -372,7 +373,7 @@ impl Copier {
         Ok(Made::Whole)
     }
 
-    /// Makes a symbolic link, with `-f` also in the place of what is there.
+    /// Creates a symbolic link; with `-f` replaces an existing entry.
     fn make_or_replace(
         &self,
         directory: &Fd,
@@ -387,29 +388,29 @@ impl Copier {
         }
     }
 
-    /// Tells whether an entry's copy goes to the directory that relative names start from.
+    /// True if an entry's copy goes to the current directory.
     fn is_current_directory(&self, entry: &Entry<Self>) -> bool {
         let here = stat_path::<&Fd>(None, c".", true);
         here.is_ok_and(|here| here.identity == entry.node.own.held.identity())
     }
 }
 
-/// A place in which something stands.
+/// A place where something exists.
 struct Taken<'a> {
-    /// The directory it is in.
+    /// Its directory.
     directory: &'a Fd,
-    /// What the source is.
+    /// The source's `stat`.
     source: &'a Stat,
-    /// Whether what is not removed first is replaced in one go.
+    /// True if an entry that is not removed first is replaced atomically.
     replaces: bool,
-    /// The error that said so.
+    /// The `EEXIST` error.
     exists: Error,
 }
 
 /// A new symbolic link.
 const SYMLINK: Special = Special { kind: FileType::Symlink, mode: Mode::ALL, device_number: 0 };
 
-/// The mode of a special file that gets none from its source.
+/// Mode of a special file that gets none from its source.
 fn default_mode(kind: FileType) -> Mode {
     if kind == FileType::Socket { Mode::ALL } else { Mode::READ_WRITE }
 }

@@ -1,10 +1,11 @@
-//! `--parents`: the directories on the way from the target directory to a copy.
+//! `--parents`: the directories between the target directory and a copy.
 //!
-//! They are made before the copies that go through them begin, one operand after the other, and looked up component by
-//! component in directories that are held: what was found for one operand is known to the next. As with GNU cp, a
-//! directory in the target may be a symbolic link to one, and only an operand on whose way something is missing gives
-//! the directories on it, new and old, the attributes that are preserved. They get them when everything is copied, so
-//! that nothing written below changes their times again and no mode stands in the way of a later operand.
+//! They are made before the copies below them begin, one operand after another, and looked up
+//! component by component from cached handles, so each operand reuses what earlier ones found. As
+//! with GNU cp, an existing parent may be a symbolic link to a directory, and the directories on a
+//! path get the preserved attributes, new and old alike, only if one of them was missing. They get
+//! them after everything is copied, so that later writes don't change their times and no mode
+//! blocks a later operand.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -23,37 +24,37 @@ use super::operands::{Assignment, c_string};
 use super::options::Preserve;
 use super::wording;
 
-/// The directories on the way to the copies of one run.
+/// The parent directories of one run's copies.
 pub(super) struct Parents<'a> {
     copier: &'a Copier,
     cache: &'a DirCache,
     report: &'a dyn Report,
-    /// Those found or made so far, by their names below the target directory.
+    /// Parents found or made so far, by name relative to the target directory.
     known: HashMap<Vec<u8>, Arc<DirHandle>>,
-    /// Those that get attributes at the end, in the order in which they were met, and where each is in that order.
+    /// Parents to get attributes at the end, in the order met, and each one's index.
     changed: Vec<Changed>,
     places: HashMap<Identity, usize>,
     status: Status,
 }
 
-/// A directory that gets attributes at the end.
+/// A parent to get attributes at the end.
 struct Changed {
     held: Arc<DirHandle>,
     shown: Vec<u8>,
     source: CString,
     stat: Stat,
-    /// The mode to give it if the source's is not preserved.
+    /// Mode it gets if the source's is not preserved.
     plain_mode: Option<Mode>,
 }
 
-/// One component of the way.
+/// One component of a copy's path.
 struct Component<'w> {
     name: CString,
-    /// The way up to and with it, as written: the source's directory.
+    /// The source's path up to and including it, as written.
     source: &'w [u8],
-    /// The same as messages name it in the target.
+    /// The target's path up to and including it, for messages.
     shown: &'w [u8],
-    /// Its name below the target directory, without repeated slashes.
+    /// Its name relative to the target directory, without repeated slashes.
     key: Vec<u8>,
 }
 
@@ -63,8 +64,8 @@ impl<'a> Parents<'a> {
         Self { copier, cache, report, known, changed, places, status: Status::Success }
     }
 
-    /// Returns the directory in which a copy is made, after making what is missing on the way to it; `None` when that
-    /// failed and was reported.
+    /// Returns the directory for a copy, after making missing parents; `None` if that failed and
+    /// was reported.
     pub(super) fn of(&mut self, assignment: &Assignment) -> Option<Arc<DirHandle>> {
         let target = &assignment.target.0;
         if assignment.way.is_empty() {
@@ -82,7 +83,8 @@ impl<'a> Parents<'a> {
         held.map_err(|problem| self.tell(problem)).ok()
     }
 
-    /// Refuses a copy that is the new directory on its way itself, by another name: GNU cannot make that directory twice.
+    /// Refuses a copy that names its own new parent (`.` or `..`): GNU can't make that
+    /// directory twice.
     fn check_dots(&self, assignment: &Assignment) -> Result<(), Problem> {
         let is_itself = matches!(assignment.target.1.to_bytes(), b"." | b"..");
         if !(is_itself && self.copier.options.recursive) {
@@ -93,8 +95,8 @@ impl<'a> Parents<'a> {
         Err(problem.because(exists))
     }
 
-    /// Follows the way; `None` if not all of it is there. As with GNU, a way that ends in a file is told of before the
-    /// sources are looked at.
+    /// Walks the path; `None` if it is incomplete. As with GNU, a path that ends in a file is
+    /// reported before the sources are examined.
     fn find(
         &mut self,
         target: &Arc<DirHandle>,
@@ -113,7 +115,7 @@ impl<'a> Parents<'a> {
         Ok(Some(held))
     }
 
-    /// Goes one directory further.
+    /// Descends one component.
     fn step(&mut self, above: &Arc<DirHandle>, component: &Component<'_>) -> Result<Arc<DirHandle>, Error> {
         if let Some(held) = self.known.get(&component.key) {
             return Ok(Arc::clone(held));
@@ -138,9 +140,9 @@ impl<'a> Parents<'a> {
         held
     }
 
-    /// Follows the way and makes what is missing. Everything on it gets the attributes that are preserved, unless it is in
-    /// vain: then, as with GNU, what was made stays as private as it was made. Returns the last directory, and whether it is
-    /// new.
+    /// Walks the path and makes missing directories. All of them get the preserved attributes,
+    /// unless this fails: then, as with GNU, new ones stay as private as they were created. Returns
+    /// the last directory, and whether it is new.
     fn make_missing(
         &mut self,
         target: &Arc<DirHandle>,
@@ -178,15 +180,15 @@ impl<'a> Parents<'a> {
         Ok((held, is_new))
     }
 
-    /// Tells whether something stands there that is no directory.
+    /// True if `component` exists and is not a directory.
     fn is_other(&self, above: &Arc<DirHandle>, component: &Component<'_>) -> bool {
         let looked =
             self.cache.open(above).and_then(|directory| stat_path(Some(&*directory), &component.name, true));
         looked.is_ok_and(|there| there.kind != FileType::Directory)
     }
 
-    /// Makes one directory, with the rights that its owner needs to work in it. Returns with it what its source is, and the
-    /// mode it gets at the end if the source's is not preserved.
+    /// Makes one directory with the permissions its owner needs to work in it. Also returns the
+    /// source's `stat`, and the final mode if the source's is not preserved.
     fn make(
         &mut self,
         above: &Arc<DirHandle>,
@@ -220,7 +222,7 @@ impl<'a> Parents<'a> {
         Ok((held, source, self.plain_mode(omitted, made.mode)))
     }
 
-    /// The rights that a new directory does not get before its owner is set.
+    /// Permissions withheld from a new directory until its owner is set.
     fn omitted(&self, source: &Stat) -> Mode {
         let withheld = if self.copier.preserves(Preserve::OWNERSHIP) {
             Mode::GROUP_AND_OTHER
@@ -232,14 +234,15 @@ impl<'a> Parents<'a> {
         source.mode.and(withheld)
     }
 
-    /// The mode that a directory made with less gets at the end if the source's is not preserved.
+    /// Final mode of a directory created with fewer permissions, if the source's is not preserved.
     fn plain_mode(&self, omitted: Mode, made: Mode) -> Option<Mode> {
         let due = omitted.without(self.copier.umask);
         let complete = made.contains(Mode::OWNER) && made.contains(due);
         (!complete && !self.copier.preserves(Preserve::MODE)).then(|| made.or(due))
     }
 
-    /// Notes that a directory gets its source's attributes. The last operand on whose way it is decides which those are.
+    /// Schedules a directory to get its source's attributes. The last operand that passes through
+    /// it wins.
     fn change(
         &mut self,
         held: &Arc<DirHandle>,
@@ -257,7 +260,7 @@ impl<'a> Parents<'a> {
         self.changed.push(Changed { held: Arc::clone(held), shown, source, stat, plain_mode });
     }
 
-    /// Gives the directories their attributes, the deepest first, and tells how it all went.
+    /// Sets the attributes, deepest directory first, and returns the overall status.
     pub(super) fn finish(mut self) -> Status {
         for changed in std::mem::take(&mut self.changed).into_iter().rev() {
             if let Err(problem) = self.give_attributes(&changed) {
@@ -271,7 +274,7 @@ impl<'a> Parents<'a> {
         let problem =
             |wording| move |cause: Error| Problem::new(wording).naming(changed.shown.clone()).because(cause);
         let opened = self.cache.open(&changed.held).map_err(problem(wording::PARENT_ATTRIBUTES))?;
-        // The cache holds it for finding names, which is no descriptor that attributes can be set through.
+        // The cached descriptor is for lookups only; attributes can't be set through it.
         let pinned = Pinned::open(&opened, c".").map_err(problem(wording::PARENT_ATTRIBUTES))?;
         let object = Object::Pinned(&pinned);
         self.copier.give_default_label(object, &|| changed.shown.clone())?;
@@ -295,7 +298,7 @@ impl<'a> Parents<'a> {
         let owner = Owner { user: Some(source.owner), group: Some(source.group) };
         match object.own(owner) {
             Err(cause) if self.copier.may_fail_to_own(&cause) => {
-                // The group alone may be possible, and GNU does not mind.
+                // The group alone may work, and GNU ignores the result.
                 object.own(Owner { user: None, ..owner }).unwrap_or_default();
                 Ok(())
             }
@@ -311,7 +314,7 @@ impl<'a> Parents<'a> {
     }
 }
 
-/// Sets mode and access lists as the source has them.
+/// Sets mode and ACLs as on the source.
 fn give_mode(object: Object<'_>, changed: &Changed) -> Result<(), Error> {
     let source = open_path(&changed.source, Open::SEARCH.following())?;
     let source = Pinned::open(&source, c".")?;
@@ -332,7 +335,7 @@ fn replaced(component: &Component<'_>) -> Problem {
     Problem::new(wording::REPLACED_WHILE_MADE).naming(component.shown)
 }
 
-/// Looks at the source's directory.
+/// Stats the source directory of a component.
 fn source_stat(component: &Component<'_>) -> Result<Stat, Problem> {
     let looked = stat_path::<&Fd>(None, &c_string(component.source), true).and_then(|stat| match stat.kind {
         FileType::Directory => Ok(stat),
@@ -345,10 +348,10 @@ fn error(component: &Component<'_>, operation: Operation, errno: Errno) -> Error
     Error::new(operation, format!("{:?}", component.name), errno)
 }
 
-/// Cuts the way to a copy in components.
+/// Splits the path of a copy into components.
 fn components(assignment: &Assignment) -> Vec<Component<'_>> {
     let Assignment { way, shown, .. } = assignment;
-    // The copy's name ends in the source's, of which the way is the beginning.
+    // The copy's path ends in the source's, which begins with `way`.
     let before = shown.len() - way.len() - assignment.target.1.count_bytes();
     let mut key = Vec::new();
     ranges(way)
@@ -367,7 +370,7 @@ fn components(assignment: &Assignment) -> Vec<Component<'_>> {
         .collect()
 }
 
-/// Finds where the components of a path are.
+/// Returns the ranges of a path's components.
 fn ranges(path: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;
     path.split(|byte| *byte == b'/').filter_map(move |part| {

@@ -1,8 +1,8 @@
-//! Making room in a target's place, as `existing.rs` decides.
+//! Clears a target's place, as `existing.rs` decides.
 //!
-//! The usual way costs nothing here: a target is made with a call that fails when something is in the way, and only then
-//! is its place looked at. With `-u`, `-n` and `-i` it is looked at before, by name, so that a file that is left out is
-//! never opened.
+//! The common case costs nothing: a target is created with a call that fails if something exists,
+//! and only then is its place examined. With `-u`, `-n` and `-i` it is examined first, by name, so
+//! a file that is skipped is never opened.
 
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
@@ -18,52 +18,52 @@ use super::options::{Preserve, Update};
 use super::target::{open_directory, problem, target_name, target_path};
 use super::wording;
 
-/// What a target's place is like once it was seen to.
+/// State of a target's place once it has been prepared.
 pub(super) enum Place {
-    /// Nothing is there; what was, may be kept under another name.
+    /// It is free. The old file may be kept under the given name.
     Free(Option<CString>),
-    /// Something is there, to be written over or into. It could not be looked at if it is a symbolic link to itself, which
-    /// `-f` lets be removed.
+    /// Something is there, to be overwritten or entered. There is no `stat` for a symbolic link to
+    /// itself, which `-f` removes.
     Taken(Option<Stat>),
-    /// What is there stays, and nothing is copied. Everything has been said.
+    /// The existing file stays and nothing is copied. Everything has been reported.
     Left(Left),
 }
 
-/// What stays where nothing is copied.
+/// The target that stays when nothing is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
-    /// A file that is not older than the source: as good as its copy.
+    /// A file no older than the source: as good as its copy.
     AsCopy,
-    /// Anything.
+    /// Anything else.
     AsItIs,
 }
 
-/// What came of making an entry's copy in one go.
+/// Result of creating an entry's copy in one go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Made {
-    /// It is there.
+    /// It was created.
     Whole,
-    /// It is not, or not as it should be, and that was reported.
+    /// It is missing or incomplete, and that was reported.
     Broken,
-    /// Something else stays in its place, and that was told.
+    /// The existing file stays, and that was reported.
     Left(Left),
 }
 
 impl Made {
-    /// Tells of a copy whether it is as it should be.
     pub(super) fn whole_if(whole: bool) -> Self {
         if whole { Made::Whole } else { Made::Broken }
     }
 }
 
 impl Copier {
-    /// Waits for the turn to make backups where an entry's copy goes; there are none to wait for if none are made.
+    /// Waits for the turn to make a backup in the target's directory; `None` if no backups
+    /// are made.
     pub(super) fn turn(&self, entry: &Entry<Self>) -> Option<Turn<'_>> {
         let backs_up = self.options.existing.backs_up();
         backs_up.then(|| self.backups.turn(entry.node.own.held.identity()))
     }
 
-    /// Tells whether an entry's target is there and is to stay, as far as names tell; if so, that was told.
+    /// True if the entry's target exists and stays, judging by names alone; it was then reported.
     pub(super) fn leaves(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> bool {
         let existing = &self.options.existing;
         if existing.update == Update::All && !existing.ask {
@@ -80,7 +80,7 @@ impl Copier {
         };
         let follow = !looks_at_link(&self.options, kind);
         let Ok(directory) = open_directory(cx, entry) else { return false };
-        // What cannot be looked at, here or below, is told of when the copy is made.
+        // Errors here and below are reported when the copy is made.
         let Ok(there) = stat_path(Some(&*directory), target_name(entry), follow) else { return false };
         match existing.update {
             Update::None => self.tell_skip(cx, entry, Skip::Unwanted),
@@ -101,7 +101,7 @@ impl Copier {
         let follows = self.follows_here(entry);
         let may_be_linked = self.preserves(Preserve::LINKS) && (source.links > 1 || follows);
         if may_be_linked && !self.options.existing.ask {
-            // Other names of the file have to hear of it.
+            // Other names of the file need to know.
             return false;
         }
         let scene = Scene { copier: self, cx, entry, directory, source: &source, there };
@@ -118,15 +118,15 @@ impl Copier {
         true
     }
 
-    /// Looks at a source that is not open; at what it leads to if it is followed.
+    /// Stats a source that is not open, following links where the copy does.
     pub(super) fn stat_source(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Result<Stat, Error> {
         let directory = cx.cache().open(&entry.node.source)?;
         stat_path(Some(&*directory), entry.name(), self.follows_here(entry))
     }
 
-    /// Words the refusal to copy onto what stands in the place, for a source that is not open: opening a FIFO waits, and
-    /// of a source that cannot be opened GNU cp says so only if nothing is wrong with the target. With questions,
-    /// [`leaves`](Self::leaves) has decided.
+    /// Returns the refusal to copy onto an existing target, for a source that is not open: opening
+    /// a FIFO blocks, and GNU cp reports a source that can't be opened only if nothing is wrong
+    /// with the target. With `-i`, [`leaves`](Self::leaves) has decided.
     pub(super) fn refuses(
         &self,
         cx: &Context<'_, Self>,
@@ -143,7 +143,7 @@ impl Copier {
             Err(cause) if cause.is(Errno::NOTDIR) => {
                 return Some(problem(entry, wording::CANNOT_STAT, cause));
             }
-            // Making the copy will show what is wrong, if anything.
+            // Creating the copy will report any real problem.
             Err(_) => return None,
         };
         let scene = Scene { copier: self, cx, entry, directory: &directory, source, there: &there };
@@ -153,7 +153,7 @@ impl Copier {
         }
     }
 
-    /// Sees to a target's place, in which something stands or did a moment ago.
+    /// Prepares a target's place where something exists, or did a moment ago.
     pub(super) fn clear(
         &self,
         cx: &Context<'_, Self>,
@@ -200,7 +200,7 @@ impl Copier {
         }
     }
 
-    /// Refuses to write through a symbolic link that an earlier operand has left in the target's place.
+    /// Refuses to write through a symbolic link that an earlier operand created as the target.
     fn check_just_created_link(&self, entry: &Entry<Self>, directory: &Fd) -> Result<(), Problem> {
         if self.created.is_none() || !entry.is_operand() || self.options.existing.backs_up() {
             return Ok(());
@@ -215,7 +215,7 @@ impl Copier {
         }
     }
 
-    /// Removes what stands in the target's place.
+    /// Removes the existing target.
     pub(super) fn make_room(
         &self,
         cx: &Context<'_, Self>,
@@ -232,7 +232,7 @@ impl Copier {
         }
     }
 
-    /// Puts back what was kept, because its successor could not be made.
+    /// Restores a backup after its replacement could not be created.
     pub(super) fn put_back(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, backup: Option<&CStr>) {
         let Some(backup) = backup else { return };
         let outcome =
@@ -247,12 +247,12 @@ impl Copier {
         }
     }
 
-    /// Gives the line of `--verbose` for an entry.
+    /// Prints the `--verbose` line for an entry.
     pub(super) fn tell_copied(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
         self.tell_copied_over(cx, entry, None);
     }
 
-    /// Gives the line of `--verbose` for an entry in whose place something was that is kept as `backup`.
+    /// Prints the `--verbose` line for an entry that replaced something kept as `backup`.
     pub(super) fn tell_copied_over(
         &self,
         cx: &Context<'_, Self>,
@@ -268,14 +268,14 @@ impl Copier {
         cx.report().line(Line { wording, names });
     }
 
-    /// Gives the line of `--verbose` for something that went.
+    /// Prints the `--verbose` line for a removed target.
     pub(super) fn tell_removed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
         if self.options.verbose {
             cx.report().line(Line { wording: wording::REMOVED, names: vec![target_path(entry)] });
         }
     }
 
-    /// Records that an entry is left out, and tells of it as far as that was asked for.
+    /// Counts a skipped entry, and reports it if requested.
     fn tell_skip(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, skip: Skip) {
         cx.count(Tally { skipped: 1, ..Tally::default() });
         if skip == Skip::Declined {
@@ -289,7 +289,6 @@ impl Copier {
     }
 }
 
-/// Words a refusal.
 fn refused(entry: &Entry<Copier>, refusal: Refusal) -> Problem {
     let of_source = |wording| Problem::new(wording).naming(entry.path()).naming(target_path(entry));
     let of_target = |wording| Problem::new(wording).naming(target_path(entry)).naming(entry.path());
@@ -302,12 +301,12 @@ fn refused(entry: &Entry<Copier>, refusal: Refusal) -> Problem {
     }
 }
 
-/// An entry and what stands in its target's place.
+/// An entry and its existing target.
 struct Scene<'s> {
     copier: &'s Copier,
     cx: &'s Context<'s, Copier>,
     entry: &'s Entry<Copier>,
-    /// The directory of the target.
+    /// The target's directory.
     directory: &'s Fd,
     source: &'s Stat,
     there: &'s Stat,
@@ -330,7 +329,7 @@ impl Scene<'_> {
         stat_path(Some(&*directory), self.entry.name(), follow).ok()
     }
 
-    /// Words the question whether to replace it. What may not be written to is worth another one.
+    /// Builds the `-i` question. An unwritable target gets a different one.
     fn question(&self) -> Line {
         let target = target_path(self.entry);
         let writable = self.there.kind == FileType::Symlink
@@ -379,7 +378,7 @@ impl Sight for Scene<'_> {
     }
 
     fn agrees(&self) -> bool {
-        // What was agreed to before the source was opened is not asked again.
+        // Don't ask again what was agreed to before the source was opened.
         self.copier.agreed.swap(false, Ordering::Relaxed) || self.cx.report().ask(&self.question())
     }
 
@@ -397,7 +396,7 @@ impl Sight for Scene<'_> {
     }
 }
 
-/// Writes a mode as `ls` does, without the type.
+/// Formats a mode as `ls` does, without the type.
 fn letters(mode: Mode) -> String {
     let bits = mode.bits();
     let mut letters = String::with_capacity(9);

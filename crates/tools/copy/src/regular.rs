@@ -1,4 +1,4 @@
-//! Copying regular files: the target is made or opened, the way of moving the bytes chosen, and the end tidied up.
+//! Copies regular files: creates or opens the target, chooses how to move the bytes, and finishes.
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -19,33 +19,34 @@ use super::stream;
 use super::target::{failure, open_directory, problem, target_name, target_path};
 use super::wording;
 
-/// What the copy tool keeps for a file being copied.
+/// The copy tool's state for a file being copied.
 #[derive(Debug)]
 pub struct CopiedFile {
-    /// What stood in the place before, and was written over.
+    /// The target before it was overwritten.
     before: Option<Stat>,
-    /// The name under which what stood in the place before is kept.
+    /// Name of the backup, if one was made.
     backup: Option<CString>,
-    /// The file's identity, if other names wait for it.
+    /// Identity of the source, if other names wait for it.
     link: Option<Identity>,
     /// The new file, if other names may be linked to it.
     made: Option<MadeFile>,
-    /// Whether its blocks are shared with the source.
+    /// True if its blocks are shared with the source.
     pub(super) reflinked: bool,
-    /// Whether the kernel was asked to copy it by itself.
+    /// True if the kernel was asked to copy it.
     pub(super) offloaded: bool,
-    /// Whether the source's holes are passed over.
+    /// True if the source's holes are skipped.
     pub(super) skips_holes: bool,
-    /// Whether its length has to be set at the end.
+    /// True if its length must be set at the end.
     pub(super) has_holes: bool,
-    /// How it was made, if it is new.
+    /// How it was created, if it is new.
     creation_mode: Option<CreationMode>,
-    /// The name it has until it is whole, if not its own.
+    /// Its name until it is complete, if it has a temporary one.
     pub(super) temporary_name: Option<CString>,
 }
 
 impl CopiedFile {
-    /// What is kept for a piece of a file that another process leads, and finishes: whether zeros are left out.
+    /// State for ranges of a file that another process leads and finishes: only whether zeros are
+    /// left out.
     pub(super) fn of_member(options: &CopyOptions) -> Self {
         Self {
             before: None,
@@ -62,16 +63,16 @@ impl CopiedFile {
     }
 }
 
-/// A target that was made or opened.
+/// A target that was created or opened.
 pub(super) struct OpenTarget {
     pub(super) file: Fd,
-    /// What it was before; `None` if it is new.
+    /// The target before it was opened; `None` if it is new.
     pub(super) before: Option<Stat>,
-    /// The name under which what was in its place is kept.
+    /// Name of the backup, if one was made.
     pub(super) backup: Option<CString>,
-    /// How it was made in a place that was free.
+    /// How it was created, if nothing was in its place.
     pub(super) creation_mode: Option<CreationMode>,
-    /// The name it has until it is whole, if not its own.
+    /// Its name until it is complete, if it has a temporary one.
     pub(super) temporary_name: Option<CString>,
 }
 
@@ -81,11 +82,11 @@ impl OpenTarget {
     }
 }
 
-/// What became of the making of a target.
+/// Result of preparing a target.
 pub(super) enum Target {
     /// It is open.
     Open(OpenTarget),
-    /// Something else stays in its place, and that was told.
+    /// The existing file stays; this was reported.
     Left(Left),
 }
 
@@ -137,7 +138,7 @@ impl Copier {
         })
     }
 
-    /// Chooses how the content of an open target comes to be; `None` when it failed and was reported.
+    /// Chooses how an open target gets its content; `None` if that failed and was reported.
     fn fill(
         &self,
         cx: &Context<'_, Self>,
@@ -171,7 +172,7 @@ impl Copier {
         if reflinked {
             cx.count(Tally { bytes: stat.size, reflinked: 1, ..Tally::default() });
         }
-        // What is written through a symbolic link is not what has the name.
+        // A file written through a symbolic link is not the one the name refers to.
         let has_the_name = link.is_some() && creation_mode.is_some();
         let made = has_the_name.then(|| haul_sys::stat(&file).ok()).flatten();
         let made = made.map(|stat| MadeFile::of(&stat));
@@ -190,7 +191,8 @@ impl Copier {
         Some(Start::Move { own, target: file, transfer, inspect: has_holes })
     }
 
-    /// Closes a target that was opened for nothing, and removes it if it is `new`; that may have a temporary name.
+    /// Closes a target that was not needed and, if it is `new`, removes it (under its temporary
+    /// name, if any).
     fn take_back(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, file: Fd, new: Option<Option<&CStr>>) {
         let mut outcome = file.close();
         if let Some(temporary_name) = new {
@@ -203,7 +205,7 @@ impl Copier {
         }
     }
 
-    /// Makes or opens the target of a regular file.
+    /// Creates or opens the target of a regular file.
     pub(super) fn open_target(
         &self,
         cx: &Context<'_, Self>,
@@ -232,7 +234,7 @@ impl Copier {
         }
     }
 
-    /// Opens or makes the target where something stands in its place, or did a moment ago.
+    /// Opens or creates the target where something exists, or did a moment ago.
     fn open_in_place(
         &self,
         cx: &Context<'_, Self>,
@@ -261,8 +263,8 @@ impl Copier {
         }
     }
 
-    /// Checks that a source can still be reached by its name: it may be a symbolic link that leads through what was moved
-    /// away for its copy, or that itself. GNU, which opens the source only now, fails then.
+    /// Checks that the source can still be reached by name: it may be a symbolic link through what
+    /// was just moved to a backup, or that itself. GNU opens the source only now, and fails then.
     fn check_source(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Result<(), Problem> {
         let looked = cx
             .cache()
@@ -273,7 +275,7 @@ impl Copier {
         })
     }
 
-    /// Opens what stands in the target's place. With `-f`, what cannot be opened is removed.
+    /// Opens an existing target. With `-f`, one that can't be opened is removed and recreated.
     fn open_existing(
         &self,
         cx: &Context<'_, Self>,
@@ -283,12 +285,13 @@ impl Copier {
         there: Option<Stat>,
     ) -> Result<OpenTarget, Problem> {
         let how = Open::WRITE.following();
-        // A FIFO that the user named is waited for; one met in a tree is a trap.
+        // Wait for the reader of a FIFO that the user named; one met in a tree is a trap.
         let waits = there.is_some_and(|there| there.kind != FileType::Regular) && !self.options.recursive;
         let how = if waits { how.blocking() } else { how };
         match (open(directory, target_name(entry), how), there) {
             (Ok(file), Some(there)) => self.empty(entry, source.stat, there, file),
-            // It was a symbolic link to itself and is something else now: made anew like anything that cannot be opened.
+            // It was a symbolic link to itself and is something else now: recreate it, like
+            // anything that can't be opened.
             (Ok(file), None) => {
                 file.close().map_err(|cause| problem(entry, wording::CANNOT_CREATE_FILE, cause))?;
                 self.make_room(cx, entry, directory)?;
@@ -303,7 +306,7 @@ impl Copier {
         }
     }
 
-    /// Empties a target that was opened, after making sure that it is not the source by another way.
+    /// Truncates an opened target, after checking that it is not the source by another path.
     fn empty(
         &self,
         entry: &Entry<Self>,
@@ -320,13 +323,13 @@ impl Copier {
             return Err(Problem::new(wording::SAME_FILE).naming(entry.path()).naming(target_path(entry)));
         }
         if !self.options.attributes_only {
-            // Also an empty one: being written to shows in its times.
+            // Also an empty one: being written to shows in its timestamps.
             truncate(&file, 0).map_err(failed)?;
         }
         Ok(OpenTarget { before: Some(opened), ..OpenTarget::new(file) })
     }
 
-    /// Makes the target where nothing is, or a symbolic link that leads nowhere.
+    /// Creates the target where nothing exists, or only a dangling symbolic link.
     fn make_anew(
         &self,
         cx: &Context<'_, Self>,
@@ -347,10 +350,10 @@ impl Copier {
         outcome.map(OpenTarget::new).map_err(|cause| problem(entry, wording::CANNOT_CREATE_FILE, cause))
     }
 
-    /// The mode a file is made with: never wider than its final one, private while its owner is still to be set.
+    /// Mode a file is created with: never wider than its final one, private until its owner is set.
     pub(super) fn new_file_mode(&self, source: &Stat) -> Mode {
         let mode = source.mode.and(Mode::ALL).without(self.omitted(source.kind));
-        // An unprivileged user may set attributes of a file only with the right to write it.
+        // An unprivileged user needs write permission on a file to set its xattrs.
         if self.preserves(Preserve::XATTR) && self.process.user != 0 {
             mode.or(Mode::OWNER_WRITE)
         } else {
@@ -358,7 +361,7 @@ impl Copier {
         }
     }
 
-    /// Makes the target share the source's blocks, if it is wanted and possible; returns whether it was.
+    /// Shares the source's blocks if wanted and possible; returns whether it did.
     fn share_blocks(
         &self,
         entry: &Entry<Self>,
@@ -374,7 +377,7 @@ impl Copier {
         }
         match reflink(source, target) {
             Ok(()) => Ok(true),
-            // A full or broken disk: another way of copying would hide that, or meet it too.
+            // A full or broken disk: another method would hide the error or hit it too.
             Err(cause) if always || is_terminal(&cause) => Err(cause),
             Err(cause) => {
                 if matches!(cause.errno(), Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY | Errno::NOSYS) {
@@ -385,7 +388,7 @@ impl Copier {
         }
     }
 
-    /// Chooses how the bytes are moved.
+    /// Chooses how to move the bytes.
     fn transfer(&self, entry: &Entry<Self>, source: &Fd, stat: &Stat) -> Transfer {
         let holes = match self.options.sparse {
             Sparse::Never => Holes::Read,
@@ -394,9 +397,11 @@ impl Copier {
         };
         let offload = self.options.sparse == Sparse::Auto
             && self.options.reflink != Reflink::Never
-            // `--debug` tells what the kernel can do between two files, as GNU's does: it has to be asked.
+            // Like GNU's, `--debug` reports what the kernel can do between two files, so it must
+            // be tried.
             && (self.options.debug || self.why_in_blocks(entry, stat, holes).is_none())
-            // There the kernel has no copying of its own, and what stands in for it moves a pipe's content at a time.
+            // Striped file systems lack in-kernel copying; the kernel's fallback moves one pipe
+            // buffer at a time.
             && !self.is_striped(source, stat);
         if offload { Transfer::Kernel(holes) } else { Transfer::Blocks(holes) }
     }
@@ -433,7 +438,8 @@ impl Copier {
         )
     }
 
-    /// The mode a new file gets at the end if the source's is not preserved; `None` if it has it.
+    /// Mode a new file gets at the end if the source's is not preserved; `None` if it already
+    /// has it.
     pub(super) fn plain_file_mode(&self, source: &Stat, before: Option<&Stat>) -> Option<Mode> {
         if before.is_some() {
             return None;
@@ -472,14 +478,15 @@ impl Copier {
     }
 }
 
-/// True if a file takes less space than its length needs, and the file system knows where its holes are. Compressed files
-/// are short of blocks too, but not of data; they go the way of files without holes, as with GNU cp since 9.9.
+/// True if a file occupies less space than its length and the file system knows its holes.
+/// Compressed files are short of blocks but not of data; like GNU cp since 9.9, they are treated as
+/// files without holes.
 fn has_holes(source: &Fd, stat: &Stat) -> bool {
     let is_all_data = || matches!(seek(source, Seek::Hole, 0), Ok(Some(hole)) if hole >= stat.size);
     stat.is_sparse() && !is_all_data()
 }
 
-/// True if sharing blocks failed for a reason that is not the file system's lack of it. GNU's list (since 9.2).
+/// True if sharing blocks failed for a reason other than lack of support. GNU's list (since 9.2).
 fn is_terminal(cause: &Error) -> bool {
     matches!(cause.errno(), Errno::IO | Errno::NOMEM | Errno::NOSPC | Errno::DQUOT)
 }
@@ -488,7 +495,7 @@ fn is_link(directory: &Fd, name: &CStr) -> bool {
     stat_at(directory, name).is_ok_and(|there| there.kind == FileType::Symlink)
 }
 
-/// Words the failure to make a file whose name ends in a slash as GNU does: what stands there is no directory.
+/// Reports a failure to create a name with a trailing slash as GNU does: not a directory.
 fn slashed(name: &CStr, cause: Error) -> Error {
     if cause.is(Errno::ISDIR) && name.to_bytes().ends_with(b"/") {
         return Error::new(cause.operation(), format!("{name:?}"), Errno::NOTDIR);

@@ -1,8 +1,8 @@
-//! Copying what has no offsets: pipes, terminals and devices, read or written from front to end.
+//! Copies files without offsets: pipes, terminals and devices, read or written sequentially.
 //!
-//! `cp /dev/stdin file`, `cp <(command) file` and `cp file /dev/stdout` are everyday uses; `cp -r --copy-contents` does it
-//! with what it meets. Such a copy waits for its
-//! other end as long as it takes, so it keeps a worker for itself.
+//! `cp /dev/stdin file`, `cp <(command) file` and `cp file /dev/stdout` are everyday uses; `cp -r
+//! --copy-contents` does it with special files in a tree. Such a copy waits for its other end as
+//! long as it takes, so it occupies a worker of its own.
 
 use haul_flow::{Context, Entry, Problem, Tally, Wording};
 use haul_sys::{Errno, Error, Fd, FileType, Open, Operation, Stat};
@@ -15,11 +15,11 @@ use super::place::Made;
 use super::regular::{OpenTarget, Target};
 use super::target::target_path;
 
-/// Bytes moved at a time: what a pipe holds.
+/// Bytes moved at a time: the capacity of a pipe.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// Copies a special file as if it were a regular one, which `cp` does without `-r` and with `--copy-contents`; returns
-/// what came of it.
+/// Copies a special file's content like a regular file's, as `cp` does without `-r` or
+/// with `--copy-contents`.
 pub(super) fn copy_special(
     copier: &Copier,
     cx: &Context<'_, Copier>,
@@ -33,7 +33,7 @@ pub(super) fn copy_special(
     let unreadable =
         |cause| Problem::new(haul_flow::wording::CANNOT_OPEN).naming(entry.path()).because(cause);
     let how = if copier.follows_here(entry) { Open::READ.following() } else { Open::READ };
-    // GNU opens the source after it has told of it.
+    // GNU prints the `--verbose` line before it opens the source.
     let tell = |_: &Error| copier.tell_copied(cx, entry);
     let source = open(directory, entry.name(), how.blocking()).inspect_err(tell).map_err(unreadable)?;
     let made = match copier.open_target(cx, entry, Original::of(stat), copier.private_birth(stat))? {
@@ -48,8 +48,8 @@ pub(super) fn copy_special(
     }
 }
 
-/// Copies from an open source to an open target until the source ends, and gives a regular target its attributes; reports
-/// what fails and closes the target. Returns whether all went well.
+/// Copies an open source to an open target until EOF and sets a regular target's attributes.
+/// Reports failures and closes the target. Returns true if all went well.
 pub(super) fn copy(
     copier: &Copier,
     cx: &Context<'_, Copier>,
@@ -66,7 +66,8 @@ pub(super) fn copy(
         moved = false;
     }
     copier.debug_stream(cx);
-    // A device or FIFO that the user writes to keeps its rights, unlike with GNU cp: it is not a copy.
+    // A device or FIFO that the user writes to keeps its mode, unlike with GNU cp: it is not
+    // a copy.
     if moved && before.is_none_or(|before| before.kind == FileType::Regular) {
         let xattrs = copier.read_xattrs(cx, Object::Open(source), &|| entry.path());
         let subject = Subject {

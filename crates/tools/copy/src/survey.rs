@@ -1,7 +1,7 @@
-//! Counting what a copy will have to do, while it is being done: the total that progress is measured against.
+//! Counts the work of a copy while it runs, as the total that progress is measured against.
 //!
-//! The same walk as the copy's, with one worker and a tool that only looks. It reads no data, and the inodes it fetches
-//! are the ones the copy needs a moment later.
+//! It repeats the copy's walk with one worker and a tool that only calls `stat`. It reads no data,
+//! and the inodes it fetches are the ones the copy needs a moment later.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,13 +15,13 @@ use haul_sys::{EntryType, stat_path};
 use super::operands;
 use super::options::{CopyOptions, Dereference, Operands};
 
-/// Descriptors are the copy's to spend; the survey makes do with few.
+/// Maximum number of directory handles; descriptors are needed by the copy.
 const HELD: usize = 16;
 
-/// Counts the entries that `operands` name, and all below them, and the bytes of the regular files: `found` and `bytes`
-/// of the tallies that `report` is given as it goes on. Ends early when `stop` is set.
+/// Counts the entries `operands` name, with everything below them, and the bytes of regular files.
+/// Reports them to `report` as `found` and `bytes` along the way. Ends early once `stop` is set.
 ///
-/// Problems are not reported: the copy meets them too.
+/// Problems are not reported: the copy hits them too.
 pub fn survey(operands: &Operands, options: &CopyOptions, report: &dyn Report, stop: &AtomicBool) {
     let cache = DirCache::new(HELD);
     let Ok(assignments) = operands::assign(operands, options, &cache) else { return };
@@ -45,7 +45,7 @@ struct Survey<'s> {
     stop: &'s AtomicBool,
 }
 
-/// Passes counts on and nothing else.
+/// Forwards counts and drops everything else.
 struct Quiet<'s> {
     report: &'s dyn Report,
 }

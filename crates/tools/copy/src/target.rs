@@ -1,4 +1,4 @@
-//! Where copies go: target directories, and the names of targets in them.
+//! Target directories, and the names of targets in them.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
@@ -13,32 +13,33 @@ use super::attributes::SourceXattrs;
 use super::creation_mode::CreationModes;
 use super::wording;
 
-/// The directories made in ones that were there before: the tops of what is new, each with the operand it is of. A walk
-/// that meets one has left its source: the target is in it.
+/// Directories created inside existing ones: the tops of new trees, each with its operand. A walk
+/// that meets one has left its source, because the target is inside it.
 #[derive(Debug, Default)]
 pub(super) struct Tops {
     made: Mutex<HashMap<Identity, usize>>,
 }
 
 impl Tops {
-    /// Records the top of a new tree. Returns false if it is one already: no two names lead to one new directory,
-    /// unless somebody moves them about.
+    /// Records the top of a new tree. Returns false if it was recorded before: no two names lead to
+    /// one new directory unless someone moves them.
     pub(super) fn record(&self, directory: Identity, operand: usize) -> bool {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(directory, operand).is_none()
     }
 
-    /// Tells whether a directory with this inode number may be one of them.
+    /// True if a directory with this inode number may be a top.
     pub(super) fn may_be(&self, inode: u64) -> bool {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).keys().any(|top| top.inode == inode)
     }
 
-    /// Returns the operand whose copy a directory is the top of.
+    /// Returns the operand whose copy has `directory` as its top.
     pub(super) fn operand(&self, directory: Identity) -> Option<usize> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).get(&directory).copied()
     }
 }
 
-/// The symbolic links that this run has made, kept only where symbolic links to directories are followed: none of these is.
+/// Symbolic links created by this run, which must never be followed. Recorded only where symbolic
+/// links to directories are followed.
 #[derive(Debug)]
 pub(super) struct MadeLinks(Option<Mutex<HashSet<Identity>>>);
 
@@ -47,7 +48,8 @@ impl MadeLinks {
         Self(are_kept.then(Mutex::default))
     }
 
-    /// Makes a link and records it. Nobody who follows it can ask about it before it is recorded: the lock is held meanwhile.
+    /// Creates a link and records it. The lock is held throughout, so nobody who follows the link
+    /// can query it before it is recorded.
     pub(super) fn make(
         &self,
         directory: &Fd,
@@ -61,7 +63,7 @@ impl MadeLinks {
         Ok(())
     }
 
-    /// True if a name is that of such a link. To be asked after the name was followed.
+    /// True if `name` is such a link. Query it only after following the name.
     pub(super) fn has(&self, directory: &Fd, name: &CStr) -> bool {
         self.0.as_ref().is_some_and(|made| {
             let made = made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,65 +72,64 @@ impl MadeLinks {
     }
 }
 
-/// One operand's copy: what its whole tree has in common.
+/// State shared by the whole tree of one operand's copy.
 #[derive(Debug)]
 pub(super) struct Copy {
-    /// Which of the operands it is of, in their order.
+    /// Index of the operand.
     pub(super) index: usize,
     /// The source as the user named it.
     pub(super) source: Vec<u8>,
-    /// The target as messages name it.
+    /// The target's path in messages.
     pub(super) target: Vec<u8>,
-    /// Whether the user has been told that the target is in the source; once is enough.
+    /// True once the user was told that the target is inside the source.
     told: AtomicBool,
 }
 
 impl Copy {
-    /// Records one operand's copy.
     pub(super) fn new(index: usize, source: Vec<u8>, target: Vec<u8>) -> Self {
         Self { index, source, target, told: AtomicBool::new(false) }
     }
 
-    /// Tells whether this is the first time that it is asked.
+    /// True on the first call only.
     pub(super) fn tells_first(&self) -> bool {
         !self.told.swap(true, Ordering::Relaxed)
     }
 }
 
-/// What the copy tool keeps for each directory being visited: the directory its entries are copied to.
+/// The copy tool's state for a directory being visited: the directory its entries are copied to.
 #[derive(Debug)]
 pub struct TargetDirectory {
     /// The directory.
     pub(super) held: Arc<DirHandle>,
-    /// For the place of an operand, the name its copy gets.
+    /// At an operand's parent, the name of the operand's copy.
     pub(super) rename: Option<CString>,
     /// The operand it belongs to.
     pub(super) copy: Arc<Copy>,
-    /// What is to be done when it is left; nothing for the place of an operand.
+    /// Needed to finish the directory; `None` at an operand's parent.
     pub(super) made: Option<MadeDirectory>,
-    /// Whether sharing blocks with the source was refused here.
+    /// True once sharing blocks with the source was refused here.
     pub(super) reflink_refused: AtomicBool,
-    /// True if somebody else may exchange its entries while they are made.
+    /// True if another user may replace its entries while they are created.
     pub(super) is_shared: bool,
-    /// Whether new entries inherit an access list from it. Looked at only where modes are preserved.
+    /// True if new entries inherit an ACL from it. Checked only if modes are preserved.
     pub(super) gives_access_list: bool,
-    /// What new files in it are born with.
+    /// Decides if new files in it are created with their final mode.
     pub(super) creation_modes: CreationModes,
 }
 
-/// What leaving a target directory needs to know.
+/// State needed to finish a target directory.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct MadeDirectory {
-    /// What it was before; `None` if it was made by this run.
+    /// The directory before this run; `None` if this run made it.
     pub(super) before: Option<Stat>,
-    /// The mode it gets if the source's is not preserved, if it does not have it yet.
+    /// Mode to set if the source's is not preserved; `None` if it already has it.
     pub(super) plain_mode: Option<Mode>,
-    /// The source's extended attributes, read while it was open.
+    /// The source's xattrs, read while it was open.
     pub(super) xattrs: SourceXattrs,
 }
 
 impl TargetDirectory {
-    /// Makes the place of the `index`-th operand: `name` in `held` is where its copy goes.
+    /// Target of the `index`-th operand: its copy becomes `name` in `held`.
     pub(super) fn place(
         held: Arc<DirHandle>,
         name: CString,
@@ -149,33 +150,31 @@ impl TargetDirectory {
         }
     }
 
-    /// Tells whether it is reached through a symbolic link, if one is in its place.
+    /// True if a symbolic link in its place is followed.
     pub(super) fn follows(&self) -> bool {
         self.held.follows()
     }
 
-    /// Tells whether it was made by this run.
+    /// True if this run made it.
     pub(super) fn is_new(&self) -> bool {
         self.made.as_ref().is_some_and(|made| made.before.is_none())
     }
 
-    /// Remembers that blocks cannot be shared between source and target here.
     pub(super) fn refuse_reflink(&self) {
         self.reflink_refused.store(true, Ordering::Relaxed);
     }
 
-    /// Tells whether sharing blocks was refused here.
     pub(super) fn refuses_reflink(&self) -> bool {
         self.reflink_refused.load(Ordering::Relaxed)
     }
 }
 
-/// Returns the name an entry's copy gets.
+/// Returns the name of an entry's copy.
 pub(super) fn target_name(entry: &Entry<Copier>) -> &CStr {
     entry.node.own.rename.as_deref().unwrap_or(entry.name())
 }
 
-/// Returns the path of an entry's copy, as messages name it.
+/// Returns the path of an entry's copy, for messages.
 pub(super) fn target_path(entry: &Entry<Copier>) -> Vec<u8> {
     match entry.is_operand() {
         true => entry.node.own.copy.target.clone(),
@@ -183,20 +182,21 @@ pub(super) fn target_path(entry: &Entry<Copier>) -> Vec<u8> {
     }
 }
 
-/// Returns the path under which what is in an operand's copy is named; `None` below, where it follows from the names.
+/// Returns the display path of an operand's copy, which prefixes what is in it; `None` for other
+/// entries, whose path follows from the names.
 pub(super) fn shown_directory(entry: &Entry<Copier>) -> Option<Vec<u8>> {
     let target = &entry.node.own.copy.target;
     let end = target.iter().rposition(|byte| *byte != b'/').map_or(target.len(), |last| last + 1);
     entry.is_operand().then(|| target[..end].to_vec())
 }
 
-/// Words a failure that is about an entry's copy.
+/// A problem with an entry's copy.
 pub(super) fn problem(entry: &Entry<Copier>, wording: Wording, cause: Error) -> Problem {
     Problem::new(wording).naming(target_path(entry)).because(cause)
 }
 
-/// Words the failure to make an entry's copy. GNU looks at the place first, unless it has just made the directory, and
-/// says so when it cannot: a name that is too long, or goes through a file.
+/// A failure to create an entry's copy. Unless it has just made the directory, GNU stats the target
+/// first and reports a failure of that: a name that is too long, or that goes through a file.
 pub(super) fn failure(entry: &Entry<Copier>, directory: &Fd, wording: Wording, cause: Error) -> Problem {
     let above = &entry.node.own.made;
     let above_is_new = above.as_ref().is_some_and(|made| made.before.is_none());
@@ -207,7 +207,7 @@ pub(super) fn failure(entry: &Entry<Copier>, directory: &Fd, wording: Wording, c
     }
 }
 
-/// Words why what was just made does not get its attributes: something else is in its place, or the cause.
+/// Why a newly created entry does not get its attributes: it was replaced, or `cause`.
 pub(super) fn not_ours(entry: &Entry<Copier>, wording: Wording, cause: Error) -> Problem {
     match cause.is(Errno::STALE) {
         true => Problem::new(wording::REPLACED_WHILE_MADE).naming(target_path(entry)),
@@ -216,7 +216,8 @@ pub(super) fn not_ours(entry: &Entry<Copier>, wording: Wording, cause: Error) ->
 }
 
 impl Copier {
-    /// Opens the directory in which an entry's copy is made. GNU tells of an entry before it finds that there is none.
+    /// Opens the directory an entry's copy is created in. GNU prints the `--verbose` line before it
+    /// notices a missing directory.
     pub(super) fn open_place(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Result<Arc<Fd>, Error> {
         let opened = open_directory(cx, entry);
         if opened.as_ref().is_err_and(|cause| cause.is(Errno::NOENT)) {
@@ -226,7 +227,6 @@ impl Copier {
     }
 }
 
-/// Opens the directory an entry's copy goes to.
 pub(super) fn open_directory(cx: &Context<'_, Copier>, entry: &Entry<Copier>) -> Result<Arc<Fd>, Error> {
     cx.cache().open(&entry.node.own.held)
 }

@@ -1,13 +1,16 @@
-//! Temporary names: a new file gets its own name when it is whole.
+//! Temporary names: a new file gets its own name only when it is complete.
 //!
-//! Whoever copies may die at any moment. A file that is being made has a name that says so, in the directory of its own, and
-//! is renamed after its last byte is written, its attributes are set and it is closed; so what has a name of its own is whole,
-//! and a later run with `-n` or `-u` may trust it. The name is made of the run's number, the file's own name, the run's epoch
-//! and the attempt: whoever makes the file again knows what an earlier attempt may have left, and removes it; a process that
-//! was given up and lives on works on names that nobody else uses. A run that goes on by a journal removes what all earlier
-//! runs with it have left in a directory before it finishes that.
+//! A copying process may die at any moment. A file being created has a temporary name in its
+//! final directory, and is renamed after its last byte is written, its attributes are set and it
+//! is closed. So any file under its own name is complete, and a later run with `-n` or `-u` can
+//! trust it.
 //!
-//! A file that is there already is written in place, as always.
+//! A temporary name consists of the run's number, a hash of the file's own name, the run's epoch
+//! and the attempt. So a later attempt knows what an earlier one may have left, and removes it, and
+//! a process that was given up but lives on uses names no one else does. A run that resumes from a
+//! journal removes what earlier runs left in a directory before it finishes that directory.
+//!
+//! An existing file is overwritten in place, as always.
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -25,10 +28,10 @@ use super::regular::OpenTarget;
 use super::target::{failure, open_directory, problem, target_name};
 use super::wording;
 
-/// What temporary names begin with.
+/// Prefix of temporary names.
 pub(super) const PREFIX: &str = ".haul-";
 
-/// True if a name is one that runs with this number give to files in the making.
+/// True if runs with this number may have given the name to an incomplete file.
 fn is_temporary_name(name: &CStr, run: TemporaryNames) -> bool {
     let is_hex = |part: &[u8]| part.len() == 16 && part.iter().all(|byte| byte.is_ascii_hexdigit());
     let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
@@ -42,14 +45,15 @@ fn is_temporary_name(name: &CStr, run: TemporaryNames) -> bool {
 }
 
 impl Copier {
-    /// Returns the name that an entry's copy has until it is whole. `None` where copies have their own names from the start.
+    /// Returns the temporary name for an entry's copy. `None` if copies are created under their
+    /// own names.
     pub(super) fn temporary_name(&self, entry: &Entry<Self>, attempt: u32) -> Option<CString> {
         let TemporaryNames { number, epoch } = self.temporary_names.get()?;
         let name = xxh3_64(target_name(entry).to_bytes());
         CString::new(format!("{PREFIX}{number:016x}-{name:016x}-{epoch}-{attempt}")).ok()
     }
 
-    /// Makes the target of an entry under a temporary name.
+    /// Creates an entry's target under a temporary name.
     pub(super) fn create_temporary(
         &self,
         cx: &Context<'_, Self>,
@@ -60,7 +64,7 @@ impl Copier {
     ) -> Result<OpenTarget, Problem> {
         let make = || self.make_file(cx, entry, (directory, &name), creation_mode.mode, source.layout);
         let made = match make() {
-            // Of a run that was ended and goes on by its journal.
+            // Left by an interrupted run with the same journal.
             Err(cause) if cause.is(Errno::EXIST) => remove(directory, &name).and_then(|()| make()),
             outcome => outcome,
         };
@@ -73,9 +77,9 @@ impl Copier {
         })
     }
 
-    /// Removes what earlier runs with this journal have left in a directory. Nothing of it is in use any more: the journal's
-    /// lock says that those runs are over, and this one has done the directory's entries. Unless the job is lost: then a later
-    /// run goes on with what was begun.
+    /// Removes what earlier runs with this journal left in a directory. Nothing of it is in use:
+    /// the journal's lock proves that those runs ended, and this one has completed the directory's
+    /// entries. If the job is lost everything is kept, so a later run can continue with it.
     pub(super) fn sweep(&self, cache: &DirCache, held: &Arc<DirHandle>) -> Vec<Problem> {
         let run = match self.temporary_names.get() {
             Some(run) if run.epoch > 1 => *run,
@@ -90,7 +94,8 @@ impl Copier {
         swept.unwrap_or_else(|cause| vec![cause]).into_iter().map(told).collect()
     }
 
-    /// Gives a file that is whole and closed its own name; takes away one that is not whole. Returns whether it is there.
+    /// Renames a complete, closed file to its own name, or removes an incomplete one. Returns true
+    /// if the file is in place.
     pub(super) fn give_name(
         &self,
         cx: &Context<'_, Self>,
@@ -104,12 +109,12 @@ impl Copier {
                 return remove(&*directory, temporary).map(|()| false);
             }
             match rename_to_new(&*directory, temporary, target_name(entry)) {
-                // It was made meanwhile, by somebody else.
+                // Someone else has created it meanwhile.
                 Err(cause) if cause.is(Errno::EXIST) && self.options.existing.update == Update::All => {
                     rename(&*directory, temporary, target_name(entry)).map(|()| true)
                 }
                 Err(cause) => {
-                    // The file is lost either way; the first failure is told.
+                    // The file is lost either way; the first failure is reported.
                     remove(&*directory, temporary).unwrap_or_default();
                     Err(cause)
                 }

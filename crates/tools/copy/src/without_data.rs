@@ -1,9 +1,10 @@
-//! `--attributes-only`: files are made, or stay as they are, and only get attributes.
+//! `--attributes-only`: creates files, or leaves them in place, and sets attributes only.
 //!
-//! No data is read, so the source is not opened either, unless only that can tell whether it may be read, which GNU cp
-//! demands, or what its attributes are. A new file costs two calls, statx and mknodat; under `-a`, where files are known to be
-//! born as they should be (`creation_modes.rs`), seven: statx, openat, listxattr and close of the source, openat, utimensat and close of the
-//! target. They are opened for that, because a name may lead to something else by the next call.
+//! No data is read, so the source is opened only if that alone can show that it is readable (which
+//! GNU cp demands) or what its attributes are. A new file costs two calls, statx and mknodat. Under
+//! `-a`, where files are known to be created with their final mode (`creation_mode.rs`), it costs
+//! seven: statx, openat, listxattr and close of the source, openat, utimensat and close of the
+//! target. They are opened because a name may lead to something else by the next call.
 
 use haul_flow::{Context, Entry, Problem, Tally};
 use haul_sys::{Error, Fd, FileType, Mode, Open, Special, Stat, make_special, open};
@@ -18,7 +19,7 @@ use super::regular::{OpenTarget, Target};
 use super::target::{open_directory, target_name, target_path};
 
 impl Copier {
-    /// Makes a file like the source, without its content; returns what came of it.
+    /// Creates a file like the source, without its content.
     pub(super) fn copy_without_data(
         &self,
         cx: &Context<'_, Self>,
@@ -54,8 +55,8 @@ impl Copier {
         }
     }
 
-    /// Makes a new file that gets no attributes but the mode it is made with, without opening it. `None` if it gets more,
-    /// or can't be made: then opening it says why.
+    /// Creates a file that gets no attributes but its creation mode, without opening it. `None` if
+    /// it needs more or can't be created; opening it then reports why.
     fn make_at_once(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, source: &Stat) -> Option<Made> {
         let keeps = self.options.preserve.difference(Preserve::LINKS);
         if !keeps.is_empty() || self.reads_xattrs() || self.plain_file_mode(source, None).is_some() {
@@ -70,7 +71,7 @@ impl Copier {
         Some(Made::Whole)
     }
 
-    /// Makes or opens a file and gives it its attributes.
+    /// Creates or opens a file and sets its attributes.
     fn make_by_opening(
         &self,
         cx: &Context<'_, Self>,
@@ -123,15 +124,15 @@ impl Copier {
         Made::whole_if(done)
     }
 
-    /// Says how the source is opened, if it has to be.
+    /// Returns how to open the source, if it must be opened.
     fn must_open(&self, entry: &Entry<Self>, source: &Stat) -> Option<Open> {
         let follows = self.follows_here(entry);
         let how = if follows { Open::READ.following() } else { Open::READ };
-        // By its name, the attributes of a link would be those of the link itself.
+        // By name, these would be the symbolic link's own attributes.
         let looks = follows && (self.preserves(Preserve::MODE) || self.preserves(Preserve::XATTR));
         let must = match source.kind {
             FileType::Regular => looks || !self.may_surely_read(source),
-            // Fails, as it does for GNU.
+            // Fails, as with GNU.
             FileType::Socket => true,
             // Opening a FIFO waits for a writer, and opening a device may do anything.
             _ => false,
@@ -139,7 +140,7 @@ impl Copier {
         must.then_some(how)
     }
 
-    /// Tells whether the mode alone shows that this process may read a file.
+    /// True if the mode alone shows that this process may read a file.
     fn may_surely_read(&self, source: &Stat) -> bool {
         let own = source.owner == self.process.user && source.mode.contains(Mode::OWNER_READ);
         self.process.user == 0 || own || source.mode.contains(Mode::READ)

@@ -1,4 +1,4 @@
-//! The sentences of the copy tool, worded as GNU cp words them.
+//! The copy tool's messages, worded like GNU cp's.
 
 use haul_flow::Wording;
 
@@ -9,148 +9,148 @@ macro_rules! wordings {
 }
 
 wordings! {
-    /// No operand at all.
+    /// No operands.
     MISSING_OPERAND = "missing file operand";
-    /// A source and nothing else.
+    /// A source without a target.
     MISSING_TARGET = "missing destination file operand after {}";
     /// More than two operands with `-T`.
     EXTRA_OPERAND = "extra operand {}";
-    /// `-t` and `-T`.
+    /// `-t` with `-T`.
     BOTH_TARGET_OPTIONS = "cannot combine --target-directory (-t) and --no-target-directory (-T)";
-    /// `-t` names no directory.
+    /// `-t` names a non-directory.
     TARGET_DIRECTORY = "target directory {}";
-    /// Several sources and the last operand is no directory.
+    /// Several sources, and the last operand is not a directory.
     TARGET = "target {}";
-    /// `--parents` with a target that is no directory.
+    /// `--parents` with a target that is not a directory.
     PARENTS_WANT_DIRECTORY = "with --parents, the destination must be a directory";
-    /// A directory on the way to a source cannot be looked at (`--parents`).
+    /// A source's parent can't be examined (`--parents`).
     PARENT_ATTRIBUTES = "failed to get attributes of {}";
-    /// A directory on the way to a copy cannot be made (`--parents`).
+    /// A copy's parent can't be created (`--parents`).
     CANNOT_MAKE_PARENT = "cannot make directory {}";
-    /// Something else stands where a directory on the way goes (`--parents`).
+    /// A copy's parent exists as a non-directory (`--parents`).
     PARENT_IS_OTHER = "{} exists but is not a directory";
-    /// The times of a directory on the way cannot be set (`--parents`).
+    /// A parent's times can't be set (`--parents`).
     PARENT_TIMES = "failed to preserve times for {}";
-    /// The mode of a directory on the way cannot be set (`--parents`).
+    /// A parent's mode can't be set (`--parents`).
     PARENT_PERMISSIONS = "failed to preserve permissions for {}";
-    /// The line of `--verbose` for a directory on the way (`--parents`): GNU quotes no names in it.
+    /// `--verbose` line for a parent (`--parents`). GNU does not quote its names.
     PARENT_MADE = "{bare} -> {bare}";
-    /// Somebody put something else in the place of what was just made, before it got its attributes.
+    /// A new entry was replaced before it got its attributes.
     REPLACED_WHILE_MADE = "not changing {}, as it was replaced while being made";
     /// A directory without `-r`.
     OMITTING_DIRECTORY = "-r not specified; omitting directory {}";
-    /// One source named twice.
+    /// One source given twice.
     SOURCE_TWICE = "warning: source file {} specified more than once";
-    /// One source directory named twice.
+    /// One source directory given twice.
     DIRECTORY_TWICE = "warning: source directory {} specified more than once";
-    /// One source directory named twice, for two targets.
+    /// One source directory given twice, with two targets.
     NO_DIRECTORY_LINK = "will not create hard link {} to directory {}";
-    /// An entry that cannot be looked at.
+    /// An entry can't be examined.
     CANNOT_STAT = "cannot stat {}";
-    /// An open target that cannot be looked at.
+    /// An open target can't be examined.
     CANNOT_FSTAT = "cannot fstat {}";
-    /// Source and target are one.
+    /// Source and target are one file.
     SAME_FILE = "{} and {} are the same file";
-    /// A directory onto something else.
+    /// A directory can't replace a non-directory.
     DIRECTORY_ONTO_OTHER = "cannot overwrite non-directory {} with directory {}";
-    /// Something else onto a directory.
+    /// A non-directory can't replace a directory.
     OTHER_ONTO_DIRECTORY = "cannot overwrite directory {} with non-directory {}";
-    /// The target was made by this very command, from another operand.
+    /// This run created the target from another operand.
     JUST_CREATED = "will not overwrite just-created {} with {}";
     /// The same, through a symbolic link.
     JUST_CREATED_LINK = "will not copy {} through just-created symlink {}";
-    /// What stands there stays, and that is an error (`--update=none-fail`).
+    /// The target exists (`--update=none-fail`).
     NOT_REPLACING = "not replacing {}";
-    /// The backup of the target would take the source's place.
+    /// The target's backup would replace the source.
     BACKUP_DESTROYS = "backing up {} might destroy source;  {} not copied";
-    /// What stands in the place cannot be kept under another name.
+    /// The target can't be renamed to its backup.
     CANNOT_BACKUP = "cannot backup {}";
-    /// The copy failed, and what was kept cannot be put back.
+    /// The copy failed, and the backup can't be restored.
     CANNOT_UNBACKUP = "cannot un-backup {}";
-    /// The target is in the source.
+    /// The target is inside the source.
     INTO_ITSELF = "cannot copy a directory, {}, into itself, {}";
-    /// A symbolic link leads to a directory it is in.
+    /// A symbolic link leads to a directory that contains it.
     CYCLIC_LINK = "cannot copy cyclic symbolic link {}";
-    /// A directory cannot be made.
+    /// A directory can't be created.
     CANNOT_CREATE_DIRECTORY = "cannot create directory {}";
-    /// A made directory cannot be worked in.
+    /// A new directory can't be made accessible.
     SETTING_PERMISSIONS = "setting permissions for {}";
-    /// A file cannot be made or opened for writing.
+    /// A file can't be created, or opened for writing.
     CANNOT_CREATE_FILE = "cannot create regular file {}";
-    /// A symbolic link without a target stands in the place.
+    /// The target is a dangling symbolic link.
     DANGLING = "not writing through dangling symlink {}";
-    /// What stands in the place cannot be removed.
+    /// The existing target can't be removed.
     CANNOT_REMOVE = "cannot remove {}";
-    /// A symbolic link cannot be read.
+    /// A symbolic link can't be read.
     CANNOT_READ_LINK = "cannot read symbolic link {}";
-    /// A symbolic link cannot be made.
+    /// A symbolic link can't be created.
     CANNOT_CREATE_LINK = "cannot create symbolic link {}";
-    /// A symbolic link to the source (`-s`) cannot be made.
+    /// A symbolic link to the source (`-s`) can't be created.
     CANNOT_CREATE_LINK_TO = "cannot create symbolic link {} to {}";
-    /// A relative link would lead elsewhere from there.
+    /// A relative link would not resolve from there.
     RELATIVE_LINK = "{plain}: can make relative symbolic links only in current directory";
-    /// A further name cannot be given.
+    /// A hard link can't be created.
     CANNOT_LINK = "cannot create hard link {} to {}";
-    /// A FIFO cannot be made.
+    /// A FIFO can't be created.
     CANNOT_CREATE_FIFO = "cannot create fifo {}";
-    /// A socket or device cannot be made.
+    /// A socket or device can't be created.
     CANNOT_CREATE_SPECIAL = "cannot create special file {}";
-    /// A type of file nobody knows.
+    /// Unknown file type.
     UNKNOWN_TYPE = "{} has unknown file type";
-    /// Blocks must be shared and cannot be.
+    /// Blocks must be shared but can't be.
     FAILED_TO_CLONE = "failed to clone {} from {}";
-    /// A file with holes cannot be given its length.
+    /// A file with holes can't be extended to its length.
     FAILED_TO_EXTEND = "failed to extend {}";
-    /// The bytes of a copy, or of what is made in a directory, lie otherwise than the source's (`--copy-layout`).
+    /// A target's striping layout differs from its source's (`--copy-layout`).
     LAYOUT = "layout of {}: {bare}";
-    /// The owner cannot be set.
+    /// The owner can't be set.
     OWNERSHIP = "failed to preserve ownership for {}";
-    /// A file's mode cannot be narrowed before its owner changes.
+    /// A file's mode can't be narrowed before its owner changes.
     CLEARING_PERMISSIONS = "clearing permissions for {}";
-    /// The mode cannot be set.
+    /// The mode can't be set.
     PERMISSIONS = "preserving permissions for {}";
-    /// The mode and access lists of the source cannot be set. GNU takes the name for a word of the sentence.
+    /// The source's mode and ACLs can't be set. GNU treats the name as part of the sentence.
     ACCESS = "preserving permissions for {prose}";
-    /// The times cannot be set.
+    /// The times can't be set.
     TIMES = "preserving times for {}";
-    /// Extended attributes cannot be listed.
+    /// Xattrs can't be listed.
     LISTING_ATTRIBUTES = "listing attributes of {}";
-    /// One cannot be read.
+    /// An xattr can't be read.
     GETTING_ATTRIBUTE = "getting attribute {} of {}";
-    /// One cannot be set.
+    /// An xattr can't be set.
     SETTING_ATTRIBUTE = "setting attribute {} for {}";
-    /// The target's file system keeps none.
+    /// The target's file system does not support xattrs.
     SETTING_ATTRIBUTES = "setting attributes for {}";
-    /// The list of rules for attributes cannot be read, or has a wrong line.
+    /// `/etc/xattr.conf` can't be read, or has a bad line.
     ATTRIBUTE_LIST = "{}";
-    /// A source's SELinux context cannot be read.
+    /// A source's SELinux context can't be read.
     GETTING_LABEL = "failed to get security context of {}";
-    /// A copy's SELinux context cannot be set.
+    /// A copy's SELinux context can't be set.
     SETTING_LABEL = "failed to set the security context of {}";
-    /// The kernel refuses the SELinux context for new files.
+    /// The kernel rejects the SELinux context for new files.
     CREATION_LABEL = "failed to set default file creation context to {}";
-    /// There is no library to look up contexts by.
+    /// libselinux can't be loaded.
     NO_CONTEXT_LIBRARY = "-Z needs the library {}, which cannot be loaded";
-    /// The policy's list of contexts cannot be read.
+    /// The policy's file contexts can't be read.
     NO_CONTEXT_LIST = "cannot read the policy's default contexts by {}";
-    /// The line of `--verbose`.
+    /// `--verbose` line.
     COPIED = "{} -> {}";
-    /// The line of `--verbose` for what replaces something that is kept.
+    /// `--verbose` line for a copy that replaced something backed up.
     COPIED_WITH_BACKUP = "{} -> {} (backup: {})";
-    /// The line of `--verbose` for what is put back.
+    /// `--verbose` line for a restored backup.
     UNBACKUP = "{} -> {} (unbackup)";
-    /// The line of `--verbose` for what had to go first.
+    /// `--verbose` line for a removed target.
     REMOVED = "removed {}";
-    /// The line of `--debug` for what was copied.
+    /// `--debug` line for a copied file.
     HOW_COPIED = "copy offload: {bare}, reflink: {bare}, sparse detection: {bare}";
-    /// The line of `--debug` for what stays.
+    /// `--debug` line for a skipped file.
     SKIPPED = "skipped {}";
-    /// The question of `-i`.
+    /// `-i` question.
     OVERWRITE = "overwrite {}? ";
-    /// The question of `-i` about what may not be written to, and would be removed.
+    /// `-i` question about an unwritable target that would be removed.
     REPLACE = "replace {}, overriding mode {bare} ({bare})? ";
-    /// The same about what would be opened all the same.
+    /// `-i` question about an unwritable target that would be opened anyway.
     UNWRITABLE = "unwritable {} (mode {bare}, {bare}); try anyway? ";
-    /// A directory keeps files that a killed run has left in it.
+    /// Files left by an earlier run can't be removed from a directory.
     CANNOT_SWEEP = "cannot remove leftovers of an earlier run in {}";
 }

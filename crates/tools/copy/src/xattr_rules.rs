@@ -1,39 +1,40 @@
-//! Which extended attributes a copy gets: `/etc/xattr.conf`, the list that libattr and through it GNU cp read.
+//! Selects the xattrs a copy gets, from `/etc/xattr.conf`, the file that libattr and so GNU
+//! cp read.
 //!
-//! A line is a pattern (`fnmatch`, no flags) and `skip` or `permissions`; `#` begins a comment between words; of lines that
-//! match, the last holds. An attribute of no line is copied. libattr refuses the whole list for one wrong line, or where
-//! the last line does not end, and then copies every attribute.
+//! A line has a pattern (`fnmatch`, no flags) and `skip` or `permissions`; `#` starts a comment
+//! between words. The last matching line wins, and an unmatched xattr is copied. libattr rejects
+//! the whole file for one bad line, or a missing final newline, and then copies every xattr.
 
 use std::ffi::{CStr, CString};
 
 use haul_sys::{Errno, Error, Operation, matches_pattern, read_path};
 
-/// The list's name.
+/// Path of the file.
 pub(super) const PATH: &CStr = c"/etc/xattr.conf";
 
-/// Maximum size of the list, in bytes.
+/// Maximum size of the file, in bytes.
 const LIST_BYTES_MAX: usize = 1 << 20;
 
-/// What becomes of an attribute.
+/// Treatment of an xattr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum XattrAction {
-    /// It is copied when attributes are preserved.
+    /// Copy it if xattrs are preserved.
     Copy,
-    /// It is never copied.
+    /// Never copy it.
     Skip,
-    /// It is copied when the mode is preserved, after it: an access list of a file system.
+    /// Copy it after the mode, if that is preserved: it is a file system's ACL.
     Permissions,
 }
 
-/// The list, as read.
+/// The parsed rules.
 #[derive(Debug, Default)]
 pub(super) struct XattrRules(Vec<(CString, XattrAction)>);
 
 impl XattrRules {
-    /// Reads the list; none is one without lines.
+    /// Reads the file; a missing one has no rules.
     ///
     /// # Errors
-    /// The kernel's, and `EINVAL` for a wrong line.
+    /// The kernel's, or `EINVAL` for a bad line.
     pub(super) fn read() -> Result<Self, Error> {
         match read_path(PATH, LIST_BYTES_MAX) {
             Ok(text) => Self::parse(&text)
@@ -55,12 +56,12 @@ impl XattrRules {
                 _ => return None,
             }
         }
-        // What follows the last newline may be a comment, but no rule.
+        // Text after the last newline may be a comment, but not a rule.
         without_comment(unended).filter(Vec::is_empty)?;
         Some(Self(rules))
     }
 
-    /// Returns what becomes of the attribute `key`.
+    /// Returns the action for the xattr `key`.
     pub(super) fn action(&self, key: &CStr) -> XattrAction {
         let rule = self.0.iter().rev().find(|(pattern, _)| matches_pattern(pattern, key));
         rule.map_or(XattrAction::Copy, |(_, action)| *action)
@@ -75,7 +76,7 @@ fn of_name(name: &[u8]) -> Option<XattrAction> {
     }
 }
 
-/// Cuts a line into words, up to a comment. `None` if the comment begins within the pattern.
+/// Splits a line into words, up to a comment. `None` if the comment starts inside the pattern.
 fn without_comment(line: &[u8]) -> Option<Vec<&[u8]>> {
     let end = line.iter().position(|byte| *byte == b'#');
     let text = &line[..end.unwrap_or(line.len())];

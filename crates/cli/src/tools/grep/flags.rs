@@ -190,15 +190,14 @@ pub(super) struct Line {
     pub(super) operands: Vec<OsString>,
 }
 
-/// The flags, with those that say which files are searched in the order in which they were given: of several that fit, the last
-/// counts.
+/// The flags, with those that select files by name in the order given: the last match counts.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) line: Line,
     pub(super) choices: Vec<(Choice, OsString)>,
 }
 
-/// What a flag says of files by their names.
+/// How a flag selects files by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     Include,
@@ -235,10 +234,10 @@ const CONTEXT: &str = "Context";
 const FILES: &str = "Which files";
 const COLOR_WORDS: [&str; 9] = ["always", "yes", "force", "never", "no", "none", "auto", "tty", "if-tty"];
 
-/// Flags of one letter that take a value.
+/// Letters that have a value.
 const VALUED_LETTERS: &[u8] = b"ABCDdefmj";
 
-/// Long flags that take a value as the next word.
+/// Long flags that have a value as the next word.
 const VALUED: [&str; 17] = [
     "regexp",
     "file",
@@ -259,7 +258,7 @@ const VALUED: [&str; 17] = [
     "sort",
 ];
 
-/// Makes `-NUM` in words what it stands for.
+/// Rewrites `-NUM` as `--context=NUM`.
 pub(super) fn with_context(words: &[OsString]) -> Vec<OsString> {
     let (mut made, mut rest) = (Vec::with_capacity(words.len()), VecDeque::from(words.to_vec()));
     while let Some(word) = rest.pop_front() {

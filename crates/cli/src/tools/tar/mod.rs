@@ -1,7 +1,7 @@
-//! `haul tar`: archives, by the options of GNU tar.
+//! `haul tar`: archives, with the options of GNU tar.
 //!
-//! `values.rs` reads the arguments that have a grammar of their own (times, modes, owners), `words.rs` the forms in which
-//! options can be written: bundles without a hyphen, and lists of names in files.
+//! `values.rs` parses arguments with a grammar of their own (times, modes, owners), `words.rs` the
+//! other spellings of options: bundles without a hyphen, and lists of names in files.
 
 mod values;
 mod words;
@@ -30,15 +30,15 @@ pub(super) const TOOL: Tool = Tool {
     name: "tar",
     programs: &[],
     about: "make, list or extract archives",
-    // tar has the letter for bzip2.
+    // In tar, -j means bzip2.
     flags: || Line::command().mut_arg("jobs", |flag| flag.short(None)),
     main,
 };
 
-/// The exit status if anything could not be done.
+/// Exit status if anything failed.
 const TROUBLE: u8 = 2;
 
-/// What is said here in other words than of a copy.
+/// Messages worded differently from the copy's.
 const WORDS: &[(Wording, Wording)] = &[
     (haul_flow::wording::CANNOT_ACCESS, Wording("{escape}: Cannot open")),
     (haul_flow::wording::CANNOT_STAT, Wording("{escape}: Cannot stat")),
@@ -252,24 +252,24 @@ struct Line {
 #[derive(Debug)]
 struct Asked {
     line: Line,
-    /// Directories to go to, names, and files with names, as they follow each other.
+    /// Directories to change to, names, and files with names, in order.
     steps: Vec<Step>,
-    /// The patterns of what is left out, and files with patterns.
+    /// Exclusion patterns, and files with patterns.
     excluding: Vec<Excluding>,
-    /// Whether a format is asked for behind attributes that only one has room for.
+    /// True if a format is requested after attributes that only one format has room for.
     format_is_last: bool,
 }
 
-/// A pattern, or a file with patterns.
+/// An exclusion pattern, or a file with patterns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Excluding {
     text: OsString,
     is_file: bool,
-    /// Whether `--anchored` came before it.
+    /// True if `--anchored` came before it.
     is_anchored: bool,
 }
 
-/// Something whose place in the command line matters.
+/// An argument whose position matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Directory(OsString),
@@ -333,13 +333,13 @@ fn main(call: &Call<'_>) -> ExitCode {
 }
 
 impl Asked {
-    /// Lowers the command line to what the tool is asked for.
+    /// Lowers the command line.
     fn options(&self) -> Result<Options, String> {
         let line = &self.line;
         let operation = line.operation()?;
         let archive = line.archive()?;
         let (named, directory) = words::named(&self.steps, line.null)?;
-        // A list of names may be empty, as what a search has found.
+        // A list of names may be empty, like the result of a search.
         if operation == Operation::Create && named.is_empty() && line.files_from.is_empty() {
             return Err(wording::EMPTY_ARCHIVE.0.to_owned());
         }
@@ -396,8 +396,9 @@ impl Asked {
         })
     }
 
-    /// Says which format is written: only that of POSIX.1-2001 has room for attributes, and for maps of holes as haul writes them.
-    /// Attributes that are asked for behind another format ask for this one, as in GNU tar.
+    /// Returns the format to write. Only POSIX.1-2001 (pax) has room for attributes, and for
+    /// hole maps as haul writes them. As in GNU tar, attributes requested after another format
+    /// select pax.
     fn format(&self) -> Result<Format, String> {
         let Line { create, sparse, acls, .. } = self.line;
         let xattrs = self.line.wants_xattrs();
@@ -427,7 +428,6 @@ impl Asked {
     }
 }
 
-/// Makes bytes of words.
 fn bytes(words: &[OsString]) -> Vec<Vec<u8>> {
     words.iter().map(|word| word.as_bytes().to_vec()).collect()
 }
@@ -458,13 +458,13 @@ impl Line {
         self.xattrs || !self.xattrs_include.is_empty() || !self.xattrs_exclude.is_empty()
     }
 
-    /// Takes the program of -I and its arguments apart, at blanks.
+    /// Splits the program of -I and its arguments at blanks.
     fn program(&self) -> Vec<OsString> {
         let text = self.use_compress_program.as_deref().unwrap_or_default();
         text.split_ascii_whitespace().map(OsString::from).collect()
     }
 
-    /// Says how an archive is compressed, or that it cannot be.
+    /// Returns how the archive is compressed, or why that is impossible.
     fn compression(&self, archive: &Archive) -> Result<Compression, String> {
         let name = match archive {
             Archive::File(name) if self.auto_compress => name.to_bytes(),
@@ -505,7 +505,7 @@ impl Line {
     }
 }
 
-/// What is done with an archive, as work.
+/// An archive operation as [`Work`].
 struct Archiving {
     options: Options,
 }
@@ -549,7 +549,7 @@ impl Work for Archiving {
     }
 }
 
-/// A report whose lines go beside standard output, which has the archive or members' content.
+/// Sends lines to standard error, because standard output has the archive or the members' content.
 struct Aside<'a>(&'a Console);
 
 impl Report for Aside<'_> {

@@ -1,4 +1,4 @@
-//! Arguments with a grammar of their own: changes of modes, owners, and times.
+//! Arguments with a grammar of their own: mode changes, owners and times.
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -7,19 +7,19 @@ use std::os::unix::fs::MetadataExt;
 use haul_sys::{LocalTime, Mode, Timestamp, local_time};
 use haul_tar::{ModeChange, Represented};
 
-/// Changes of modes, in order.
+/// Mode changes, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Modes(pub(super) Vec<ModeChange>);
 
 const ALL: u32 = 0o7777;
 const SET_ID: u32 = 0o6000;
 
-/// Reads changes of modes as `chmod` does: a number in octal, or clauses like `u+rwX,go-w`.
+/// Parses mode changes as `chmod` does: an octal number, or clauses like `u+rwX,go-w`.
 pub(super) fn mode(text: &str) -> Result<Modes, String> {
     let wrong = || "Invalid mode given on option".to_owned();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         let bits = u32::from_str_radix(text, 8).ok().filter(|bits| *bits <= ALL).ok_or_else(wrong)?;
-        // Fewer digits than five say nothing of what they leave out.
+        // Fewer than five digits leave the set-id bits of directories alone.
         let kept = if text.len() < 5 { SET_ID & !bits } else { 0 };
         return Ok(Modes(vec![ModeChange { kept_by_directories: Mode::new(kept), ..change(ALL, bits, 0) }]));
     }
@@ -39,7 +39,7 @@ pub(super) fn mode(text: &str) -> Result<Modes, String> {
                 "-" => change(bits | executable, 0, 0),
                 _ => ModeChange {
                     kept_by_directories: Mode::new(SET_ID & !bits),
-                    // The umask holds for what is given, not for what is taken away.
+                    // The umask limits what is set, not what is cleared.
                     ..change(if who.is_empty() { ALL } else { classes }, bits, executable)
                 },
             });
@@ -54,7 +54,7 @@ fn change(clear: u32, set: u32, set_executable: u32) -> ModeChange {
     ModeChange { clear, kept_by_directories: Mode::new(0), set, set_executable }
 }
 
-/// Returns the bits that classes of users have; without any, those of all that the umask leaves.
+/// Returns the bits of user classes; without any, all that the umask allows.
 fn classes(who: &str) -> Option<u32> {
     if who.is_empty() {
         return Some(ALL & !haul_sys::umask().bits());
@@ -72,7 +72,7 @@ fn classes(who: &str) -> Option<u32> {
     })
 }
 
-/// Returns the bits of letters, and those that only directories and what is executable gets.
+/// Returns the bits of permission letters, and those that only directories and executables get.
 fn permissions(letters: &str) -> Option<(u32, u32)> {
     letters.chars().try_fold((0, 0), |(bits, executable), letter| match letter {
         'r' => Some((bits | 0o444, executable)),
@@ -85,12 +85,12 @@ fn permissions(letters: &str) -> Option<(u32, u32)> {
     })
 }
 
-/// Reads who members belong to: a name, a number, or a name and a number.
+/// Parses the owner of members: a name, a number, or both.
 pub(super) fn owner(text: &OsStr) -> Result<Represented, String> {
     represented(text, "owner", |name| haul_sys::user_number(name), haul_sys::user_name)
 }
 
-/// Reads which group members belong to.
+/// Parses the group of members.
 pub(super) fn group(text: &OsStr) -> Result<Represented, String> {
     represented(text, "group", |name| haul_sys::group_number(name), haul_sys::group_name)
 }
@@ -116,12 +116,13 @@ fn represented(
     if bytes.is_empty() {
         return Err(wrong());
     }
-    // A name that nobody has here may be one where the archive goes.
+    // A name unknown here may exist where the archive goes.
     let name = CString::new(bytes).map_err(|_| wrong())?;
     Ok(Represented { name: bytes.to_vec(), number: number_of(&name) })
 }
 
-/// Reads a time: `@SECONDS`, a day with or without an hour, in UTC if that is said, or the path of a file that has it.
+/// Parses a time: `@SECONDS`, a date with an optional time of day, in UTC if it says so, or the
+/// path of a file that has it.
 pub(super) fn time(text: &OsStr) -> Result<Timestamp, String> {
     let wrong = || format!("invalid date '{}'", text.to_string_lossy());
     if text.as_bytes().first().is_some_and(|first| matches!(first, b'/' | b'.')) {
@@ -152,13 +153,12 @@ fn since_1970(text: &str) -> Option<Timestamp> {
     Some(Timestamp { seconds: seconds.parse().ok()?, nanoseconds })
 }
 
-/// Reads two or three numbers.
+/// Parses two or three numbers.
 fn numbers(text: &str, between: char) -> Option<Vec<i64>> {
     let numbers = text.split(between).map(|number| number.parse().ok());
     numbers.collect::<Option<Vec<_>>>().filter(|numbers| (2..=3).contains(&numbers.len()))
 }
 
-/// Counts the days of a month.
 fn days_of(year: i64, month: i64) -> i64 {
     let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     match month {
@@ -168,7 +168,7 @@ fn days_of(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Counts the seconds from 1970 to a moment of a clock that shows UTC.
+/// Converts a date and time in UTC to seconds since 1970.
 fn civil(day: &[i64], hour: &[i64]) -> Option<i64> {
     let &[year, month, day] = day else { return None };
     let (hour, minute, second) = (hour[0], hour[1], hour.get(2).copied().unwrap_or(0));
@@ -179,7 +179,7 @@ fn civil(day: &[i64], hour: &[i64]) -> Option<i64> {
         && (0..=60).contains(&second)
         && (-9999..=9999).contains(&year);
     fits.then(|| {
-        // Days are counted from a March, so that the day of a leap year comes last.
+        // Years begin in March, so that the leap day comes last.
         let (years, months) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
         let days = years * 365 + years.div_euclid(4) - years.div_euclid(100)
             + years.div_euclid(400)
@@ -190,9 +190,9 @@ fn civil(day: &[i64], hour: &[i64]) -> Option<i64> {
     })
 }
 
-/// Finds the moment at which the user's clock shows what one of UTC shows after so many seconds.
+/// Converts local time to seconds since 1970; `seconds` is the clock reading taken as UTC.
 fn from_local(seconds: i64) -> Option<i64> {
-    // Asked twice: near a change of the clock the first answer is that of the other side.
+    // Twice: near a clock change, the first answer is that of the other side.
     let mut moment = seconds;
     for _ in 0..2 {
         let LocalTime { year, month, day, hour, minute, second } = local_time(moment)?;

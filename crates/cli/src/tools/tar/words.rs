@@ -1,4 +1,5 @@
-//! The forms in which tar's options can be written: bundles of letters without a hyphen, and lists of names in files.
+//! Other spellings of tar's options: bundles of letters without a hyphen, and lists of names
+//! in files.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -8,11 +9,11 @@ use haul_tar::Named;
 use super::Step;
 use crate::shared::standard_input_to_end;
 
-/// The letters that want an argument.
+/// Letters with an argument.
 const WITH_ARGUMENT: &[u8] = b"fCITX";
 
-/// Takes a bundle of letters apart, if the first word is one: each letter becomes an option of its own, followed by its
-/// argument, which is the next word that is not taken yet.
+/// Splits the first word if it is a bundle of letters: each letter becomes an option of its own,
+/// followed by its argument, the next unused word.
 pub(super) fn unbundled(words: &[OsString]) -> Vec<OsString> {
     let Some((bundle, mut rest)) = words.split_first() else { return Vec::new() };
     let letters = bundle.as_bytes();
@@ -33,12 +34,11 @@ pub(super) fn unbundled(words: &[OsString]) -> Vec<OsString> {
     apart
 }
 
-/// Makes a C string of a word.
 pub(super) fn c_string(word: &OsStr) -> Result<CString, String> {
     CString::new(word.as_bytes()).map_err(|_| "a name contains a NUL byte".to_owned())
 }
 
-/// Says for each name in which directory it is; and where `-C` has led in the end.
+/// Returns each name with its directory, and the directory that the last `-C` led to.
 pub(super) fn named(steps: &[Step], by_nul: bool) -> Result<(Vec<Named>, Option<CString>), String> {
     let mut directory: Option<Vec<u8>> = None;
     let mut all = Vec::new();
@@ -67,15 +67,16 @@ pub(super) fn named(steps: &[Step], by_nul: bool) -> Result<(Vec<Named>, Option<
     Ok((all, directory.map(|path| c_string(OsStr::from_bytes(&path))).transpose()?))
 }
 
-/// What a line of a list says.
+/// A line of a list.
 enum Listed {
-    /// To go to a directory.
+    /// Change to a directory.
     Directory(Vec<u8>),
     /// A name.
     Name(Vec<u8>),
 }
 
-/// Reads the lines of a list that says where to go as the command line does: `-C DIR` or `--directory=DIR`.
+/// Parses the lines of a list, which may change directory as the command line does: `-C DIR`
+/// or `--directory=DIR`.
 fn directions(lines: Vec<Vec<u8>>) -> Vec<Listed> {
     let direction = |line: Vec<u8>| {
         let to = line.strip_prefix(b"-C").or_else(|| line.strip_prefix(b"--directory="));
@@ -87,7 +88,7 @@ fn directions(lines: Vec<Vec<u8>>) -> Vec<Listed> {
     lines.into_iter().map(direction).collect()
 }
 
-/// Reads a file whose lines end with a byte; those that are empty say nothing.
+/// Reads the lines of a file, which end with `end`; empty ones are skipped.
 pub(super) fn lines(file: &OsStr, end: u8) -> Result<Vec<Vec<u8>>, String> {
     let text = if file == "-" { standard_input_to_end() } else { std::fs::read(file) };
     let text = text.map_err(|cause| format!("{}: Cannot read: {cause}", file.to_string_lossy()))?;

@@ -1,4 +1,4 @@
-//! Which command line starts the ranks, in made-up surroundings.
+//! Command lines in made-up environments.
 
 use haul_testkit::program::write_script;
 
@@ -43,7 +43,7 @@ fn who_holds_an_allocation_has_its_ranks_at_hand() {
     // The shell of an allocation, and a batch script.
     assert_eq!(at_hand(&[("SLURM_STEP_ID", "4294967290")]), Some(4));
     assert_eq!(at_hand(&[("SLURM_STEP_ID", "4294967291")]), Some(4));
-    // A task of srun's, for which another srun would wait.
+    // A task of srun, which another srun would wait for.
     assert_eq!(at_hand(&[("SLURM_STEP_ID", "0")]), None);
     assert_eq!(at_hand(&[("OMPI_COMM_WORLD_SIZE", "4")]), None);
     assert_eq!(surroundings(&[]).ranks_at_hand(), None);
@@ -70,7 +70,7 @@ fn a_batch_system_is_for_those_outside() {
     assert_eq!(systems(&[]), []);
     make_program(&folder.path().join("qsub"), "");
     assert_eq!(systems(&[]), [System::Pbs]);
-    // Both: a Slurm that is installed but not configured is passed over.
+    // Both are listed: `batch::system` skips a Slurm that is installed but not configured.
     make_program(&folder.path().join("sbatch"), "");
     assert_eq!(systems(&[]), [System::Slurm, System::Pbs]);
     assert_eq!(systems(&[("SLURM_JOB_ID", "1")]), []);
@@ -94,7 +94,7 @@ fn launchers_are_told_apart_by_their_versions() {
     }
 }
 
-/// Makes a program that prints a text.
+/// Creates a program that prints a text.
 fn make_program(path: &Path, prints: &str) {
     write_script(path, &format!("#!/bin/sh\nprintf '%s\\n' '{prints}'\n")).unwrap();
 }
@@ -232,13 +232,13 @@ fn a_host_is_not_filled_with_more_ranks_than_it_can_have() {
         start_line(&surroundings, &wanted).unwrap_err()
     };
     assert_eq!(refusal(2049, &[]), Refusal::TooManyForHost { clients: 2049, room: 2048 });
-    // Here there is no launcher, in an allocation its hosts have the room.
+    // There is no launcher here, and in an allocation the hosts have the room.
     assert_eq!(refusal(2048, &[]), Refusal::NoLauncher);
     let large = [("SLURM_JOB_ID", "7"), ("SLURM_TASKS_PER_NODE", "64(x100)")];
     assert_eq!(refusal(6400, &large), Refusal::NoLauncher);
 }
 
-/// Options that the user gave, in each spelling, are merged with haul's own and never given twice.
+/// The user's own options, in each spelling, are merged with haul's and never given twice.
 #[test]
 fn a_launchers_own_words_are_merged() {
     let line = |family: Family, variables: &[(&str, &str)], words: &str| {
@@ -295,7 +295,7 @@ fn a_launchers_own_words_are_merged() {
     assert_eq!(line(Family::Mpich, &[], "RUN -np 3 -bind-to core"), "RUN -bind-to core");
 }
 
-/// A number of ranks in the launcher's words has to be that of the clients.
+/// A number of ranks in the launcher's options must equal the number of clients.
 #[test]
 fn another_number_of_ranks_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -313,7 +313,7 @@ fn another_number_of_ranks_is_refused() {
         let given = "4".to_owned();
         assert_eq!(refusal(words), Some(Refusal::OtherCount { clients: 3, given }), "{words:?}");
     }
-    // To srun -c is another thing.
+    // srun's `-c` is not a number of ranks.
     for words in [&["-n", "3"][..], &["-n3"], &["--ntasks=3"], &["-c", "4"], &["--nodes=4"]] {
         assert_eq!(refusal(words), None, "{words:?}");
     }

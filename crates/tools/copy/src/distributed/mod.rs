@@ -1,10 +1,11 @@
-//! Copying by several processes: what a part of a copy needs to be done elsewhere, and what only the process that walks can
-//! decide.
+//! Copying by several processes: what a work item needs to run elsewhere, and what only the process
+//! that walks can decide.
 //!
-//! A process that does a part knows the two directories and the options. It does not know which names are one file (the
-//! table of links is where the walk is), so it gives entries with several names back; the process that walks decides which
-//! name is first, and sends that one again as claimed. Whatever needs to know more of the run does not travel: backups with
-//! numbers, questions to the user, operands that may meet in one place.
+//! A process running a work item knows the two directories and the options. It does not know which
+//! names are one file, because the link table is where the walk is, so it hands back entries with
+//! several names. The process that walks decides which name is first and sends that one again, as a
+//! hard-link claim. Whatever needs more of the run's state stays there: numbered backups, questions
+//! to the user, operands that may meet in one place.
 
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,14 +31,14 @@ use super::target::{
 use super::wording;
 use ticket::Ticket;
 
-/// What every process of a copy has to know.
+/// Content of a copy's init message.
 #[derive(Serialize, Deserialize)]
 struct Brief {
     options: CopyOptions,
     temporary_names: TemporaryNames,
 }
 
-/// A target directory on its way to another process.
+/// A target directory as sent to another process.
 #[derive(Serialize, Deserialize)]
 struct PackedTarget {
     held: RemotePath,
@@ -51,11 +52,11 @@ struct PackedTarget {
     gives_access_list: bool,
 }
 
-/// A target directory that another process has made, or found: what finishing it takes.
+/// A target directory that another process created or found: what is needed to finish it.
 #[derive(Serialize, Deserialize)]
 struct EnteredTarget {
     identity: Identity,
-    /// Whether a symbolic link in its place is followed.
+    /// True if a symbolic link in its place is followed.
     follow: bool,
     made: MadeDirectory,
     gives_access_list: bool,
@@ -65,7 +66,7 @@ struct EnteredTarget {
 fn pack_entered(own: &TargetDirectory) -> Vec<u8> {
     let Some(made) = &own.made else { return Vec::new() };
     let (identity, gives_access_list) = (own.held.identity(), own.gives_access_list);
-    // The fields of an [`EnteredTarget`], in their order, without copies.
+    // The fields of an [`EnteredTarget`], in order, without copying them.
     let packed = (identity, own.follows(), made, gives_access_list);
     postcard::to_allocvec(&packed).unwrap_or_default()
 }
@@ -230,8 +231,9 @@ impl Distributed for Copier {
     }
 
     fn may_be_entered_elsewhere(&self, node: &DirNode<Self>, inode: u64) -> bool {
-        // A directory that the run has made, or that is another operand, is refused by identity, which only this process
-        // knows. A named one is recorded when it is entered, and one that was copied is refused.
+        // A directory that the run created, or that is another operand, is refused by identity,
+        // which only this process knows. A named directory is recorded when entered, and refused
+        // once copied.
         let is_named_here = node.is_operands_place() && self.named.are_kept();
         let may_be_refused = is_named_here || self.named.may_have(inode) || self.tops.may_be(inode);
         self.options.dereference != Dereference::Always && !node.own.held.is_absent() && !may_be_refused
@@ -251,7 +253,7 @@ impl Distributed for Copier {
                 return None;
             }
         };
-        // Of the numbers of another host only that of the inode means something here.
+        // Of another host's identity only the inode number is meaningful here.
         let identity = Identity { device: above.held.identity().device, ..identity };
         if made.before.is_none() && !above.is_new() && !self.tops.record(identity, above.copy.index) {
             cx.problem(Problem::new(wording::REPLACED_WHILE_MADE).naming(target_path(entry)));

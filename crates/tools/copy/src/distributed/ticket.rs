@@ -1,4 +1,5 @@
-//! Targets of files that a rank makes: under temporary names, gone on with after a loss, and joined by other ranks.
+//! Targets of files that a rank creates: under temporary names, resumed after a loss, and joined by
+//! other ranks.
 
 use std::ffi::CString;
 
@@ -14,42 +15,41 @@ use crate::regular::OpenTarget;
 use crate::target::{open_directory, target_name};
 use crate::temporary::PREFIX;
 
-/// What another process needs to open a file that is being made, and to see that it is of the same source.
+/// Lets another process open a file that is being created, and verify that its source is the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ticket {
-    /// The name of the target, in the directory that the part says.
+    /// The target's name, in the work item's directory.
     name: CString,
-    /// Whether a symbolic link of that name is followed.
+    /// True if a symbolic link of that name is followed.
     follow: bool,
-    /// The source's inode number, length, and time of modification.
+    /// The source's inode number, size and modification time.
     source: (u64, u64, (i64, u32)),
-    /// When the source was changed last: whoever goes on in a later attempt has to find it unchanged. Not those that join:
-    /// another name or mode does not make it another file.
+    /// The source's change time. A later attempt requires it to be unchanged; ranks that join do
+    /// not: a new name or mode does not make it another file.
     changed: (i64, u32),
     /// The target's inode number.
     target: u64,
-    /// The epoch of a target that others may write to, so that no later run trusts what is in it.
+    /// Epoch of a target that others may write to, so that no later run trusts its content.
     epoch: Option<u32>,
 }
 
 impl Ticket {
-    /// Writes the ticket of a target that is made under a temporary name.
+    /// Ticket of a target with a temporary name.
     pub(super) fn temporary(name: CString, source: &Stat, target: &Stat) -> Self {
         let (source, changed) = (fingerprint(source), time(source.changed));
         Self { name, follow: false, source, changed, target: target.identity.inode, epoch: None }
     }
 
-    /// Writes the ticket of a target that was there before.
+    /// Ticket of a target that existed before.
     pub(super) fn in_place(name: CString, source: &Stat, target: &Stat, epoch: u32) -> Self {
         Self { follow: true, epoch: Some(epoch), ..Self::temporary(name, source, target) }
     }
 
-    /// Packs it.
     pub(super) fn pack(&self) -> Option<Vec<u8>> {
         postcard::to_allocvec(self).ok()
     }
 
-    /// Unpacks it, if it is of this source.
+    /// Unpacks a ticket if it is for this source.
     pub(super) fn unpack(packed: &[u8], source: &Stat) -> Option<Self> {
         let ticket: Self = postcard::from_bytes(packed).ok()?;
         (ticket.source == fingerprint(source)).then_some(ticket)
@@ -59,10 +59,10 @@ impl Ticket {
         self.name.to_bytes().starts_with(PREFIX.as_bytes())
     }
 
-    /// Opens the target. Its directory may be somebody else's, who may have put another file in its place.
+    /// Opens the target. Another user may own its directory and may have replaced the file.
     ///
     /// # Errors
-    /// `ESTALE` when it is not the file that the rank that wrote this has open; else the kernel's.
+    /// `ESTALE` if it is not the file that the ticket's writer has open; otherwise the kernel's.
     pub(super) fn open(&self, directory: &Fd) -> Result<Fd, Error> {
         let how = if self.follow { Open::WRITE.following() } else { Open::WRITE };
         let file = open(directory, &self.name, how)?;
@@ -82,8 +82,8 @@ fn time(time: Timestamp) -> (i64, u32) {
 }
 
 impl Copier {
-    /// Makes the target of an entry of a part under a temporary name, or opens what an earlier attempt has made of it. `None` if
-    /// something stands in its place.
+    /// Creates a work item entry's target under a temporary name, or opens what an earlier attempt
+    /// left of it. `None` if a file exists in its place.
     pub(crate) fn open_in_part(
         &self,
         cx: &Context<'_, Self>,
@@ -107,7 +107,7 @@ impl Copier {
         }
         for earlier in 1..part.item.attempt {
             if let Some(name) = self.temporary_name(entry, earlier) {
-                // Mostly there is none.
+                // Usually there is none.
                 remove(&*directory, &name).unwrap_or_default();
             }
         }
@@ -115,7 +115,7 @@ impl Copier {
         self.create_temporary(cx, entry, (&directory, name), source, creation_mode).map(Some)
     }
 
-    /// Opens what an earlier attempt has made of a large file, if the source is still the same.
+    /// Opens what an earlier attempt wrote of a large file, if the source is unchanged.
     fn go_on_with(&self, part: &WorkItem<Self>, directory: &Fd, source: &Stat) -> Option<OpenTarget> {
         let begun = part.item.begun.as_ref()?;
         let ticket = Ticket::unpack(&begun.ticket, source)
@@ -128,7 +128,7 @@ impl Copier {
         let ticket = match ticket {
             Some(ticket) => ticket,
             None => {
-                // The source is another file now: what was made of the old one is of no use.
+                // The source has changed, so what was copied of it is useless.
                 let stale: Ticket = postcard::from_bytes(&begun.ticket).ok().filter(Ticket::is_temporary)?;
                 remove(directory, &stale.name).unwrap_or_default();
                 return None;

@@ -1,4 +1,4 @@
-//! The table of what becomes of what stands in a target's place.
+//! Tables of what happens to an existing target.
 
 use std::cell::Cell;
 
@@ -6,7 +6,7 @@ use haul_sys::{Identity, Mode, Timestamp};
 
 use super::*;
 
-/// What a pretended entry is: a letter for the file it is, and its type. `link` is a symbolic link to what follows.
+/// Builds a fake `stat`.
 fn stat(inode: u64, kind: FileType, links: u32) -> Stat {
     let moment = Timestamp { seconds: 0, nanoseconds: 0 };
     Stat {
@@ -39,7 +39,7 @@ fn link(inode: u64) -> Stat {
     stat(inode, FileType::Symlink, 1)
 }
 
-/// A pretended view: each entry, and what it leads to.
+/// Fakes a [`Sight`]; each pair is `lstat` and `stat`.
 #[derive(Clone)]
 struct Pretended {
     source: (Stat, Stat),
@@ -193,7 +193,7 @@ fn one_file_is_copied_onto_itself_only_where_nothing_is_lost() {
     let to_it = |end: Stat| (link(9), end);
     let (plain, same) = ((file(1), file(1)), (hard, hard));
     let simple = || backing_up(Backup::Simple);
-    // What, options, followed, source, place, whether they are one entry, and what is decided.
+    // Name, options, follow links, source, target, one entry, expected decision.
     let table = [
         ("itself", usual(), true, plain, plain, true, SAME),
         ("itself, with a backup", simple(), true, plain, plain, true, SAME),
@@ -255,13 +255,14 @@ fn files_are_left_out_in_the_order_of_the_questions() {
     assert_eq!(decided(Update::Older, true, as_it_is), (Decision::Stays, 1));
     assert_eq!(decided(Update::All, true, no), (skip(Skip::Declined), 1));
     assert_eq!(decided(Update::All, false, no), (Decision::Stays, 0));
-    // A file that may not be copied is told of before anybody is asked, and left out in silence where none is replaced.
+    // A refused file is reported before the user is asked, and silently skipped if nothing
+    // is replaced.
     let itself = Pretended { one_entry: true, ..Pretended::of(file(1), file(1)) };
     let ask = Existing { ask: true, ..Existing::default() };
     assert_eq!((itself.decide(&with(ask), true), itself.asked.get()), (SAME, 0));
     let none = Existing { update: Update::None, ..Existing::default() };
     assert_eq!(itself.decide(&with(none.clone()), true), skip(Skip::Unwanted));
-    // Directories are entered, whatever is said of files.
+    // Directories are entered whatever the rule for files.
     assert_eq!(Pretended::of(directory(1), directory(2)).decide(&with(none), true), Decision::Stays);
 }
 
