@@ -49,9 +49,9 @@ pub fn compress(bytes: &[u8], level: u8) -> Vec<u8> {
 /// Decompresses what a source has: one stream, or several in a row. Returns content only after its
 /// checksum was right.
 ///
-/// Errors of the source are passed on; a truncated stream is [`ErrorKind::UnexpectedEof`], a corrupt
-/// one and input that is not a stream at all are [`ErrorKind::InvalidData`]. Trailing garbage is read
-/// and ignored, as bzip2 does.
+/// Errors of the source are passed on; a truncated stream is [`ErrorKind::UnexpectedEof`], a
+/// corrupt one and input that is not a stream at all are [`ErrorKind::InvalidData`]. Trailing
+/// garbage is read and ignored, as bzip2 does.
 pub struct Reader<R> {
     source: R,
     cutter: Cutter,

@@ -47,15 +47,16 @@ pub(crate) struct Shared {
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
         value_parser = ["auto", "always", "never"], help_heading = MACHINE)]
     progress: Option<String>,
-    /// At the end tell counts, times and memory on standard error, or as one JSON object on standard output
+    /// At the end tell counts, times and memory on standard error, or as one JSON object on
+    /// standard output
     #[arg(long, value_name = "json", num_args = 0..=1, require_equals = true, default_missing_value = "table",
         value_parser = ["json", "table"], hide_possible_values = true, help_heading = MACHINE)]
     stats: Option<String>,
     /// Tell what was chosen for the run, and why
     #[arg(long, help_heading = MACHINE)]
     pub(crate) debug: bool,
-    /// Work with M ranks of an MPI job: in an allocation on its hosts, where a batch system is by a job that is submitted
-    /// and followed to its end, elsewhere on this host
+    /// Work with M ranks of an MPI job: in an allocation on its hosts, where a batch system is by a
+    /// job that is submitted and followed to its end, elsewhere on this host
     #[arg(long, value_name = "M", value_parser = clients, help_heading = HOSTS)]
     pub(crate) clients: Option<u32>,
     /// Charge a batch job to P
@@ -67,7 +68,8 @@ pub(crate) struct Shared {
     /// Send a batch job to QUEUE
     #[arg(long, value_name = "QUEUE", value_parser = queue, requires = "clients", help_heading = HOSTS)]
     queue: Option<String>,
-    /// Start the ranks with COMMAND, its words separated by spaces, instead of the mpirun or srun that is found
+    /// Start the ranks with COMMAND, its words separated by spaces, instead of the mpirun or srun
+    /// that is found
     #[arg(long, value_name = "COMMAND", value_parser = launcher, requires = "clients",
         conflicts_with_all = ["account", "walltime", "queue"], help_heading = HOSTS)]
     launcher: Option<Words>,

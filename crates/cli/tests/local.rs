@@ -1,4 +1,5 @@
-//! A copy on one machine executes nothing of what is there for several: every function that runs is listed by valgrind.
+//! A copy on one machine executes nothing of what is there for several: every function that runs is
+//! listed by valgrind.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

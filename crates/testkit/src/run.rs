@@ -129,8 +129,8 @@ impl Outcome {
 }
 
 /// Removes what Open MPI 5 prints now and then when its processes end at the same time:
-/// `[host:pid] PMIX ERROR: PMIX_ERR_UNREACH in file …/pmix_server.c at line …`. Nothing is lost then,
-/// and the exit status is right.
+/// `[host:pid] PMIX ERROR: PMIX_ERR_UNREACH in file …/pmix_server.c at line …`. Nothing is lost
+/// then, and the exit status is right.
 fn without_pmix(stderr: Vec<u8>) -> Vec<u8> {
     let is_noise = |line: &[u8]| {
         line.starts_with(b"[")

@@ -37,8 +37,9 @@ const OWN_WORDS: &[(Wording, Wording)] = &[
 /// figures to the right.
 const LONGEST_NAME_MIN: usize = 7;
 
-/// Compress files by sorting their blocks, or decompress them: files take the places of others, with .bz2 added to their names or taken
-/// away. Without files, or with -c, what comes is written to standard output.
+/// Compress files by sorting their blocks, or decompress them: files take the places of others,
+/// with .bz2 added to their names or taken away. Without files, or with -c, what comes is written
+/// to standard output.
 #[derive(Parser, Debug)]
 #[command(
     name = "haul bzip2",
@@ -64,13 +65,15 @@ struct Line {
     /// Write to standard output, and keep the inputs
     #[arg(short = 'c', long)]
     stdout: bool,
-    /// Replace outputs that exist; do what links lead to, and files with several names; pass on what is not compressed with -d
+    /// Replace outputs that exist; do what links lead to, and files with several names; pass on
+    /// what is not compressed with -d
     #[arg(short = 'f', long)]
     force: bool,
     /// Keep the inputs
     #[arg(short = 'k', long)]
     keep: bool,
-    /// Do all files in directories that are named, and below them: those that have the suffix, or have it not
+    /// Do all files in directories that are named, and below them: those that have the suffix, or
+    /// have it not
     #[arg(short = 'r', long)]
     recursive: bool,
     /// Use blocks of at most 200,000 bytes, which takes less memory

@@ -37,9 +37,10 @@ const WORDS: &[(Wording, Wording)] =
 
 /// Run a command for every file below the roots that matches, many at once.
 ///
-/// In the words of the command, {} stands for the file's path, {.} for that without its extension, {/} for its last component,
-/// {//} for its directory, and {/.} for the last component without extension. Without any of them the path is the last word.
-/// What a command writes is passed on when it has ended, whole.
+/// In the words of the command, {} stands for the file's path, {.} for that without its extension,
+/// {/} for its last component, {//} for its directory, and {/.} for the last component without
+/// extension. Without any of them the path is the last word. What a command writes is passed on
+/// when it has ended, whole.
 #[derive(Debug, Parser)]
 #[command(
     name = "haul each",
@@ -72,7 +73,8 @@ struct Line {
     /// Only entries of these types: files, directories, symbolic links
     #[arg(long = "type", value_name = "LIST", value_delimiter = ',', value_parser = ["f", "d", "l"], default_value = "f")]
     kinds: Vec<String>,
-    /// Only files of more bytes than N with +N, of fewer with -N, else of N bytes; N may end in K, M, G
+    /// Only files of more bytes than N with +N, of fewer with -N, else of N bytes; N may end in K,
+    /// M, G
     #[arg(long, value_name = "[+-]N", value_parser = size, allow_hyphen_values = true)]
     size: Option<Size>,
     /// Only what was modified after FILE was
@@ -84,15 +86,17 @@ struct Line {
     /// Have sh run the words as one script, in which paths are quoted
     #[arg(long)]
     shell: bool,
-    /// Run one command for up to N files; a word with a place for the path is there for each, in a script a place is for all
+    /// Run one command for up to N files; a word with a place for the path is there for each, in a
+    /// script a place is for all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 1,
         hide_default_value = true, conflicts_with = "block")]
     batch: u32,
-    /// Feed each file in blocks of about SIZE, cut at ends of lines, to a command each, and join what they write
+    /// Feed each file in blocks of about SIZE, cut at ends of lines, to a command each, and join
+    /// what they write
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     block: Option<u64>,
-    /// Pass on what the commands write in the order of the paths, the same in every run and over ranks, rather than as they
-    /// end
+    /// Pass on what the commands write in the order of the paths, the same in every run and over
+    /// ranks, rather than as they end
     #[arg(long, value_name = "ORDER", value_parser = ["path"], require_equals = true)]
     sort: Option<String>,
     /// When a command fails, begin no more; or end those that run as well

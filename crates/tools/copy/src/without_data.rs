@@ -30,7 +30,8 @@ impl Copier {
         let opened = match self.must_open(entry, source).map(|how| open(directory, entry.name(), how)) {
             Some(Ok(opened)) => Some(opened),
             Some(Err(cause)) => {
-                // GNU opens the source after it has looked at the target and printed the line of -v.
+                // GNU opens the source after it has looked at the target and printed the line of
+                // -v.
                 if let Some(refusal) = self.refuses(cx, entry, source) {
                     return Err(refusal);
                 }

@@ -87,8 +87,8 @@ impl Running {
 }
 
 impl Runner {
-    /// Cancels the run: no process starts more commands, and under `Halt::Now` those in progress are
-    /// terminated.
+    /// Cancels the run: no process starts more commands, and under `Halt::Now` those in progress
+    /// are terminated.
     pub(super) fn halt(&self) {
         self.cancel.cancel();
         // Again, for a command that began while it was cancelled.

@@ -502,7 +502,8 @@ impl Tool for Grep {
             self.not_begun(cx, entry);
         }
         let cause = match failure {
-            // As in GNU grep, what the user named is met before it is looked whether it is left out.
+            // As in GNU grep, what the user named is met before it is looked whether it is left
+            // out.
             Failure::Classify(_) if !entry.is_operand() && self.leaves_out(entry) => return Reported::Yes,
             Failure::Classify(cause) | Failure::OpenDir(cause) | Failure::OpenFile(cause) => cause,
             _ => return Reported::No,

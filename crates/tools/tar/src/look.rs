@@ -353,8 +353,8 @@ impl Look {
         !entry.is_operand()
     }
 
-    /// Called when the framework failed with an entry. Reports it here if it is gone, or cannot even
-    /// be looked up.
+    /// Called when the framework failed with an entry. Reports it here if it is gone, or cannot
+    /// even be looked up.
     pub(super) fn failed<T: Tool>(
         &self,
         cx: &Context<'_, T>,

@@ -188,8 +188,8 @@ impl Stow {
 }
 
 impl Stow {
-    /// Probes every file of the directory at the end of the archive. Of others only those that can be
-    /// buffered are: the rest would be deferred.
+    /// Probes every file of the directory at the end of the archive. Of others only those that can
+    /// be buffered are: the rest would be deferred.
     fn probe(&self, entry: &Entry<Self>) -> Probe {
         if self.tail.is_last(number_of(&entry.node.own)) {
             return Probe::ALWAYS;

@@ -173,7 +173,8 @@ pub(super) struct Line {
     /// Do nothing: there is no difference here
     #[arg(short = 'U', long, hide = true)]
     pub(super) binary: bool,
-    /// Output results in walk order (path), the same in every run and over ranks, or as they are found (none)
+    /// Output results in walk order (path), the same in every run and over ranks, or as they are
+    /// found (none)
     #[arg(long, value_name = "ORDER", value_parser = ["path", "none"], hide_possible_values = true,
         help_heading = OUTPUT)]
     pub(super) sort: Option<String>,

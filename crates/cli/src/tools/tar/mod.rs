@@ -139,7 +139,8 @@ struct Line {
     /// Archive and set extended attributes
     #[arg(long)]
     xattrs: bool,
-    /// Archive and set extended attributes that match PATTERN; without, only those of 'user.' are set
+    /// Archive and set extended attributes that match PATTERN; without, only those of 'user.' are
+    /// set
     #[arg(long, value_name = "PATTERN")]
     xattrs_include: Vec<OsString>,
     /// Archive and set no extended attributes that match PATTERN
@@ -159,7 +160,8 @@ struct Line {
     #[arg(long, value_name = "NAME", value_parser = ["pax", "posix", "gnu", "ustar"], default_value = "pax",
         hide_default_value = true, help_heading = "To make archives")]
     format: String,
-    /// Order members in each directory as they are found, by inode, or by name: the same archive in every run and over ranks
+    /// Order members in each directory as they are found, by inode, or by name: the same archive in
+    /// every run and over ranks
     #[arg(long, value_name = "ORDER", value_parser = ["none", "inode", "name"], default_value = "none",
         hide_default_value = true, help_heading = "To make archives")]
     sort: String,
