@@ -481,7 +481,7 @@ fn lose_node_of_allocation(kind: mpi::Kind, launcher: Option<&str>, without: &st
     let said = text(&output.stderr);
     note!("{}: {said}", kind.name());
     assert!(output.status.success(), "{said}");
-    assert!(said.contains(&format!("; what is left is begun again without {without}\n")), "{said}");
+    assert!(said.contains(&format!("; restarting what is left without {without}\n")), "{said}");
     let facts = Facts::PRESERVED.difference(Facts::ATTRIBUTES | Facts::HOLES);
     assert_eq!(differences(&source, &ground.path("copy"), facts), NONE);
     assert_eq!(ground.leftovers(), NONE);

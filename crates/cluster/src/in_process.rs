@@ -25,7 +25,7 @@ impl InProcess {
 impl Start for InProcess {
     fn start(&self, _: u32, _: &[Place]) -> Result<Started, String> {
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let link = link.ok_or_else(|| "the processes that were here are gone".to_owned())?;
+        let link = link.ok_or_else(|| "the processes on this host have ended".to_owned())?;
         Ok(Started { link, processes: Box::new(Themselves) })
     }
 

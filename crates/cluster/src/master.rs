@@ -270,7 +270,7 @@ impl Master {
             let silent = now.saturating_duration_since(peer.heard);
             if silent > self.silence {
                 let host = peer.host.as_deref().unwrap_or("a host that never answered");
-                let why = format!("nothing was heard from {host} (rank {index}) for {} s", silent.as_secs());
+                let why = format!("no message from {host} (rank {index}) for {} s", silent.as_secs());
                 return Err(Broken { doing: "lost a rank", why });
             }
             if now.saturating_duration_since(peer.told) > rhythm {
@@ -281,7 +281,7 @@ impl Master {
             return Ok(());
         }
         if now.saturating_duration_since(self.link_heard) > self.silence {
-            return Err(broken_link("nothing was heard from it".to_owned()));
+            return Err(broken_link("no message from it".to_owned()));
         }
         if now.saturating_duration_since(self.link_told) > rhythm {
             self.tell(ToLaunch::Alive)?;

@@ -175,7 +175,7 @@ impl<X: Transport> RankLoop<X> {
         self.heard += self.standstill.turn(now);
         let silent = now.saturating_duration_since(self.heard);
         if silent > self.silence {
-            let why = format!("nothing was heard from rank 0 for {} s", silent.as_secs());
+            let why = format!("no message from rank 0 for {} s", silent.as_secs());
             return Err(Broken { doing: "lost the master", why });
         }
         if now.saturating_duration_since(self.told) > self.silence / 6 {

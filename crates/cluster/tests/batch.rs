@@ -252,7 +252,7 @@ fn a_job_whose_node_is_killed_is_followed_when_it_begins_again() {
     });
     let began = Instant::now();
     let outcome = run(&in_slurm(&slurm, folder.path(), script), &Signals::none(), &mut heard).unwrap();
-    note!("begun again in {:?}: {:?}", began.elapsed(), heard.remarks);
+    note!("restarted in {:?}: {:?}", began.elapsed(), heard.remarks);
     assert_eq!(outcome, Outcome::Finished(0));
     let text = heard.text();
     assert!(text.starts_with("on n") && text.ends_with("\nagain\n"), "{text}");

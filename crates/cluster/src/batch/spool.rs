@@ -32,6 +32,21 @@ pub struct Spool {
     folder: PathBuf,
 }
 
+/// Every file that a job, its script or the submitting process makes in a spool.
+const FILES: [&str; 11] = [
+    "script",
+    "begun",
+    "out",
+    "err",
+    "progress",
+    "progress.new",
+    "status",
+    "status.new",
+    "journal",
+    "unfinished",
+    "log",
+];
+
 impl Spool {
     /// Returns the spool of the job this process runs in, if haul submitted it.
     #[must_use]
@@ -139,18 +154,6 @@ impl Spool {
     /// # Errors
     /// If it can't be removed.
     pub fn remove_used(journal: &Path) -> io::Result<()> {
-        const FILES: [&str; 10] = [
-            "script",
-            "begun",
-            "out",
-            "err",
-            "progress",
-            "progress.new",
-            "status",
-            "journal",
-            "unfinished",
-            "log",
-        ];
         let journal = std::path::absolute(journal)?;
         let Some(folder) = journal.parent().filter(|_| journal.ends_with("journal")) else { return Ok(()) };
         if !has_spool_name(folder) {
@@ -347,6 +350,18 @@ mod tests {
     }
 
     #[test]
+    fn every_file_the_script_makes_is_known() {
+        let folder = Path::new("/spool");
+        let script = script_of(&order(folder, &[OsStr::new("true")]), folder);
+        let script = String::from_utf8(script).unwrap();
+        let made: Vec<&str> =
+            script.split("\"$HAUL_SPOOL/").skip(1).map(|rest| rest.split_once('"').unwrap().0).collect();
+        assert!(made.contains(&"status.new"), "{script}");
+        let unknown: Vec<_> = made.iter().filter(|name| !FILES.contains(name)).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+    }
+
+    #[test]
     fn the_spool_of_an_earlier_job_goes_only_if_it_is_one() {
         let folder = tempfile::tempdir().unwrap();
         let make = |name: &str, files: &[&str]| {
@@ -363,6 +378,7 @@ mod tests {
             &make(".haul-job-0123456789abcdef", &["journal", "script", "log", "unfinished"]),
             "journal"
         ));
+        assert!(used(&make(".haul-job-3123456789abcdef", &FILES), "journal"));
         assert!(!used(&make(".haul-job-1123456789abcdef", &["journal", "thesis"]), "journal"));
         assert!(!used(&make(".haul-job-012345", &["journal"]), "journal"));
         assert!(!used(&make("jobs", &["journal"]), "journal"));

@@ -364,7 +364,7 @@ impl fmt::Display for Refusal {
                 write!(out, "{clients} clients are too many for this host, which has room for {room}")
             }
             Self::OtherCount { clients, given } => {
-                write!(out, "the launcher is told to start {given} ranks, which are not {clients}")
+                write!(out, "the launcher was asked for {given} ranks, not {clients}")
             }
             Self::WithinJob { ranks } => {
                 write!(out, "this is already one of {ranks} ranks: it cannot start others")

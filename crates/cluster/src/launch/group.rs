@@ -315,7 +315,7 @@ impl ProcessGroup {
             }
             Some(Arrival::Gone(why)) => Heard::Lost(format!("the processes are gone: {why}")),
             None if attempt.heard.elapsed() > self.options.silence => Heard::Lost(format!(
-                "nothing was heard from the processes for {} s",
+                "no message from the processes for {} s",
                 attempt.heard.elapsed().as_secs()
             )),
             None => Heard::Nothing,

@@ -50,10 +50,10 @@ const NOT_MOVED: Wording = Wording("{} was not copied");
 const LOST: Wording = Wording("{bare}: {bare} entries were not done");
 
 /// The job was lost, and is restarted.
-const AGAIN: Wording = Wording("{bare}; what is left is begun again");
+const AGAIN: Wording = Wording("{bare}; restarting what is left");
 
 /// The job was lost, and is restarted on fewer hosts.
-const AGAIN_WITHOUT: Wording = Wording("{bare}; what is left is begun again without {bare}");
+const AGAIN_WITHOUT: Wording = Wording("{bare}; restarting what is left without {bare}");
 
 /// Driver of the launch process.
 pub(crate) struct Remote<'a, T: Distributed> {
