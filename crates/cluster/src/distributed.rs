@@ -40,7 +40,7 @@ pub trait Distributed: Tool {
 
     /// Returns the directory and name of an entry's copy, once created. `None` for tools that
     /// create nothing, and for entries that a journal must not skip.
-    fn made<'a>(&self, _found: &'a Entry<Self>) -> Option<(&'a Arc<DirHandle>, &'a CStr)> {
+    fn made<'a>(&self, _entry: &'a Entry<Self>) -> Option<(&'a Arc<DirHandle>, &'a CStr)> {
         None
     }
 
@@ -56,11 +56,11 @@ pub trait Distributed: Tool {
 
     /// Called on a rank when the last entry of a work item is complete, before the item
     /// is reported.
-    fn finish_part(&self, _desk: &Context<'_, Self>, _node: &DirNode<Self>) {}
+    fn finish_part(&self, _cx: &Context<'_, Self>, _node: &DirNode<Self>) {}
 
     /// True if the walking process can redo an entry. It is then handed back if its result is too
     /// long to be sent.
-    fn can_do_again(&self, _found: &Entry<Self>) -> bool {
+    fn can_do_again(&self, _entry: &Entry<Self>) -> bool {
         false
     }
 
@@ -79,8 +79,8 @@ pub trait Distributed: Tool {
     /// after reporting why.
     fn join(
         &self,
-        _desk: &Context<'_, Self>,
-        _found: &Entry<Self>,
+        _cx: &Context<'_, Self>,
+        _entry: &Entry<Self>,
         _opened: &OpenSource<'_>,
         _ticket: &[u8],
     ) -> Option<Joined<Self::File>> {
@@ -101,8 +101,8 @@ pub trait Distributed: Tool {
     /// fails, after reporting why.
     fn unpack_entered(
         &self,
-        _desk: &Context<'_, Self>,
-        _found: &Entry<Self>,
+        _cx: &Context<'_, Self>,
+        _entry: &Entry<Self>,
         _packed: &[u8],
     ) -> Option<Self::Directory> {
         None
@@ -117,7 +117,7 @@ pub trait Distributed: Tool {
 
     /// Called in the walking process when an entry with a hard-link claim is complete; `stands` is
     /// true if its copy exists.
-    fn claimed_is_over(&self, _desk: &Context<'_, Self>, _found: &Entry<Self>, _stands: bool) {}
+    fn claimed_is_over(&self, _cx: &Context<'_, Self>, _entry: &Entry<Self>, _stands: bool) {}
 }
 
 /// The open target of a file led by another process.

@@ -394,7 +394,7 @@ pub trait Tool: Sync + Sized {
     }
 
     /// Returns true if a symbolic link at this entry should be followed.
-    fn follow(&self, _found: &Entry<Self>) -> bool {
+    fn follow(&self, _entry: &Entry<Self>) -> bool {
         false
     }
 
@@ -411,10 +411,10 @@ pub trait Tool: Sync + Sized {
 
     /// Called when the last entry of a directory, or of an operand, is complete. Finishes
     /// the counterpart.
-    fn finish_dir(&self, _desk: &Context<'_, Self>, _node: &DirNode<Self>) {}
+    fn finish_dir(&self, _cx: &Context<'_, Self>, _node: &DirNode<Self>) {}
 
     /// Handles an entry that is neither entered nor read: a link, a device, another name of a file.
-    fn handle(&self, _desk: &Context<'_, Self>, _found: &Entry<Self>, _kind: EntryType) -> Handled {
+    fn handle(&self, _cx: &Context<'_, Self>, _entry: &Entry<Self>, _kind: EntryType) -> Handled {
         Handled::Over
     }
 
@@ -434,22 +434,22 @@ pub trait Tool: Sync + Sized {
 
     /// Called when all of a file's content was moved, before it is closed. Returns false if
     /// something failed and was reported.
-    fn finish_file(&self, _desk: &Context<'_, Self>, _file: &OpenFile<Self>) -> bool {
+    fn finish_file(&self, _cx: &Context<'_, Self>, _file: &OpenFile<Self>) -> bool {
         true
     }
 
     /// Called after a file was closed. `moved` is false if anything failed.
-    fn close_file(&self, _desk: &Context<'_, Self>, _found: &Entry<Self>, _own: Self::File, _moved: bool) {}
+    fn close_file(&self, _cx: &Context<'_, Self>, _entry: &Entry<Self>, _own: Self::File, _moved: bool) {}
 
     /// Called when the framework failed on an entry, before the failure is reported.
-    fn failed(&self, _desk: &Context<'_, Self>, _found: &Entry<Self>, _failure: Failure<'_>) -> Reported {
+    fn failed(&self, _cx: &Context<'_, Self>, _entry: &Entry<Self>, _failure: Failure<'_>) -> Reported {
         Reported::No
     }
 
     /// Called with each result passed to [`Context::emit`]: in the process that walks the tree,
     /// exactly once, even if the entry was redone elsewhere. By default the result goes to
     /// standard output.
-    fn emitted(&self, cx: &Context<'_, Self>, _found: &Entry<Self>, result: &[u8]) {
+    fn emitted(&self, cx: &Context<'_, Self>, _entry: &Entry<Self>, result: &[u8]) {
         cx.report().output(Standard::Output, result);
     }
 }

@@ -383,8 +383,8 @@ impl Tool for Bzip2 {
 
     fn enter_dir(
         &self,
-        _desk: &Context<'_, Self>,
-        _found: &Entry<Self>,
+        _cx: &Context<'_, Self>,
+        _entry: &Entry<Self>,
         _opened: &OpenDir<'_>,
     ) -> Enter<Place> {
         Enter::Visit(Place::Files)
@@ -451,7 +451,7 @@ impl Tool for Bzip2 {
         Start::Done
     }
 
-    fn failed(&self, cx: &Context<'_, Self>, _found: &Entry<Self>, failure: Failure<'_>) -> Reported {
+    fn failed(&self, cx: &Context<'_, Self>, _entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
         let is_lost = matches!(failure, Failure::Classify(_) | Failure::OpenDir(_));
         if is_lost || failure.is_before_open_file() {
             // It may be one that waited, so its turn passes on.
@@ -461,7 +461,7 @@ impl Tool for Bzip2 {
     }
 
     /// Accepts an exit status, and a line for standard error if there is one.
-    fn emitted(&self, cx: &Context<'_, Self>, _found: &Entry<Self>, result: &[u8]) {
+    fn emitted(&self, cx: &Context<'_, Self>, _entry: &Entry<Self>, result: &[u8]) {
         let Some((status, line)) = result.split_first() else { return };
         self.status.fetch_max(*status, Ordering::Relaxed);
         if !line.is_empty() {
