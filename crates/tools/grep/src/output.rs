@@ -31,7 +31,7 @@ pub(super) struct Result {
 }
 
 impl Result {
-    /// Serialises the result for [`haul_flow::Context::tell`]: the output, then a byte of flags.
+    /// Serialises the result for [`haul_flow::Context::emit`]: the output, then a byte of flags.
     pub(super) fn pack(mut self) -> Vec<u8> {
         let flags = [self.matched, self.hidden, self.more, self.apart];
         self.out.push(flags.iter().rev().fold(0, |byte, flag| byte << 1 | u8::from(*flag)));
