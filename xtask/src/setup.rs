@@ -1,6 +1,6 @@
 //! `setup`: installs what the tests need, if possible, and lists what is missing.
 //!
-//! None of it is needed to build haul. If a test's programs are missing, it is skipped
+//! Building haul needs none of these. If a test's programs are missing, it is skipped
 //! with a message.
 
 use std::path::{Path, PathBuf};

@@ -83,7 +83,7 @@ pub enum Share<F> {
     Whole,
     /// A range of it, to a target that is already open.
     Range(FileRange<F>),
-    /// Nothing: the file is done, or has failed and that was reported.
+    /// No data to move: the file is done, or its failure was reported.
     Nothing,
 }
 

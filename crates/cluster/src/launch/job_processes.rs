@@ -45,7 +45,7 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 enum Shows {
     /// The mark.
     Mark,
-    /// Nothing: the process is in exec(2), or exiting.
+    /// No environment to read: the process is in exec(2) or exiting.
     Nothing,
     /// It is foreign, or has exited.
     Other,

@@ -82,7 +82,7 @@ enum End<T: Tool> {
     File(T::File),
     /// Complete the entry: the tool never had the file, or is done with it.
     Skipped,
-    /// Nothing: the tool keeps the entry.
+    /// Leave the entry to the tool, which completes it later.
     Nothing,
 }
 
