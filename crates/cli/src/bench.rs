@@ -1,28 +1,39 @@
-//! `haul bench`: the benchmark's command line under haul's name.
+//! `haul bench`: runs the program `haul-bench`, which is built and installed apart from haul.
 
 use std::ffi::OsString;
-use std::process::ExitCode;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
 
-use clap::Parser;
+use crate::report::complain;
 
-/// Makes trees to copy, and races copiers over them.
-#[derive(Parser)]
-#[command(name = "haul bench", version, disable_help_subcommand = true)]
-pub(crate) struct Bench {
-    #[command(subcommand)]
-    command: haul_bench::Command,
-}
+const PROGRAM: &str = "haul-bench";
+/// Passes the running haul to `haul-bench`, which measures it (`dev/bench/src/candidates.rs`).
+const CALLED: &str = "HAUL_BENCH_HAUL";
 
-/// Runs the benchmark that `words` describe.
-pub(crate) fn main(words: Vec<OsString>) -> ExitCode {
-    let call = std::iter::once(OsString::from("haul bench")).chain(words);
-    match Bench::try_parse_from(call) {
-        Ok(bench) => haul_bench::run(&bench.command),
-        Err(answer) => {
-            // Help counts as an answer too. If it can't be printed, only the exit status can
-            // show that.
-            let printed = answer.print().is_ok();
-            if printed && !answer.use_stderr() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
+/// Replaces this process with `haul-bench`: the one beside this program, else the one on `PATH`.
+pub(crate) fn main(words: &[OsString]) -> ExitCode {
+    let own = std::env::current_exe().ok();
+    let beside = own.as_ref().map(|own| own.with_file_name(PROGRAM)).filter(|program| program.is_file());
+    let found = beside.is_some();
+    // A name without a slash is looked up on PATH.
+    let program = beside.unwrap_or_else(|| PathBuf::from(PROGRAM));
+    let mut command = Command::new(&program);
+    command.args(words);
+    if let Some(own) = own {
+        command.env(CALLED, own);
     }
+    // Returns only if it failed.
+    let error = command.exec();
+    let why = if !found && error.kind() == ErrorKind::NotFound {
+        format!(
+            "{PROGRAM} is neither beside haul nor on PATH; \
+             'cargo install --path dev/bench' in haul's source tree installs it"
+        )
+    } else {
+        format!("cannot run {}: {error}", program.display())
+    };
+    complain(format!("haul bench: {why}\n").as_bytes());
+    ExitCode::FAILURE
 }

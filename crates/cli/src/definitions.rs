@@ -1,10 +1,8 @@
 //! All commands as data, from which `cargo xtask gen` generates completions and manual pages.
 
-use clap::CommandFactory;
 use serde::Serialize;
 
 use crate::applet;
-use crate::bench::Bench;
 use crate::flags::{self, Argument, Definition};
 use crate::shared::HOSTS;
 use crate::tools;
@@ -24,7 +22,6 @@ struct Command {
     notes: String,
     flags: Vec<Definition>,
     operands: Vec<Argument>,
-    commands: Vec<Command>,
 }
 
 /// Serializes all commands as JSON.
@@ -37,16 +34,16 @@ pub(crate) fn json() -> Result<String, serde_json::Error> {
             let programs = tool.programs.iter().copied().map(str::to_owned).collect();
             Command { about: about.to_owned(), programs, ..of_clap(&mut (tool.flags)(), name) }
         }
-        "bench" => Command { about: about.to_owned(), ..of_clap(&mut Bench::command(), name) },
         _ => Command {
             name: name.to_owned(),
             about: about.to_owned(),
             flags: match name {
                 "cp" => flags::definitions(),
                 "spdcp" => flags::definitions_of_spdcp(),
+                // Those of "bench" are in haul-bench --definitions.
                 _ => Vec::new(),
             },
-            programs: if name == "help" { Vec::new() } else { vec![name.to_owned()] },
+            programs: if matches!(name, "cp" | "spdcp") { vec![name.to_owned()] } else { Vec::new() },
             operands: if name == "help" { vec![any_command()] } else { Vec::new() },
             ..Command::default()
         },
@@ -80,11 +77,6 @@ fn of_clap(command: &mut clap::Command, name: &str) -> Command {
         operands: visible()
             .filter(|argument| argument.is_positional())
             .filter_map(argument_of_clap)
-            .collect(),
-        commands: command
-            .get_subcommands()
-            .filter(|below| below.get_name() != "help")
-            .map(|below| of_clap(&mut below.clone(), below.get_name()))
             .collect(),
     }
 }

@@ -9,7 +9,7 @@
 //!   the program.
 //! - [`spdcp`]: the same copy with the options of `spdcp`.
 //! - [`tools`]: the other tools.
-//! - [`mod@bench`]: the benchmark.
+//! - [`mod@bench`]: starts the benchmark, a separate program.
 //! - [`definitions`]: all commands as data, for generated files.
 //!
 //! How things are copied is up to `haul_copy`; how the machine is used is up to `haul_flow`.
@@ -61,7 +61,7 @@ fn be(applet: Applet) -> ExitCode {
             (tool.main)(&Call { tool, name, stands_in, words: &words })
         }
         Applet::Rank { words } => cluster::rank(&words),
-        Applet::Bench { words } => bench::main(words),
+        Applet::Bench { words } => bench::main(&words),
         Applet::Help => copy::tell(haul(), &applet::help()),
         Applet::Version => copy::tell(haul(), concat!("haul ", env!("CARGO_PKG_VERSION"), "\n")),
         Applet::Definitions => match definitions::json() {

@@ -1,0 +1,180 @@
+//! Implements `haul-bench aio`: drives the engines alone, over records of one file, like aio-stress
+//! drives the kernel's asynchronous I/O.
+//!
+//! ```text
+//!   settings ──► file (made once) ──► for each pattern and kind, for each round, for each engine:
+//!                                       drop the file from the cache ─► drive ─► check ─► outcome
+//! ```
+//!
+//! A copy cannot show how fast an engine moves bytes when it does nothing else. These figures can,
+//! and they compare with fio's for the same settings (docs/measurements/aio.md).
+//!
+//! The first round of each pattern and kind is discarded: a disk that was just written to, or just
+//! had other work, often still has background work pending that no call waits for.
+//!
+//! Promises: engines are created anew for each round and take turns; a round starts with nothing of
+//! the file in the page cache; reads are checked, and writes are read back; a failure ends the
+//! benchmark; the file has no name that could stay behind.
+
+mod drive;
+mod file;
+mod order;
+mod outcome;
+mod settings;
+
+use std::io::{self, Write};
+use std::time::Instant;
+
+use haul_engine::{ENGINES, Engine, Listed, Ops, Setup};
+
+use crate::compare::Verdict;
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::machine::Machine;
+
+use drive::Job;
+use file::{Dropped, TestFile};
+use order::Order;
+use outcome::{Refused, Report, Round, Rounds, Row};
+use settings::Settings;
+pub(crate) use settings::{AioOptions, Pattern, Transfer};
+
+/// Runs the benchmark, writing the table or the JSON to `output` and progress to `progress`.
+///
+/// # Errors
+///
+/// [`Error::Refused`] if it cannot run here, before anything was written; later, any failure.
+pub(crate) fn aio(
+    options: &AioOptions,
+    output: &mut dyn Write,
+    progress: &mut dyn Write,
+    interrupt: &Interrupt,
+) -> Result<Verdict> {
+    let settings = Settings::new(options)?;
+    let (engines, refused) = engines(&options.engine, settings)?;
+    let file = TestFile::make(&options.directory, settings, interrupt)?;
+    let report =
+        Report { machine: Machine::look(), settings, cache_checked: true, refused, results: Vec::new() };
+    let mut benchmark = Benchmark { file, engines, report, output, progress, interrupt };
+    if !options.json {
+        let heading = outcome::heading(&benchmark.report);
+        benchmark.output.write_all(heading.as_bytes()).map_err(no_output)?;
+    }
+    for kind in &options.kind {
+        for pattern in &options.pattern {
+            for row in benchmark.run(*pattern, *kind)? {
+                if !options.json {
+                    benchmark.output.write_all(outcome::row(&row).as_bytes()).map_err(no_output)?;
+                }
+                benchmark.report.results.push(row);
+            }
+        }
+    }
+    if options.json {
+        serde_json::to_writer_pretty(&mut *benchmark.output, &benchmark.report)
+            .map_err(io::Error::from)
+            .and_then(|()| benchmark.output.write_all(b"\n"))
+            .map_err(no_output)?;
+    }
+    Ok(Verdict::Good)
+}
+
+/// Finds the engines asked for, and those the kernel refuses.
+///
+/// # Errors
+///
+/// [`Error::Refused`] if an engine asked for by name is refused.
+fn engines(names: &[String], settings: Settings) -> Result<(Vec<&'static Listed>, Vec<Refused>)> {
+    let (mut usable, mut refused) = (Vec::new(), Vec::new());
+    for listed in
+        ENGINES.iter().filter(|listed| names.is_empty() || names.iter().any(|name| name == listed.name))
+    {
+        match make(listed, settings) {
+            Ok(_) => usable.push(listed),
+            Err(error) if names.is_empty() => {
+                refused.push(Refused { engine: listed.name, why: error.to_string() })
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((usable, refused))
+}
+
+fn make(listed: &Listed, settings: Settings) -> Result<Box<dyn Engine>> {
+    // Several operations in flight per file; engines with a choice then keep writes in flight, too.
+    let setup = Setup { ops: Some(Ops::Multi), ..Setup::of_depth(settings.depth) };
+    listed.make(&setup).map_err(|error| {
+        Error::Refused(format!(
+            "the engine {} cannot be had here: {error:#}; nothing was written",
+            listed.name
+        ))
+    })
+}
+
+struct Benchmark<'a> {
+    file: TestFile,
+    engines: Vec<&'static Listed>,
+    report: Report,
+    output: &'a mut dyn Write,
+    progress: &'a mut dyn Write,
+    interrupt: &'a Interrupt,
+}
+
+impl Benchmark<'_> {
+    /// Runs all rounds of all engines for one pattern and kind.
+    fn run(&mut self, pattern: Pattern, kind: Transfer) -> Result<Vec<Row>> {
+        let Settings { records, seed, rounds, direct, .. } = self.report.settings;
+        let mut results = vec![Rounds::default(); self.engines.len()];
+        for round in 0..=rounds {
+            let order = Order::new(pattern, records, seed, round);
+            for (listed, result) in self.engines.clone().into_iter().zip(&mut results) {
+                let once = self.round(listed, &order, kind)?;
+                let line = format!(
+                    "{} {} {} {round}/{rounds}: {} MB/s",
+                    listed.name,
+                    pattern.name(),
+                    kind.name(),
+                    outcome::speed(once.speed)
+                );
+                writeln!(self.progress, "{line}").map_err(no_output)?;
+                if round > 0 {
+                    result.push(once);
+                }
+            }
+        }
+        let rows = self.engines.iter().zip(results);
+        Ok(rows.filter_map(|(listed, result)| result.row(listed.name, pattern, kind, direct)).collect())
+    }
+
+    /// Runs one round of one engine.
+    fn round(&mut self, listed: &Listed, order: &Order, kind: Transfer) -> Result<Round> {
+        let settings = self.report.settings;
+        if self.file.drop_cache()? == Dropped::AsFarAsKnown {
+            self.report.cache_checked = false;
+        }
+        if kind != Transfer::Read {
+            self.file.begin_generation();
+        }
+        let mut engine = make(listed, settings)?;
+        let job = Job { file: &self.file, settings, transfer: kind, order };
+        let timing = drive::run(&mut *engine, &job, self.interrupt)?;
+        let mut fsync_seconds = None;
+        if kind == Transfer::Write {
+            let began = Instant::now();
+            self.file.synchronize()?;
+            fsync_seconds = Some(began.elapsed().as_secs_f64());
+        }
+        if kind != Transfer::Read {
+            self.file.verify()?;
+        }
+        let speed = settings.file_bytes as f64 / timing.seconds / 1e6;
+        Ok(Round { speed, fsync_seconds, in_flight_max: timing.in_flight_max })
+    }
+}
+
+fn no_output(source: io::Error) -> Error {
+    Error::Io { doing: "write the results".to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests;

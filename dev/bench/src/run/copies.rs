@@ -1,0 +1,170 @@
+//! Runs the studies that copy trees: one test bed per tree, one series of paired runs per part.
+//!
+//! Adjacent parts with the same tree share its test bed, so the tree is made only once.
+
+use std::time::Duration;
+
+use super::Session;
+use super::findings::{Collected, Measured, RunFigures, measured};
+use super::study::{Part, Setting, Study, Unit, Work};
+use crate::candidates::{self, Candidate, HAUL, Search};
+use crate::error::{Error, Result};
+use crate::ground::{CacheState, Ground, Layout, Workload};
+use crate::programs;
+use crate::series::{self, Plan, Run};
+use crate::shapes::{Shape, Totals};
+use crate::table;
+use crate::verify::Digest;
+
+/// Seed of all trees.
+const SEED: u64 = 1;
+
+/// Runs all parts; `done` is called with each as soon as it is finished.
+///
+/// # Errors
+///
+/// [`Error::Refused`] if a program is missing, before anything is made; any failure of the
+/// test bed.
+pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut(Measured)) -> Result<()> {
+    let candidates = find(study, session)?;
+    let copier = Copier { candidates, layout: session.options.layout() };
+    for parts in study.parts.chunk_by(|one, other| one.work == other.work) {
+        let Some(Work::Copy(shape)) = parts.first().map(|part| &part.work) else { continue };
+        copier.run_on_one_tree(shape, parts, session, done)?;
+    }
+    Ok(())
+}
+
+/// Finds GNU cp, and haul with every setting of the study.
+fn find(study: &Study, session: &Session<'_>) -> Result<Vec<Candidate>> {
+    let settings = || study.parts.iter().flat_map(|part| &part.settings);
+    let mut haul_settings: Vec<String> =
+        settings().filter_map(|one| Some(one.words.as_ref()?.join(" "))).collect();
+    haul_settings.sort();
+    haul_settings.dedup();
+    let mut only = Vec::new();
+    if !haul_settings.is_empty() {
+        only.push(HAUL.to_owned());
+    }
+    if settings().any(|one| one.words.is_none()) {
+        only.push(candidates::GNU.to_owned());
+    }
+    let haul = session.haul.clone();
+    candidates::find(&Search {
+        haul: Some(haul),
+        haul_settings,
+        folders: programs::path_folders(),
+        only,
+        options: None,
+    })
+}
+
+/// Returns the label of a setting's candidate in [`candidates::find`].
+fn candidate_label(setting: &Setting) -> String {
+    match &setting.words {
+        None => "GNU cp".to_owned(),
+        Some(words) => {
+            std::iter::once(HAUL).chain(words.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+struct Copier {
+    candidates: Vec<Candidate>,
+    layout: Layout,
+}
+
+impl Copier {
+    fn run_on_one_tree(
+        &self,
+        shape: &Shape,
+        parts: &[Part],
+        session: &mut Session<'_>,
+        done: &mut dyn FnMut(Measured),
+    ) -> Result<()> {
+        let workload = Workload::Made { shape: shape.clone(), seed: SEED };
+        let totals = shape.totals();
+        let mut ground = Ground::new(&session.options.work, self.layout, totals)?;
+        let run = ground.prepare(&workload, session.interrupt).and_then(|digest| {
+            parts.iter().try_for_each(|part| {
+                done(self.run_part(&mut ground, part, totals, digest, session)?);
+                Ok(())
+            })
+        });
+        let leftovers = ground.finish();
+        if leftovers.is_empty() {
+            return run;
+        }
+        Err(Error::LeftBehind { leftovers, cause: run.err().map(Box::new) })
+    }
+
+    fn run_part(
+        &self,
+        ground: &mut Ground,
+        part: &Part,
+        totals: Totals,
+        digest: Digest,
+        session: &mut Session<'_>,
+    ) -> Result<Measured> {
+        let candidates: Vec<Candidate> = part
+            .settings
+            .iter()
+            .filter_map(|setting| {
+                let label = candidate_label(setting);
+                self.candidates.iter().find(|candidate| candidate.label == label).cloned()
+            })
+            .collect();
+        let plan = Plan {
+            rounds: session.rounds,
+            cache: CacheState::Cold,
+            limit: Duration::from_secs(session.options.time_limit.into()),
+            expected: digest,
+        };
+        let interrupt = session.interrupt;
+        let mut told = Ok(());
+        let mut observe = |run: &Run| {
+            if told.is_ok() {
+                told = session.tell(&progress_line(part, &plan, run));
+            }
+        };
+        let runs = series::run(ground, &candidates, &plan, interrupt, &mut observe)?;
+        told?;
+        let collected = part.settings.iter().zip(&candidates).map(|(setting, candidate)| Collected {
+            setting,
+            command: candidate.line.clone(),
+            runs: runs.iter().filter(|run| run.candidate == candidate.label).map(figures).collect(),
+        });
+        Ok(measured(part, totals, Some(digest.to_string()), collected.collect(), Unit::Seconds))
+    }
+}
+
+fn figures(run: &Run) -> RunFigures {
+    RunFigures {
+        round: run.round,
+        value: run.usage.seconds,
+        usage: run.usage,
+        with_sync: Some(run.seconds_with_sync),
+        failure: run.failure.clone(),
+    }
+}
+
+fn progress_line(part: &Part, plan: &Plan, run: &Run) -> String {
+    let figure = match &run.failure {
+        Some(why) => format!("out: {why}"),
+        None => format!("{} s", table::seconds(run.usage.seconds)),
+    };
+    format!("{} {}/{} {}: {figure}", part.name, run.round, plan.rounds, run.candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_is_found_again_among_the_candidates() {
+        assert_eq!(candidate_label(&Setting::gnu()), "GNU cp");
+        assert_eq!(candidate_label(&Setting::auto()), "haul");
+        let own = Setting::haul("x", super::super::study::Role::Sync, "--engine=sync  -j 1");
+        assert_eq!(candidate_label(&own), "haul --engine=sync -j 1");
+    }
+}

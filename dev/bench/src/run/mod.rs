@@ -1,0 +1,334 @@
+//! Implements `haul-bench run`: the workloads, parameters and tables of the documents, with haul's
+//! own choice beside them.
+//!
+//! ```text
+//!   RunOptions ─► study (s1 ... s5: data) ─► copies | rates | striped: paired runs
+//!                                                            │
+//!                                                            ▼
+//!                             --from FILE (its JSON) ─► findings ─► report: text, CSV, JSON, HTML
+//! ```
+//!
+//! - [`mod@study`]: the structure of a study; `s1` to `s5`: the five studies.
+//! - [`findings`]: what was measured; [`published`]: the figures in the documents.
+//!
+//! Promises: every run starts with nothing of the source in memory, and every copy is read back; if
+//! a study stops early, the finished parts are still reported.
+
+pub(crate) mod copies;
+pub(crate) mod findings;
+pub(crate) mod mounted;
+pub(crate) mod published;
+pub(crate) mod rates;
+pub(crate) mod s1;
+pub(crate) mod s2;
+pub(crate) mod s3;
+pub(crate) mod s4;
+pub(crate) mod s5;
+pub(crate) mod striped;
+pub(crate) mod study;
+
+use std::fs::File;
+use std::io::{BufReader, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::candidates;
+use crate::compare::{self, Verdict};
+use crate::error::{Error, Result};
+use crate::ground::{Layout, Sides, check_place};
+use crate::image::FileSystem;
+use crate::interrupt::Interrupt;
+use crate::machine::Machine;
+use crate::report;
+use crate::verify::UMASK;
+
+use findings::{Findings, Outcome};
+use study::{AUTO, Name, Study, Unit};
+
+/// Options of `haul-bench run`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RunOptions {
+    /// Study of the documents
+    #[arg(value_enum)]
+    study: Name,
+    /// Make the workloads F times as big: smaller for a small disk
+    #[arg(long, value_name = "F", default_value_t = 1.0)]
+    scale: f64,
+    /// Rounds that count, after one that is thrown away [default: the document's: 3 for s1 and s2,
+    /// 5 for s3 and s4; 2 for s5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Directory for the images, on a disk; they are removed at the end
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    work: PathBuf,
+    /// File system of the images
+    #[arg(long, value_enum, value_name = "TYPE", default_value = "ext4")]
+    fs: FileSystem,
+    /// Binary of haul [default: the running haul, the one beside haul-bench, or the one on PATH]
+    #[arg(long, value_name = "PATH")]
+    haul: Option<PathBuf>,
+    /// Parts and settings to run [default: all; a wrong name is answered with all names]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Turn each optimisation off alone, too (s4)
+    #[arg(long)]
+    ablate: bool,
+    /// Seconds after which a run is given up
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u32).range(1..))]
+    time_limit: u32,
+    /// Program that stands in for a striped file system (s5) [default: haul-standin beside haul, or
+    /// on PATH]
+    #[arg(long, value_name = "PATH")]
+    standin: Option<PathBuf>,
+    /// Mounts of a file system to use instead, each the mount of one client (s5)
+    #[arg(long, value_name = "DIR,...", value_delimiter = ',', conflicts_with = "standin")]
+    mounts: Vec<PathBuf>,
+    /// Measure nothing: report what this file has, the JSON of an earlier run
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["scale", "rounds", "only", "ablate", "haul", "mounts"])]
+    from: Option<PathBuf>,
+    /// Write everything, every single run included, to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a line for each figure, measured and published, to this file
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write the report with its plots to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Selects the runs with one optimisation turned off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ablate {
+    Yes,
+    No,
+}
+
+impl RunOptions {
+    /// Returns the file systems of the test bed.
+    pub(crate) fn layout(&self) -> Layout {
+        Layout { source: self.fs, target: self.fs, sides: Sides::Two }
+    }
+}
+
+/// State of a run of a study.
+pub(crate) struct Session<'a> {
+    pub(crate) options: &'a RunOptions,
+    /// Rounds counted.
+    pub(crate) rounds: u32,
+    /// Absolute path of the haul binary.
+    pub(crate) haul: PathBuf,
+    /// Where progress is written.
+    pub(crate) progress: &'a mut dyn Write,
+    pub(crate) interrupt: &'a Interrupt,
+}
+
+impl Session<'_> {
+    /// Writes a progress line.
+    pub(crate) fn tell(&mut self, line: &str) -> Result<()> {
+        writeln!(self.progress, "{line}").map_err(no_output)
+    }
+}
+
+/// Builds a study.
+///
+/// # Errors
+///
+/// [`Error::Refused`] for a scale that is not positive.
+pub(crate) fn study(name: Name, scale: f64, ablate: Ablate) -> Result<Study> {
+    if !(scale.is_finite() && scale > 0.0) {
+        return Err(Error::Refused("--scale must be greater than 0".to_owned()));
+    }
+    match name {
+        Name::S1 => s1::study(scale),
+        Name::S2 => s2::study(scale),
+        Name::S3 => s3::study(scale),
+        Name::S4 => s4::study(scale, ablate),
+        Name::S5 => s5::study(scale, striped::has_dcp()),
+    }
+}
+
+/// Runs a study, or reads the results of an earlier run, and reports it.
+///
+/// # Errors
+///
+/// [`Error::Refused`] if it cannot run here, before anything was touched; or the error that stopped
+/// the study, after the finished parts were reported.
+pub(crate) fn run(
+    options: &RunOptions,
+    output: &mut dyn Write,
+    progress: &mut dyn Write,
+    interrupt: &Interrupt,
+) -> Result<Verdict> {
+    // Created before measuring: an unwritable path should not cost an hour.
+    let mut files = Files { json: None, csv: None, html: None };
+    let earlier = options.from.as_deref().map(|path| read(path, options.study)).transpose()?;
+    let mut study = match &earlier {
+        Some(_) => None,
+        None => Some((laid_out(options)?, candidates::haul_binary(options.haul.as_deref())?)),
+    };
+    files.create(options)?;
+    let (findings, run) = match (earlier, study.take()) {
+        (Some(findings), _) => (findings, Ok(())),
+        (None, Some((study, haul))) => measure(&study, haul, options, progress, interrupt)?,
+        (None, None) => return Err(Error::Refused("there is nothing to run".to_owned())),
+    };
+    let shown = if findings.parts.is_empty() { Ok(()) } else { print(&findings, output) };
+    let written = files.write(&findings, options);
+    run.and(shown).and(written).map(|()| verdict(&findings))
+}
+
+/// Builds the selected study, and refuses a machine on which it cannot run.
+fn laid_out(options: &RunOptions) -> Result<Study> {
+    let ablate = if options.ablate { Ablate::Yes } else { Ablate::No };
+    if options.ablate && options.study != Name::S4 {
+        return Err(Error::Refused("--ablate belongs to s4".to_owned()));
+    }
+    if !options.mounts.is_empty() && options.study != Name::S5 {
+        return Err(Error::Refused("--mounts belongs to s5".to_owned()));
+    }
+    let mut study = study(options.study, options.scale, ablate)?;
+    if !options.mounts.is_empty() {
+        s5::keep_clients(&mut study, options.mounts.len());
+    }
+    study.keep(&options.only)?;
+    if study.name == Name::S5 {
+        striped::check(&study, options)?;
+        return Ok(study);
+    }
+    compare::check_machine(options.layout())?;
+    check_place(&options.work, options.layout(), study.largest())?;
+    Ok(study)
+}
+
+/// Measures, and returns the finished parts together with the error that stopped it, if any.
+fn measure(
+    study: &Study,
+    haul: PathBuf,
+    options: &RunOptions,
+    progress: &mut dyn Write,
+    interrupt: &Interrupt,
+) -> Result<(Findings, Result<()>)> {
+    // Inherited by the candidates; the permissions of a correct copy depend on it.
+    rustix::process::umask(UMASK.into());
+    let versions = candidates::versions(&haul);
+    let rounds = options.rounds.unwrap_or(study.rounds);
+    let mut session = Session { options, rounds, haul, progress, interrupt };
+    let mut parts = Vec::new();
+    let machine = Machine::look();
+    let mut done = |part| parts.push(part);
+    let run = match study.unit {
+        Unit::Seconds => copies::run(study, &mut session, &mut done),
+        Unit::MegabytesPerSecond if study.name == Name::S5 => striped::run(study, &mut session, &mut done),
+        Unit::MegabytesPerSecond => rates::run(study, &mut session, &mut done),
+    };
+    let (place, cold) = match study.name {
+        Name::S5 if options.mounts.is_empty() => (striped::place(options), striped::COLD.to_owned()),
+        Name::S5 => (striped::place(options), mounted::COLD.to_owned()),
+        _ => (place(study.unit, options.fs), cold(study.unit).to_owned()),
+    };
+    let findings = Findings {
+        study: study.name,
+        unit: study.unit,
+        machine,
+        place,
+        cold,
+        has_ceiling: options.mounts.is_empty(),
+        scale: options.scale,
+        rounds,
+        versions,
+        parts,
+        published: published::of(study.name),
+    };
+    Ok((findings, run))
+}
+
+fn place(unit: Unit, file_system: FileSystem) -> String {
+    let name = file_system.name();
+    match unit {
+        Unit::Seconds => format!("{name} image to {name} image, both with direct I/O to one disk"),
+        Unit::MegabytesPerSecond => format!("a file on an {name} image with direct I/O to the disk"),
+    }
+}
+
+fn cold(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Seconds => {
+            "cold: the source was unmounted and mounted again before every run, the target made anew; \
+             every copy was read back and compared"
+        }
+        Unit::MegabytesPerSecond => {
+            "cold: the image was made anew before every run, and haul bench aio takes the file it laid out \
+             out of memory before its clock starts"
+        }
+    }
+}
+
+fn read(path: &Path, study: Name) -> Result<Findings> {
+    let file = File::open(path).map_err(Error::doing("open", path))?;
+    let findings: Findings = serde_json::from_reader(BufReader::new(file))
+        .map_err(|error| Error::Refused(format!("{} has no findings: {error}", path.display())))?;
+    if findings.study != study {
+        let found = findings.study.name();
+        return Err(Error::Refused(format!("{} is of {found}, not {}", path.display(), study.name())));
+    }
+    Ok(Findings { published: published::of(study), ..findings })
+}
+
+fn print(findings: &Findings, output: &mut dyn Write) -> Result<()> {
+    let text = report::text::whole(findings);
+    output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(no_output)
+}
+
+fn no_output(source: std::io::Error) -> Error {
+    Error::Io { doing: "write the results".to_owned(), source }
+}
+
+/// haul fails if its own choice has no time, or if any of its settings makes a wrong copy. An
+/// engine that this machine refuses is not a failure.
+fn verdict(findings: &Findings) -> Verdict {
+    let failed = findings.parts.iter().flat_map(|part| &part.lines).any(|line| match &line.outcome {
+        Outcome::Timed(_) => false,
+        Outcome::Failed(why) => line.id == AUTO || (line.id != study::CP && why.starts_with("wrong copy")),
+    });
+    if failed { Verdict::HaulFailed } else { Verdict::Good }
+}
+
+/// Output files that were asked for.
+struct Files {
+    json: Option<File>,
+    csv: Option<File>,
+    html: Option<File>,
+}
+
+impl Files {
+    fn create(&mut self, options: &RunOptions) -> Result<()> {
+        let create = |path: &Option<PathBuf>| {
+            path.as_deref().map(|path| File::create(path).map_err(Error::doing("create", path))).transpose()
+        };
+        self.json = create(&options.json)?;
+        self.csv = create(&options.csv)?;
+        self.html = create(&options.html)?;
+        Ok(())
+    }
+
+    fn write(&self, findings: &Findings, options: &RunOptions) -> Result<()> {
+        if let (Some(file), Some(path)) = (&self.json, &options.json) {
+            serde_json::to_writer_pretty(file, findings)
+                .map_err(|error| Error::doing("write", path)(error.into()))?;
+        }
+        write_text(&self.csv, &options.csv, || report::csv::whole(findings))?;
+        write_text(&self.html, &options.html, || report::html::whole(findings))
+    }
+}
+
+fn write_text(file: &Option<File>, path: &Option<PathBuf>, make: impl FnOnce() -> String) -> Result<()> {
+    match (file, path) {
+        (Some(file), Some(path)) => {
+            let mut file = file;
+            file.write_all(make().as_bytes()).map_err(Error::doing("write", path))
+        }
+        _ => Ok(()),
+    }
+}

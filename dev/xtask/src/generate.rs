@@ -1,0 +1,89 @@
+//! `gen`: generates files from the code, and checks that they are up to date.
+//!
+//! Help is haul's own output. Completions and manual pages are generated from the command and option
+//! definitions of haul and haul-bench (`--definitions`), so that each option is defined in one place.
+
+mod bash;
+mod definitions;
+mod fish;
+mod man;
+mod zsh;
+
+use std::mem;
+
+use serde::de::DeserializeOwned;
+
+use crate::steps::{Failure, cargo, output_of, say, workspace};
+use definitions::Command;
+
+/// Path in the workspace, and contents.
+type Generated = (String, Vec<u8>);
+
+/// Writes all generated files.
+pub(crate) fn write() -> Result<(), Failure> {
+    for (file, content) in generated()? {
+        let path = workspace().join(&file);
+        let fail = |error| Failure(format!("cannot write {file}: {error}"));
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(fail)?;
+        }
+        std::fs::write(&path, content).map_err(fail)?;
+        say(&format!("wrote {file}"));
+    }
+    Ok(())
+}
+
+/// Checks that all generated files are up to date.
+pub(crate) fn check() -> Result<(), Failure> {
+    say("==> generated files");
+    for (file, content) in generated()? {
+        let path = workspace().join(&file);
+        let there = std::fs::read(&path).map_err(|error| Failure(format!("cannot read {file}: {error}")))?;
+        if there != content {
+            return Err(Failure(format!("{file} is not what the code generates: run 'cargo xtask gen'")));
+        }
+    }
+    Ok(())
+}
+
+fn generated() -> Result<Vec<Generated>, Failure> {
+    let mut commands: Vec<Command> = definitions("haul")?;
+    let bench: Command = definitions("haul-bench")?;
+    if let Some(command) = commands.iter_mut().find(|command| command.name == "bench") {
+        // Name and summary remain those of `haul --help`.
+        let Command { name, about, .. } = command;
+        *command = Command { name: mem::take(name), about: mem::take(about), ..bench };
+    }
+    let mut generated = [
+        ("docs/help/haul.txt", printed(&["--help"])?),
+        ("docs/help/cp.txt", printed(&["cp", "--help"])?),
+        ("docs/help/spdcp.txt", printed(&["spdcp", "-h"])?),
+        ("docs/man/haul.1", man::haul(&commands).into_bytes()),
+        ("docs/man/haul-cp.1", man::cp(&commands).into_bytes()),
+        ("docs/man/spdcp.1", man::spdcp(&commands).into_bytes()),
+        ("docs/man/haul-bench.1", man::bench(&commands).into_bytes()),
+        ("completions/haul.bash", bash::completion(&commands).into_bytes()),
+        ("completions/_haul", zsh::completion(&commands).into_bytes()),
+        ("completions/haul.fish", fish::completion(&commands).into_bytes()),
+    ]
+    .map(|(file, content)| (file.to_owned(), content))
+    .to_vec();
+    // Commands documented entirely by their definition.
+    for command in
+        commands.iter().filter(|command| !command.synopsis.is_empty() && command.commands.is_empty())
+    {
+        let name = &command.name;
+        generated.push((format!("docs/help/{name}.txt"), printed(&[name, "--help"])?));
+        generated.push((format!("docs/man/haul-{name}.1"), man::tool(command).into_bytes()));
+    }
+    Ok(generated)
+}
+
+fn definitions<T: DeserializeOwned>(program: &str) -> Result<T, Failure> {
+    let printed = output_of(&mut cargo(&["run", "--quiet", "--package", program, "--", "--definitions"]))?;
+    serde_json::from_slice(&printed).map_err(|error| Failure(format!("{program} --definitions: {error}")))
+}
+
+fn printed(words: &[&str]) -> Result<Vec<u8>, Failure> {
+    output_of(cargo(&["run", "--quiet", "--package", "haul", "--"]).args(words))
+}

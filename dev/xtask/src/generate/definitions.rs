@@ -1,0 +1,184 @@
+//! haul's command and option definitions, as it prints them.
+
+use serde::Deserialize;
+
+/// A command with its options, operands and subcommands.
+#[derive(Debug, Deserialize)]
+pub(super) struct Command {
+    pub(super) name: String,
+    /// Names of programs that this command can replace.
+    #[serde(default)]
+    pub(super) programs: Vec<String>,
+    pub(super) about: String,
+    /// Further paragraphs after `about`.
+    #[serde(default)]
+    pub(super) description: String,
+    /// Forms of the command line, one per line.
+    #[serde(default)]
+    pub(super) synopsis: Vec<String>,
+    /// Text after the flags in the help: paragraphs under headings that end with a colon.
+    #[serde(default)]
+    pub(super) notes: String,
+    pub(super) flags: Vec<Flag>,
+    pub(super) operands: Vec<Argument>,
+    #[serde(default)]
+    pub(super) commands: Vec<Command>,
+}
+
+/// An option.
+#[derive(Debug, Deserialize)]
+pub(super) struct Flag {
+    letters: Vec<char>,
+    long: String,
+    pub(super) argument: Option<Argument>,
+    pub(super) help: String,
+    /// True if GNU cp has it too.
+    pub(super) gnu: bool,
+    /// True if it concerns copying with many hosts.
+    pub(super) cluster: bool,
+}
+
+/// The argument of an option, or an operand.
+#[derive(Debug, Deserialize)]
+pub(super) struct Argument {
+    pub(super) name: String,
+    /// True if it may be omitted; if false, it may be a separate word.
+    pub(super) optional: bool,
+    /// Permitted values; empty if any value is.
+    pub(super) words: Vec<String>,
+    /// True if it accepts a comma-separated list of values.
+    pub(super) list: bool,
+}
+
+/// Which file names complete an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Names {
+    None,
+    Files,
+    Directories,
+}
+
+impl Flag {
+    /// Returns its short forms, such as `-a`.
+    pub(super) fn short(&self) -> Vec<String> {
+        self.letters.iter().map(|letter| format!("-{letter}")).collect()
+    }
+
+    /// Returns its long form, such as `--archive`.
+    pub(super) fn long(&self) -> Option<String> {
+        (!self.long.is_empty()).then(|| format!("--{}", self.long))
+    }
+
+    /// Returns all its forms.
+    pub(super) fn forms(&self) -> Vec<String> {
+        self.short().into_iter().chain(self.long()).collect()
+    }
+
+    /// Returns its argument, if that is mandatory.
+    pub(super) fn required(&self) -> Option<&Argument> {
+        self.argument.as_ref().filter(|argument| !argument.optional)
+    }
+}
+
+impl Argument {
+    /// Returns which file names complete it, judging by its name in the help.
+    pub(super) fn names(&self) -> Names {
+        match self.name.as_str() {
+            "DIRECTORY" | "DIR" | "DESTINATION" => Names::Directories,
+            "FILE" | "PATH" => Names::Files,
+            _ => Names::None,
+        }
+    }
+}
+
+/// A command and its path.
+pub(super) struct Place<'a> {
+    /// `haul`, followed by the commands down to this one.
+    pub(super) path: Vec<&'a str>,
+    pub(super) command: &'a Command,
+}
+
+impl Place<'_> {
+    /// Returns a name for a shell function.
+    pub(super) fn identifier(&self) -> String {
+        self.path.join("_")
+    }
+}
+
+impl Command {
+    /// Returns true if it accepts file names.
+    pub(super) fn takes_files(&self) -> bool {
+        let takes = |operand: &Argument| operand.words.is_empty();
+        self.commands.is_empty() && (self.operands.is_empty() || self.operands.iter().any(takes))
+    }
+
+    /// Lists the fixed words that may follow it.
+    pub(super) fn words(&self) -> Vec<&str> {
+        let of_operands = self.operands.iter().flat_map(|operand| &operand.words).map(String::as_str);
+        self.commands.iter().map(|command| command.name.as_str()).chain(of_operands).collect()
+    }
+}
+
+/// Lists all commands, parents first.
+pub(super) fn places(commands: &[Command]) -> Vec<Place<'_>> {
+    fn collect<'a>(path: &[&'a str], commands: &'a [Command], places: &mut Vec<Place<'a>>) {
+        for command in commands {
+            let path = [path, &[command.name.as_str()]].concat();
+            places.push(Place { path: path.clone(), command });
+            collect(&path, &command.commands, places);
+        }
+    }
+    let mut places = Vec::new();
+    collect(&["haul"], commands, &mut places);
+    places
+}
+
+/// Pairs each program with the command that can replace it.
+pub(super) fn programs(commands: &[Command]) -> impl Iterator<Item = (&str, &Command)> {
+    commands
+        .iter()
+        .flat_map(|command| command.programs.iter().map(move |program| (program.as_str(), command)))
+}
+
+/// Joins the names of commands with spaces.
+pub(super) fn names(commands: &[Command]) -> String {
+    commands.iter().map(|command| command.name.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the first clause, shortened to fit in a menu.
+pub(super) fn in_short(help: &str) -> &str {
+    const MOST: usize = 100;
+    let end = [": ", "; ", " ("].iter().filter_map(|stop| help.find(stop)).min().unwrap_or(help.len());
+    let end = if end > MOST { help[..MOST].rfind(' ').unwrap_or(MOST) } else { end };
+    &help[..end]
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Returns a command with an option of each kind, for the generators' tests.
+    pub(crate) fn sample() -> Vec<Command> {
+        let json = r#"[{"name": "cp", "programs": ["cp", "copy"], "about": "copy", "operands": [], "commands": [], "flags": [
+            {"letters": ["a"], "long": "archive", "argument": null, "help": "it's [all]: kept", "gnu": true, "cluster": false},
+            {"letters": ["t"], "long": "target-directory", "help": "into -d", "gnu": true, "cluster": false,
+             "argument": {"name": "DIRECTORY", "optional": false, "words": [], "list": false}},
+            {"letters": [], "long": "reflink", "help": "share", "gnu": true, "cluster": false,
+             "argument": {"name": "WHEN", "optional": true, "words": ["auto", "never"], "list": false}},
+            {"letters": [], "long": "preserve", "help": "keep", "gnu": true, "cluster": false,
+             "argument": {"name": "ATTR_LIST", "optional": true, "words": ["mode", "links"], "list": true}},
+            {"letters": ["j"], "long": "jobs", "help": "workers", "gnu": false, "cluster": true,
+             "argument": {"name": "N", "optional": false, "words": [], "list": false}}]}]"#;
+        serde_json::from_str(json).unwrap_or_default()
+    }
+
+    #[test]
+    fn help_is_cut_at_the_first_stop() {
+        assert_eq!(in_short("make holes: auto (where SOURCE has them)"), "make holes");
+        assert_eq!(in_short("tell; more"), "tell");
+        assert_eq!(in_short("whole"), "whole");
+        assert!(in_short(&"word ".repeat(50)).len() <= 100);
+        assert_eq!(sample().len(), 1);
+        assert_eq!(sample()[0].flags[1].forms(), ["-t", "--target-directory"]);
+    }
+}

@@ -1,0 +1,131 @@
+//! Runs other programs.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use crate::setup::is_full_run;
+
+/// Why a task failed.
+#[derive(Debug)]
+pub(crate) struct Failure(pub(crate) String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Prints a line.
+pub(crate) fn say(line: &str) {
+    // If standard output is closed, the exit status still reports the result.
+    writeln!(io::stdout(), "{line}").unwrap_or_default();
+}
+
+/// Returns the workspace's root directory.
+pub(crate) fn workspace() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).map_or(here.clone(), PathBuf::from)
+}
+
+/// Returns a command for the cargo that runs this program.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(workspace());
+    command
+}
+
+/// Runs a program with its output passed through.
+///
+/// # Errors
+/// If it can't be run, or fails.
+pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
+    say(&format!("==> {}", written(command)));
+    let status = command.status().map_err(|error| cannot_run(command, &error))?;
+    if status.success() { Ok(()) } else { Err(Failure(format!("{}: {status}", written(command)))) }
+}
+
+/// Runs a program and passes each line of its standard output to stdout and `listen`. Returns true
+/// if it succeeded.
+///
+/// # Errors
+/// If it can't be run or read, or is silent for so long that it must hang.
+pub(crate) fn run_listening(command: &mut Command, mut listen: impl FnMut(&str)) -> Result<bool, Failure> {
+    say(&format!("==> {}", written(command)));
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| cannot_run(command, &error))?;
+    let Some(output) = child.stdout.take() else { return Ok(false) };
+    // A test harness prints a line for each finished test. The slowest, a fault sweep in a full
+    // run, takes an hour or two.
+    let silence_max = Duration::from_secs(if is_full_run() { 3 * 3600 } else { 1800 });
+    let (send, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        // Ends at EOF, or once the receiver is gone.
+        BufReader::new(output).split(b'\n').try_for_each(|line| send.send(line)).unwrap_or_default();
+    });
+    loop {
+        match lines.recv_timeout(silence_max) {
+            Ok(line) => {
+                let line = line.map_err(|error| cannot_run(command, &error))?;
+                let line = String::from_utf8_lossy(&line);
+                say(&line);
+                listen(&line);
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                kill_with_children(&mut child).map_err(|error| cannot_run(command, &error))?;
+                let minutes = silence_max.as_secs() / 60;
+                return Err(Failure(format!("{}: hung: silent for {minutes} minutes", written(command))));
+            }
+        }
+    }
+    let status = child.wait().map_err(|error| cannot_run(command, &error))?;
+    Ok(status.success())
+}
+
+/// Kills cargo and the test binary it waits for, which would otherwise keep running.
+fn kill_with_children(child: &mut Child) -> io::Result<()> {
+    let pid = child.id();
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+    child.kill()?;
+    Command::new("kill").arg("-KILL").args(children.split_whitespace()).status().map(drop)
+}
+
+/// Runs a program and returns its standard output.
+///
+/// # Errors
+/// If it can't be run, or fails.
+pub(crate) fn output_of(command: &mut Command) -> Result<Vec<u8>, Failure> {
+    let Output { status, stdout, .. } =
+        command.stderr(Stdio::inherit()).output().map_err(|error| cannot_run(command, &error))?;
+    if status.success() { Ok(stdout) } else { Err(Failure(format!("{}: {status}", written(command)))) }
+}
+
+/// Returns true if the program is on `PATH` or in the system directories that ordinary
+/// users lack there.
+pub(crate) fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
+        .any(|folder| folder.join(program).is_file())
+}
+
+fn written(command: &Command) -> String {
+    let name = PathBuf::from(command.get_program());
+    let name = name.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
+    std::iter::once(name).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+fn cannot_run(command: &Command, error: &io::Error) -> Failure {
+    Failure(format!("{}: {error}", written(command)))
+}
