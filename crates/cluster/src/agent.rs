@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use haul_flow::plan::CHUNK_ENTRIES;
-use haul_flow::{CancelToken, Context, DirCache, Feed, Job, Local, Problem, Settings, Wording};
+use haul_flow::{CancelToken, Context, DirCache, Feed, Job, Local, Problem, RunSpec, Settings, Wording};
 
 use crate::distributed::Distributed;
 use crate::item::{CompletionSink, ItemKey, ItemReceiver, PackedItem, Piece};
@@ -175,9 +175,9 @@ fn admit<T: Distributed + 'static>(
 pub(crate) fn work<T: Distributed + 'static>(pool: &WorkerPool<T>, send_queue: &SendQueue<T>) {
     let WorkerPool { tool, settings, cache, driver } = pool;
     let (settings, engine) = (*settings, Mutex::default());
-    let setup = haul_flow::Setup { settings, cache, report: send_queue, driver, engine };
+    let spec = RunSpec { tool, settings, cache, report: send_queue, engine };
     // Failures are in the reports.
-    haul_flow::run(tool, [], &setup);
+    haul_flow::run(&spec, driver, []);
 }
 
 /// State shared by a rank's workers.

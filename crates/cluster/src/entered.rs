@@ -12,7 +12,7 @@
 //! a single message.
 
 use haul_flow::plan::WINDOW_ENTRIES;
-use haul_flow::{Context, Enter, Entry, OpenDir, OpenSubdir};
+use haul_flow::{Context, Enter, Entry, OpenDir, OpenSubdir, continue_dir};
 use haul_sys::{DirectoryReader, Error, Fd, Identity, Names, Open, PackedNames, Stat, stat};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
@@ -82,6 +82,6 @@ impl Entered {
         let Some(own) = cx.tool().unpack_entered(cx, entry, &own) else { return cx.complete(entry) };
         let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
         let source = cx.cache().hold(&entry.node.source, entry.name(), how, identity, None);
-        cx.continue_dir(entry, (source, Stat { identity, ..stat }), own, names.unpack());
+        continue_dir(cx, entry, (source, Stat { identity, ..stat }), own, names.unpack());
     }
 }

@@ -25,8 +25,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use haul_flow::{
-    Batch, Context, DirCache, DirHandle, DirNode, Entry, Job, OpenFile, Problem, RootOwner, Tool, Transfer,
-    plan,
+    Batch, Context, DirCache, DirHandle, DirNode, Entry, Job, OpenFile, Problem, Root, RootOwner, Tool,
+    Transfer, plan,
 };
 use haul_sys::{EntryType, Error, Names, PackedNames, Stat};
 use serde::{Deserialize, Serialize};
@@ -267,7 +267,7 @@ impl<T: Distributed> PendingItem<T> {
             Job::Enter(node, batch) if tool.may_travel(&node) => {
                 let may = batch.inodes().all(|inode| tool.may_be_entered_elsewhere(&node, inode));
                 match may {
-                    true => Ok(Self { entry: batch.entry(&node) }),
+                    true => Ok(Self { entry: batch.entries(&node) }),
                     false => Err(Job::Enter(node, batch)),
                 }
             }
@@ -282,8 +282,10 @@ impl<T: Distributed> PendingItem<T> {
     pub fn of(tool: &T, job: Job<T>) -> Result<Self, Job<T>> {
         match job {
             Job::Entries(entry) => Ok(Self { entry }),
-            Job::Files(node, batch) if tool.may_travel(&node) && batch.has_no_directories(tool, &node) => {
-                Ok(Self { entry: batch.entry(&node) })
+            Job::Files(node, batch)
+                if tool.may_travel(&node) && batch.has_no_directories(&node, |entry| tool.follow(entry)) =>
+            {
+                Ok(Self { entry: batch.entries(&node) })
             }
             other => Err(other),
         }
@@ -409,7 +411,10 @@ impl ItemReceiver<'_> {
         let names = packed.names.unpack();
         let known = packed.item.stamps.clone();
         let part = Arc::new(WorkItem::new(packed.item, sink));
-        let node = DirNode::root(source, own, Arc::clone(&part) as Arc<dyn RootOwner<T>>);
+        let owner = Arc::clone(&part) as Arc<dyn RootOwner<T>>;
+        let holds_operands = part.item.operands;
+        let node: DirNode<T> = Root { source, own, owner, holds_operands }.into();
+        let node = Arc::new(node);
         let (names, last) = match known {
             Some(known) => {
                 let (seen, names) = SeenEntries::look(tool, self.cache, (&node, names), &known);

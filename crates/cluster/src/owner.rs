@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use haul_flow::{
     Context, DirNode, Entry, Failure, FileRange, Holes, OpenFile, OpenSource, OpenSubdir, Problem, RootOwner,
-    Share, Tally, Transfer, Wording, wording,
+    Start, Tally, Transfer, Wording, wording,
 };
 use haul_sys::synchronize;
 
@@ -31,10 +31,6 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         self
     }
 
-    fn is_operands_place(&self) -> bool {
-        self.item.operands
-    }
-
     fn complete(&self, cx: &Context<'_, T>, root: &Arc<DirNode<T>>) {
         cx.tool().finish_part(cx, root);
         match self.item.stamps {
@@ -43,9 +39,8 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         }
     }
 
-    fn problem(&self, problem: Problem) -> Option<Problem> {
+    fn problem(&self, problem: Problem) {
         self.sink.note(self.key(), problem);
-        None
     }
 
     /// Hands an entry back if its result is too long and the tool can redo it; nothing is emitted
@@ -93,16 +88,21 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         cx.release(&entry.node);
     }
 
-    fn open_file(&self, cx: &Context<'_, T>, entry: &Entry<T>, opened: &OpenSource<'_>) -> Share<T::File> {
-        let Some(Piece { range, size, by_kernel, ticket }) = &self.item.piece else { return Share::Whole };
+    fn open_file(
+        &self,
+        cx: &Context<'_, T>,
+        entry: &Entry<T>,
+        opened: &OpenSource<'_>,
+    ) -> Option<Start<T::File>> {
+        let Piece { range, size, by_kernel, ticket } = self.item.piece.as_ref()?;
         if opened.stat.size != *size {
             cx.problem(Problem::new(wording::REPLACED).naming(entry.path()));
-            return Share::Nothing;
+            return Some(Start::Done);
         }
         let joined = cx.tool().join(cx, entry, opened, ticket);
-        let Some(Joined { own, target, inspect }) = joined else { return Share::Nothing };
+        let Some(Joined { own, target, inspect }) = joined else { return Some(Start::Done) };
         let transfer = if *by_kernel { Transfer::Kernel(Holes::Read) } else { Transfer::Blocks(Holes::Read) };
-        Share::Range(FileRange { own, target, range: range.clone(), transfer, inspect })
+        Some(Start::MoveRange(FileRange { own, target, range: range.clone(), transfer, inspect }))
     }
 
     /// Announces a large file with an open target, and detaches its entry from the item.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use haul_flow::{Config, DirCache, Local, Settings};
+use haul_flow::{Config, DirCache, Local, Policy, Settings};
 
 use crate::agent::{Agent, WorkerPool, work};
 use crate::distributed::Distributed;
@@ -232,7 +232,7 @@ impl<X: Transport> ReadyRank<X> {
         let Self { mut station, init_message } = self;
         let rank = station.transport.rank();
         let send_queue = Arc::new(SendQueue::<T>::new(rank, &init_message));
-        let driver = Local::new(settings.jobs).preferring(settings.precedence());
+        let driver = Local::of(&settings, &Policy::default());
         // If the job is lost, nobody waits for a worker that hangs in the file system, so the
         // worker's data must live as long as the process, which serves only once.
         let pool: &'static WorkerPool<T> = Box::leak(Box::new(WorkerPool { tool, settings, cache, driver }));

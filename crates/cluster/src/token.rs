@@ -27,8 +27,8 @@ impl<'a, T> Tokens<'a, T> {
         let family = format!(".haul-token-{:016x}-", run.map_or_else(rand::random, |run| run.number));
         for place in spec.places.iter().filter(|_| run.is_some_and(|run| run.epoch > 1)) {
             let is_ours = |name: &CStr| name.to_bytes().starts_with(family.as_bytes());
-            let kept = sweep(spec.cache, place, is_ours).unwrap_or_else(|cause| vec![cause]);
-            kept.iter().for_each(|cause| spec.report.debug(&format!("a token stays: {cause:#}")));
+            let kept = sweep(spec.run.cache, place, is_ours).unwrap_or_else(|cause| vec![cause]);
+            kept.iter().for_each(|cause| spec.run.report.debug(&format!("a token stays: {cause:#}")));
         }
         // The name has no NUL.
         let name = CString::new(format!("{family}{:016x}", rand::random::<u64>())).unwrap_or_default();
@@ -36,12 +36,13 @@ impl<'a, T> Tokens<'a, T> {
         let mut left = Vec::new();
         for (index, place) in spec.places.iter().enumerate() {
             let made = spec
+                .run
                 .cache
                 .open(place)
                 .and_then(|directory| haul_sys::open(&*directory, &name, rights)?.close());
             match made {
                 Ok(()) => left.push((index, Token { place: RemotePath::to(place), name: name.clone() })),
-                Err(cause) => spec.report.debug(&format!("no token: {cause:#}")),
+                Err(cause) => spec.run.report.debug(&format!("no token: {cause:#}")),
             }
         }
         Self { spec, left }
@@ -56,12 +57,12 @@ impl<T> Drop for Tokens<'_, T> {
     fn drop(&mut self) {
         for (index, token) in &self.left {
             let place = &self.spec.places[*index];
-            let directory = self.spec.cache.open(place);
+            let directory = self.spec.run.cache.open(place);
             let removed = directory.and_then(|directory| haul_sys::remove(&*directory, &token.name));
             if let Err(cause) = removed {
                 let path = place.path_of(&token.name);
                 let problem = Problem::new(CANNOT_REMOVE_TOKEN).naming(path).because(cause);
-                self.spec.report.problem(problem.as_warning());
+                self.spec.run.report.problem(problem.as_warning());
             }
         }
     }

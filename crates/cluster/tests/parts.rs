@@ -21,8 +21,8 @@ use haul_cluster::{
     Piece, RemotePath, RemotePaths, WorkItem,
 };
 use haul_flow::{
-    Config, Context, DirCache, DirNode, Driver, Entry, Feed, Job, Local, MakeWorker, MissingWorkers,
-    OpenSource, Problem, Report, Settings, Setup, Status,
+    Config, Context, DirCache, DirNode, Driver, Entry, Feed, Job, Local, OpenSource, Problem, Report,
+    RunSpec, Settings, Status,
 };
 use haul_sys::{Error, Open, PackedNames, Stat};
 use proptest::prelude::*;
@@ -155,10 +155,11 @@ impl Driver<Job<Recorder>> for Giver {
     fn chunk_entries(&self, _: usize) -> usize {
         self.0.giving.entries[0]
     }
-    fn drive(&self, make: &MakeWorker<'_>) -> Option<MissingWorkers> {
-        let absent = self.0.local.drive(make);
-        self.0.other.lock().unwrap().take();
-        absent
+    fn wait(&self) -> bool {
+        self.0.local.wait()
+    }
+    fn do_without_one(&self) {
+        self.0.local.do_without_one();
     }
 }
 
@@ -217,13 +218,13 @@ fn give(root: &Path, giving: Giving, held: usize, before: fn(&PackedItem)) -> Gi
     });
     let giver = Giver(Arc::clone(&post));
     let statuses = std::thread::scope(|threads| {
-        let setup = Setup { settings, cache: &here, report: notes, driver: &giver, engine: Mutex::default() };
-        let other = threads.spawn(|| {
-            let setup =
-                Setup { settings, cache: &there, report: notes, driver: other, engine: Mutex::default() };
-            haul_flow::run(tool, [], &setup)
-        });
-        [haul_flow::run(tool, [operand(&here, root)], &setup), other.join().unwrap()]
+        let spec = |cache| RunSpec { tool, settings, cache, report: notes, engine: Mutex::default() };
+        let (here, there) = (spec(&here), spec(&there));
+        let other = threads.spawn(move || haul_flow::run(&there, other, []));
+        let status = haul_flow::run(&here, &giver, [operand(here.cache, root)]);
+        // Closes the feed: nothing more is sent.
+        post.other.lock().unwrap().take();
+        [status, other.join().unwrap()]
     });
     assert_eq!(*post.strays.lock().unwrap(), [0; 0], "parts were told to be done twice");
     assert!(post.under_way.lock().unwrap().is_empty(), "the run is over with parts under way");
@@ -346,7 +347,7 @@ fn move_piece(bytes: usize, piece: std::ops::Range<u64>, size: u64) -> (Vec<bool
         names: PackedNames::default(),
     };
     packed.names.push(c"file", haul_sys::EntryType::Regular);
-    let setup = Setup { settings, cache: &cache, report: &notes, driver: &local, engine: Mutex::default() };
+    let spec = RunSpec { tool: &tool, settings, cache: &cache, report: &notes, engine: Mutex::default() };
     let sink = Arc::clone(&heard) as Arc<dyn CompletionSink<Recorder>>;
     let feed = local.feed();
     feed.share(Job::Visit(Box::new(move |cx| {
@@ -355,7 +356,7 @@ fn move_piece(bytes: usize, piece: std::ops::Range<u64>, size: u64) -> (Vec<bool
         jobs.into_iter().for_each(|job| cx.share(job));
     })));
     drop(feed);
-    haul_flow::run(&tool, [], &setup);
+    haul_flow::run(&spec, &local, []);
     let moved = *tool.pieces.lock().unwrap();
     let told = heard.moved.lock().unwrap().clone();
     (told, moved, heard.problems.lock().unwrap().len())

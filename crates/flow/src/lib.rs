@@ -15,19 +15,22 @@
 //! Start with `tool.rs`, the interface to a tool, then `run/mod.rs` and `run/worker.rs`, the
 //! core loop.
 
+mod batch;
 mod cache_policy;
 mod config;
 mod creation;
+mod decision;
 mod driver;
+mod executor;
 mod held;
 pub mod layout;
 mod leftovers;
 mod links;
 mod local;
 mod node;
+mod open_file;
 mod operand;
 mod ordered_queue;
-mod owner;
 pub mod plan;
 mod policy;
 mod report;
@@ -39,33 +42,31 @@ mod sim;
 mod tool;
 pub mod wording;
 
-use std::sync::Mutex;
-
-use haul_engine::Engine;
-
+pub use batch::Batch;
 pub use config::{Config, Switches};
 pub use creation::{Creation, is_shared, temporary_name};
-pub use driver::{Alone, Driver, Executor, JobSpec, JobWeight, MakeWorker, MissingWorkers, Progress, Step};
+pub use decision::{
+    Block, Enter, Failure, FileRange, Handled, Holes, OpenDir, OpenSource, OpenSubdir, Order, Plan, Policy,
+    Probe, Reported, Start, Transfer, Write,
+};
+pub use driver::{Driver, JobWeight};
+pub use executor::{Alone, Executor, JobSpec};
 pub use haul_sys::Standard;
 pub use held::{DirCache, DirHandle};
 pub use leftovers::sweep;
 pub use links::{Claim, FileKey, LinkTable};
 pub use local::{Feed, Local};
-pub use node::{DirNode, Entry};
+pub use node::Root;
 pub use operand::{Operand, Split};
-pub use owner::{FileRange, OpenSubdir, RootOwner, Share};
 pub use plan::Precedence;
 pub use policy::{CancelToken, Gauge};
 pub use report::{Line, Problem, Report, RunInfo, Severity, Tally, Wording};
-pub use run::{Batch, Context, Job, Run, Visit};
+pub use run::{RunSpec, continue_dir, run};
 pub use sequence::Stages;
 pub use session::Session;
 pub use settings::{BLOCK_BYTES, Machine, Settings};
-pub use sim::Sim;
-pub use tool::{
-    Block, Enter, Failure, Handled, Holes, OpenDir, OpenFile, OpenSource, Order, Plan, Policy, Probe,
-    Reported, Start, Tool, Transfer, Write,
-};
+pub use sim::{Sim, simulate};
+pub use tool::{Context, DirNode, Entry, Job, OpenFile, RootOwner, Tool, Visit};
 
 /// Result of a run. The worst status wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,34 +75,4 @@ pub enum Status {
     Success,
     /// Something was not done. The reporter knows what.
     Failure,
-}
-
-/// Everything a run needs besides its tool and operands.
-pub struct Setup<'a, T: Tool> {
-    /// Resolved settings.
-    pub settings: Settings,
-    /// The directory cache. It holds the operands' directories too.
-    pub cache: &'a DirCache,
-    /// The reporter.
-    pub report: &'a dyn Report,
-    /// The driver.
-    pub driver: &'a dyn Driver<Job<T>>,
-    /// An engine created in advance, for whichever worker starts first
-    /// ([`Settings::first_engine`]).
-    pub engine: Mutex<Option<Box<dyn Engine>>>,
-}
-
-/// Runs a tool over all its operands at once. Returns when the last directory is finished.
-pub fn run<T: Tool>(
-    tool: &T,
-    operands: impl IntoIterator<Item = Operand<T>>,
-    setup: &Setup<'_, T>,
-) -> Status {
-    let run = Run::new(tool, setup);
-    run.offer(operands.into_iter());
-    if let Some(MissingWorkers { workers, cause }) = setup.driver.drive(&|me| run.worker(me)) {
-        setup.report.debug(&format!("{workers} of the workers had to be done without: {cause}"));
-    }
-    run.check_finished();
-    run.status()
 }

@@ -26,14 +26,15 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::Builder;
 
 use crossbeam_deque::{Steal, Stealer, Worker};
 use crossbeam_utils::CachePadded;
 
-use crate::driver::{Driver, JobWeight, MakeWorker, MissingWorkers, Progress};
+use crate::decision::{Order, Policy};
+use crate::driver::{Driver, JobWeight};
 use crate::ordered_queue::OrderedQueue;
 use crate::plan::{self, Precedence, Preference};
+use crate::settings::Settings;
 
 /// Queues of one worker. Only the owner locks its ends, so these locks are never contended.
 /// Stealers take from the other ends without a lock.
@@ -96,10 +97,11 @@ impl<J: JobWeight + Send> Local<J> {
         }
     }
 
-    /// Sets which kind of job goes first.
+    /// Creates a driver with these settings, for a tool with this policy.
     #[must_use]
-    pub fn preferring(self, precedence: Precedence) -> Self {
-        Self { precedence, ..self }
+    pub fn of(settings: &Settings, policy: &Policy) -> Self {
+        let precedence = settings.precedence();
+        Self { precedence, ..Self::new(settings.jobs) }.in_walk_order(policy.order == Order::Walk)
     }
 
     /// If `in_walk_order`, makes all workers take jobs from one ordered queue, so that they stay
@@ -178,18 +180,6 @@ impl<J: JobWeight + Send> Local<J> {
         }
         None
     }
-
-    /// Sleeps until there is a job. Returns false if the run has ended.
-    fn sleep(&self) -> bool {
-        let mut bed = lock(&self.bed);
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
-        self.end_if_idle();
-        while self.queued.load(Ordering::SeqCst) == 0 && !self.over.load(Ordering::SeqCst) {
-            bed = self.alarm.wait(bed).unwrap_or_else(PoisonError::into_inner);
-        }
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
-        !self.over.load(Ordering::SeqCst)
-    }
 }
 
 /// A source of jobs from outside the run.
@@ -243,32 +233,19 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
         Some(job)
     }
 
-    fn drive(&self, make: &MakeWorker<'_>) -> Option<MissingWorkers> {
-        let work = |me: usize| {
-            let mut worker = make(me);
-            loop {
-                match worker.step() {
-                    Progress::Worked => {}
-                    Progress::Idle if self.sleep() => {}
-                    Progress::Idle => return,
-                }
-            }
-        };
-        std::thread::scope(|threads| {
-            let mut absent = None;
-            for me in 1..self.workers() {
-                if let Err(cause) = Builder::new().spawn_scoped(threads, move || work(me)) {
-                    // Worker 0 has yet to start, so the run can't end before this change is seen.
-                    self.present.fetch_sub(1, Ordering::SeqCst);
-                    absent = Some(MissingWorkers {
-                        workers: absent.map_or(1, |so_far: MissingWorkers| so_far.workers + 1),
-                        cause,
-                    });
-                }
-            }
-            work(0);
-            absent
-        })
+    fn wait(&self) -> bool {
+        let mut bed = lock(&self.bed);
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        self.end_if_idle();
+        while self.queued.load(Ordering::SeqCst) == 0 && !self.over.load(Ordering::SeqCst) {
+            bed = self.alarm.wait(bed).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        !self.over.load(Ordering::SeqCst)
+    }
+
+    fn do_without_one(&self) {
+        self.present.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -294,10 +271,10 @@ mod tests {
         me: usize,
     }
 
-    impl Step for Splitter<'_> {
-        fn step(&mut self) -> Progress {
+    impl Splitter<'_> {
+        fn step(&self) -> bool {
             match self.driver.take(self.me) {
-                None => return Progress::Idle,
+                None => return false,
                 Some(Splitting(1)) => {
                     self.ones.fetch_add(1, Ordering::Relaxed);
                 }
@@ -306,11 +283,20 @@ mod tests {
                     self.driver.share(self.me, Splitting(n - n / 2));
                 }
             }
-            Progress::Worked
+            true
         }
     }
 
-    use crate::driver::Step;
+    fn drive(driver: &Local<Splitting>, ones: &AtomicUsize) {
+        std::thread::scope(|threads| {
+            for me in 0..driver.workers() {
+                threads.spawn(move || {
+                    let splitter = Splitter { driver, ones, me };
+                    while splitter.step() || driver.wait() {}
+                });
+            }
+        });
+    }
 
     /// Attempts at a race. Miri is a thousand times slower.
     const ROUNDS: usize = if cfg!(miri) { 2 } else { 200 };
@@ -331,7 +317,7 @@ mod tests {
                     }
                     drop(feed);
                 });
-                driver.drive(&|me| Box::new(Splitter { driver: &driver, ones: &ones, me }));
+                drive(&driver, &ones);
             });
             assert_eq!(ones.load(Ordering::Relaxed), 38);
         }
@@ -345,8 +331,7 @@ mod tests {
                 let ones = AtomicUsize::new(0);
                 let jobs = 5 * ROUNDS + round;
                 driver.share(0, Splitting(jobs));
-                let absent = driver.drive(&|me| Box::new(Splitter { driver: &driver, ones: &ones, me }));
-                assert!(absent.is_none(), "{absent:?}");
+                drive(&driver, &ones);
                 assert_eq!(ones.load(Ordering::Relaxed), jobs);
             }
         }

@@ -5,6 +5,9 @@
 //!
 //! Invariant: `pending` is one for the listing, as long as it goes on, plus one for each unfinished
 //! entry, so it falls to zero exactly once, after the last child (tests: `tests/order.rs`).
+//!
+//! The types here don't depend on a tool: `D` is the tool's state for a directory, `O` the owner of
+//! entries that another process has sent. `tool.rs` has the names that tools use.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -13,50 +16,59 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use haul_sys::{EntryType, Identity, Name, Stat};
 
 use crate::held::DirHandle;
-use crate::owner::RootOwner;
-use crate::tool::Tool;
 
 /// A directory being visited.
-pub struct DirNode<T: Tool> {
+pub struct DirNode<D, O: ?Sized> {
     /// The parent; `None` for an operand's directory.
-    pub parent: Option<Arc<DirNode<T>>>,
+    pub parent: Option<Arc<Self>>,
     /// The directory's handle, to be opened through the run's cache.
     pub source: Arc<DirHandle>,
     /// Result of `stat` when it was entered; `None` for an operand's directory, which is
     /// not visited.
     pub stat: Option<Stat>,
     /// The tool's state for it.
-    pub own: T::Directory,
+    pub own: D,
     /// Owner of the entries, if another process walks the tree.
-    pub owner: Option<Arc<dyn RootOwner<T>>>,
+    pub owner: Option<Arc<O>>,
+    holds_operands: bool,
     pending: AtomicUsize,
 }
 
-impl<T: Tool> DirNode<T> {
-    pub(crate) fn new(
-        parent: Option<Arc<DirNode<T>>>,
-        source: Arc<DirHandle>,
-        stat: Option<Stat>,
-        own: T::Directory,
-    ) -> Arc<Self> {
-        Arc::new(Self { parent, source, stat, own, owner: None, pending: AtomicUsize::new(1) })
+/// The root node of entries that another process has sent.
+pub struct Root<D, O: ?Sized> {
+    /// The directory's handle.
+    pub source: Arc<DirHandle>,
+    /// The tool's state for it.
+    pub own: D,
+    /// Owner of the entries.
+    pub owner: Arc<O>,
+    /// True if the user named the entries.
+    pub holds_operands: bool,
+}
+
+impl<D, O: ?Sized> From<Root<D, O>> for DirNode<D, O> {
+    /// Creates the node, without entries: [`DirNode::expect`] sets their number.
+    fn from(Root { source, own, owner, holds_operands }: Root<D, O>) -> Self {
+        let (owner, pending) = (Some(owner), AtomicUsize::new(0));
+        Self { parent: None, source, stat: None, own, owner, holds_operands, pending }
+    }
+}
+
+impl<D, O: ?Sized> DirNode<D, O> {
+    pub(crate) fn operands_place(source: Arc<DirHandle>, own: D) -> Self {
+        let pending = AtomicUsize::new(1);
+        Self { parent: None, source, stat: None, own, owner: None, holds_operands: true, pending }
     }
 
-    /// Creates the root node of entries that another process has sent. [`DirNode::expect`] sets
-    /// their number.
-    #[must_use]
-    pub fn root(source: Arc<DirHandle>, own: T::Directory, owner: Arc<dyn RootOwner<T>>) -> Arc<Self> {
-        let pending = AtomicUsize::new(0);
-        Arc::new(Self { parent: None, source, stat: None, own, owner: Some(owner), pending })
+    pub(crate) fn below(parent: &Arc<Self>, source: Arc<DirHandle>, stat: Stat, own: D) -> Arc<Self> {
+        let (parent, stat, pending) = (Some(Arc::clone(parent)), Some(stat), AtomicUsize::new(1));
+        Arc::new(Self { parent, source, stat, own, owner: None, holds_operands: false, pending })
     }
 
     /// Returns true if the node is an operand's directory, not a visited one.
     #[must_use]
     pub fn is_operands_place(&self) -> bool {
-        match &self.owner {
-            Some(owner) => owner.is_operands_place(),
-            None => self.parent.is_none(),
-        }
+        self.holds_operands
     }
 
     /// Returns true if the directory is `directory` or is below it. Where links are followed,
@@ -87,9 +99,9 @@ impl<T: Tool> DirNode<T> {
 }
 
 /// An entry: a name in a directory.
-pub struct Entry<T: Tool> {
+pub struct Entry<D, O: ?Sized> {
     /// The directory it is in.
-    pub node: Arc<DirNode<T>>,
+    pub node: Arc<DirNode<D, O>>,
     /// Its name there.
     pub name: Name,
     /// Its type according to the listing.
@@ -98,7 +110,7 @@ pub struct Entry<T: Tool> {
     pub seen: Option<Identity>,
 }
 
-impl<T: Tool> Entry<T> {
+impl<D, O: ?Sized> Entry<D, O> {
     /// Returns its path, as the user would write it.
     #[must_use]
     pub fn path(&self) -> Vec<u8> {
@@ -118,7 +130,7 @@ impl<T: Tool> Entry<T> {
     }
 }
 
-impl<T: Tool> Clone for Entry<T> {
+impl<D, O: ?Sized> Clone for Entry<D, O> {
     fn clone(&self) -> Self {
         Self { node: Arc::clone(&self.node), name: self.name.clone(), kind: self.kind, seen: self.seen }
     }

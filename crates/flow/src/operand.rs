@@ -6,36 +6,24 @@ use std::sync::Arc;
 use haul_sys::{EntryType, Error, Names, Open};
 
 use crate::held::{DirCache, DirHandle};
-use crate::node::DirNode;
-use crate::run::{Batch, Job};
-use crate::tool::Tool;
 
-/// Entries of one directory for a tool to run over, with the tool's state for that directory.
+/// Entries of one directory for a tool to run over, with the tool's state `D` for that directory.
 ///
-/// [`Tool::finish_dir`] is called when all of them are complete.
-pub struct Operand<T: Tool> {
+/// `Tool::finish_dir` is called when all of them are complete.
+pub struct Operand<D> {
     /// The directory they are in.
     pub place: Arc<DirHandle>,
     /// Their names there. `.`, `..` and `/` are names as well, and trailing slashes may follow.
     pub names: Names,
     /// The tool's state for the directory.
-    pub own: T::Directory,
+    pub own: D,
 }
 
-impl<T: Tool> Operand<T> {
+impl<D> Operand<D> {
     /// Creates an operand of one entry that the user named, whose type is unknown.
     #[must_use]
-    pub fn named(place: Arc<DirHandle>, name: &CStr, own: T::Directory) -> Self {
+    pub fn named(place: Arc<DirHandle>, name: &CStr, own: D) -> Self {
         Self { place, names: Names::of(name, EntryType::Unknown), own }
-    }
-
-    /// Returns the operand's job and its number of entries; `None` if there are none.
-    pub(crate) fn job(self) -> Option<(Job<T>, usize)> {
-        let entries = self.names.len();
-        let node = DirNode::new(None, self.place, None, self.own);
-        // The node starts with a count of one.
-        node.expect(entries.checked_sub(1)?);
-        Some((Job::Files(node, Batch::whole(self.names)), entries))
     }
 }
 

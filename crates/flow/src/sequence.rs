@@ -24,8 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::run::{Context, Job};
-use crate::tool::Tool;
+use crate::tool::{Context, Job, Tool};
 
 /// The stages of a sequence.
 pub trait Stages<T: Tool>: Send + Sync + 'static {

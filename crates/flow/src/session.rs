@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use haul_engine::Engine;
 
 use crate::config::Config;
-use crate::driver::{Driver, Executor, JobSpec, local};
+use crate::executor::{Alone, Executor, JobSpec};
 use crate::held::{DirCache, DirHandle};
 use crate::operand::{Operand, Split};
 use crate::report::{Problem, Report};
-use crate::run::Job;
+use crate::run::RunSpec;
 use crate::settings::Settings;
 use crate::tool::Tool;
-use crate::{Setup, Status, wording};
+use crate::{Status, wording};
 
 /// State shared by one or several runs: resolved settings, directory cache, first engine.
 pub struct Session<'a> {
@@ -45,7 +45,7 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// If the path's directory can't be opened.
-    pub fn operand<T: Tool>(&self, path: &CStr, own: T::Directory) -> Result<Operand<T>, Problem> {
+    pub fn operand<D>(&self, path: &CStr, own: D) -> Result<Operand<D>, Problem> {
         let split = Split::of(path);
         let place = split
             .hold(&self.cache)
@@ -62,27 +62,20 @@ impl<'a> Session<'a> {
         executor: &impl Executor<T>,
         tool: &T,
         places: Vec<Arc<DirHandle>>,
-        operands: impl IntoIterator<Item = Operand<T>>,
+        operands: impl IntoIterator<Item = Operand<T::Directory>>,
     ) -> Status {
         let Self { settings, cache, config, report, .. } = self;
-        let job = JobSpec { tool, config, settings, cache, places, report: *report };
-        executor.execute(&job, |driver| self.run_by(driver, tool, operands))
+        let engine = Mutex::new(self.engine.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let run = RunSpec { tool, settings: *settings, cache, report: *report, engine };
+        executor.execute(&JobSpec { run, config, places }, operands.into_iter().collect())
     }
 
     /// Runs a tool over operands in this process, for tools that can't run in several.
-    pub fn run_alone<T: Tool>(&self, tool: &T, operands: impl IntoIterator<Item = Operand<T>>) -> Status {
-        self.run_by(&local(&self.settings, tool), tool, operands)
-    }
-
-    fn run_by<T: Tool>(
+    pub fn run_alone<T: Tool>(
         &self,
-        driver: &dyn Driver<Job<T>>,
         tool: &T,
-        operands: impl IntoIterator<Item = Operand<T>>,
+        operands: impl IntoIterator<Item = Operand<T::Directory>>,
     ) -> Status {
-        let Self { settings, cache, report, engine, .. } = self;
-        let engine = Mutex::new(engine.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let setup = Setup { settings: *settings, cache, report: *report, driver, engine };
-        crate::run(tool, operands, &setup)
+        self.run(&Alone, tool, Vec::new(), operands)
     }
 }

@@ -7,13 +7,36 @@
 //!
 //! Steps are not interrupted, so it shows no data races; those are for the thread sanitizer.
 
-use std::cell::RefCell;
 use std::sync::{Mutex, PoisonError};
 
+use haul_engine::make;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::driver::{Driver, JobWeight, MakeWorker, MissingWorkers, Progress};
+use crate::Status;
+use crate::driver::{Driver, JobWeight};
+use crate::operand::Operand;
+use crate::run::{RunSpec, Worker, begin, end};
+use crate::tool::{Context, Job, Tool};
+
+/// Runs a tool over its operands with simulated workers.
+pub fn simulate<T: Tool>(
+    spec: &RunSpec<'_, T>,
+    sim: &Sim<Job<T>>,
+    operands: impl IntoIterator<Item = Operand<T::Directory>>,
+) -> Status {
+    let shared = begin(spec, sim, operands);
+    let engine = || make(spec.settings.engine, &spec.settings.engine_setup()).engine;
+    let worker = |me| Worker::new(Context::new(&shared, me), engine());
+    let mut workers: Vec<_> = (0..sim.workers).map(worker).collect();
+    loop {
+        let drawn = sim.with_state(|state| state.random.random_range(0..workers.len()));
+        // One idle worker proves nothing. The run has ended only when all of them are idle.
+        if !workers[drawn].step() && workers.iter_mut().all(|worker| !worker.step()) {
+            return end(&shared);
+        }
+    }
+}
 
 /// Driver with simulated workers.
 pub struct Sim<J> {
@@ -55,17 +78,9 @@ impl<J: JobWeight + Send> Driver<J> for Sim<J> {
         })
     }
 
-    fn drive(&self, make: &MakeWorker<'_>) -> Option<MissingWorkers> {
-        let workers: Vec<_> = (0..self.workers).map(|me| RefCell::new(make(me))).collect();
-        loop {
-            let drawn = self.with_state(|state| state.random.random_range(0..workers.len()));
-            if workers[drawn].borrow_mut().step() == Progress::Worked {
-                continue;
-            }
-            // One idle worker proves nothing. The run has ended only when all of them are idle.
-            if workers.iter().all(|worker| worker.borrow_mut().step() == Progress::Idle) {
-                return None;
-            }
-        }
+    fn wait(&self) -> bool {
+        false
     }
+
+    fn do_without_one(&self) {}
 }

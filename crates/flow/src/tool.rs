@@ -1,9 +1,9 @@
-//! The interface between a tool and the framework.
+//! The interface between a tool, the framework, and a run of several processes.
 //!
-//! A tool decides what each entry needs, what to do with a directory that is entered, with a block
-//! that was read, and how to finish a file or a directory. The framework walks, plans, opens,
-//! reads, writes, closes, and schedules. [`Tool`]'s methods take `&self` and are called from many
-//! workers at once.
+//! A [`Tool`] decides what each entry needs, what to do with a directory that is entered, with a
+//! block that was read, and how to finish a file or a directory. The framework walks, plans, opens,
+//! reads, writes, closes, and schedules; a worker passes the tool its [`Context`], through which
+//! the tool reports and completes entries. The arguments and answers are in `decision.rs`.
 //!
 //! The life of a file, with the tool's part on the right:
 //!
@@ -19,366 +19,39 @@
 //!   close target, close source: results checked
 //!                          close_file (success or not)
 //! ```
+//!
+//! In a run of several processes the launch process walks the tree and sends work items to the
+//! others. Each item that arrives becomes a root node with a [`RootOwner`], which stands between
+//! the run and the tool for the entries below it. A run that walks its own operands has no owners.
 
+use std::any::Any;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use haul_sys::{EntryType, Errno, Error, Fd, Standard, Stat};
+use haul_sys::{EntryType, Fd, Names, Standard};
 
-use crate::cache_policy::CachePolicy;
-use crate::node::{DirNode, Entry};
-use crate::policy::{CancelToken, Gauge};
-use crate::report::Problem;
-use crate::run::Context;
-use crate::wording;
+use crate::batch::Batch;
+use crate::decision::{
+    Block, Enter, Failure, Handled, OpenDir, OpenSource, OpenSubdir, Plan, Policy, Reported, Start, Transfer,
+    Write,
+};
+use crate::driver::{Driver, JobWeight};
+use crate::held::DirCache;
+use crate::operand::Operand;
+use crate::report::{Problem, Report, Severity, Tally};
+use crate::settings::Settings;
+use crate::{node, open_file, wording};
 
-/// Job order, backpressure and cancellation of a run; see [`Tool::policy`].
-#[derive(Clone, Default)]
-pub struct Policy {
-    /// Order in which workers take jobs.
-    pub order: Order,
-    /// While this gauge is over its limit, no worker takes a job as long as another one is in hand.
-    pub backpressure: Option<Gauge>,
-    /// Cancelled when the run need not go on, in this process or another.
-    pub cancel: CancelToken,
-}
+/// A directory being visited by a tool.
+pub type DirNode<T> = node::DirNode<<T as Tool>::Directory, dyn RootOwner<T>>;
 
-/// Order in which the workers of a process take jobs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
-    /// Each worker has its own part of the tree, and steals when that is done.
-    #[default]
-    WorkStealing,
-    /// All workers take jobs from one queue in walk order, so that neighbours in the tree are done
-    /// at about the same time.
-    Walk,
-}
+/// An entry of a directory being visited by a tool.
+pub type Entry<T> = node::Entry<<T as Tool>::Directory, dyn RootOwner<T>>;
 
-/// Action for an entry; see [`Tool::plan`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plan {
-    /// Enter this directory: [`Tool::enter_dir`].
-    Enter,
-    /// Open and read this file: [`Tool::open_file`].
-    Read(Probe),
-    /// Let the tool handle it in one call: [`Tool::handle`].
-    Handle,
-    /// Skip it. If it failed, the tool has reported that.
-    Skip,
-}
-
-/// Selects the files whose first block is read, if it is in the page cache, before
-/// [`Tool::open_file`]. Not worthwhile if that method may find that nothing needs to be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Probe {
-    /// Maximum number of hard links.
-    pub links_max: u32,
-    /// Maximum size, in bytes.
-    pub bytes_max: u64,
-}
-
-impl Probe {
-    /// Selects every file.
-    pub const ALWAYS: Self = Self { links_max: u32::MAX, bytes_max: u64::MAX };
-    /// Selects no file.
-    pub const NEVER: Self = Self { links_max: 0, bytes_max: 0 };
-
-    pub(crate) fn includes(self, stat: &Stat) -> bool {
-        stat.links <= self.links_max && stat.size <= self.bytes_max
-    }
-}
-
-/// How the framework failed on an entry.
-#[derive(Clone, Copy, Debug)]
-pub enum Failure<'a> {
-    /// Its type is unknown, because `stat` failed: it was deleted, or is a dangling link.
-    Classify(&'a Error),
-    /// The directory could not be opened or stat'ed.
-    OpenDir(&'a Error),
-    /// The file's directory could not be reopened.
-    OpenPlace(&'a Error),
-    /// The file could not be opened.
-    OpenFile(&'a Error),
-    /// `fstat` failed on the open file.
-    StatFile(&'a Error),
-    /// The entry is not the one that was listed, or its type has changed.
-    Replaced,
-    /// The file could not be read.
-    Read(&'a Error),
-    /// The compared file could not be read.
-    ReadCompared(&'a Error),
-    /// The target could not be written.
-    WriteTarget(&'a Error),
-    /// Closing the target failed.
-    CloseTarget(&'a Error),
-    /// Closing the source failed.
-    CloseSource(&'a Error),
-}
-
-impl Failure<'_> {
-    /// Returns true if a file planned as [`Plan::Read`] will not reach [`Tool::open_file`].
-    #[must_use]
-    pub fn is_before_open_file(self) -> bool {
-        matches!(self, Self::OpenPlace(_) | Self::OpenFile(_) | Self::StatFile(_) | Self::Replaced)
-    }
-
-    /// Converts the failure to a problem that names the source, which suits tools without targets.
-    pub(crate) fn problem<T: Tool>(self, entry: &Entry<T>) -> Problem {
-        let (wording, cause) = match self {
-            Self::Replaced => (wording::REPLACED, None),
-            Self::OpenFile(cause) if cause.is(Errno::NOENT) => (wording::CANNOT_STAT, Some(cause)),
-            Self::Classify(cause) | Self::OpenDir(cause) => (wording::CANNOT_STAT, Some(cause)),
-            Self::OpenPlace(cause) => (wording::CANNOT_ACCESS, Some(cause)),
-            Self::OpenFile(cause) => (wording::CANNOT_OPEN, Some(cause)),
-            Self::StatFile(cause) => (wording::CANNOT_FSTAT, Some(cause)),
-            Self::Read(cause) | Self::ReadCompared(cause) => (wording::ERROR_READING, Some(cause)),
-            Self::WriteTarget(cause) => (wording::ERROR_WRITING, Some(cause)),
-            Self::CloseSource(cause) | Self::CloseTarget(cause) => (wording::FAILED_TO_CLOSE, Some(cause)),
-        };
-        let problem = Problem::new(wording).naming(entry.path());
-        match cause {
-            Some(cause) => problem.because(cause.clone()),
-            None => problem,
-        }
-    }
-}
-
-/// Answer of [`Tool::failed`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reported {
-    /// The tool has reported the failure, or wants it ignored. The framework reports nothing.
-    Yes,
-    /// The framework reports the failure.
-    No,
-}
-
-/// An opened directory.
-pub struct OpenDir<'a> {
-    /// The descriptor, or why the directory can't be read. That error is reported after the tool
-    /// has entered the directory.
-    pub source: Result<&'a Arc<Fd>, &'a Error>,
-    /// Result of `stat`.
-    pub stat: &'a Stat,
-}
-
-/// A file that was opened and stat'ed.
-#[derive(Clone, Copy)]
-pub struct OpenSource<'a> {
-    /// The descriptor.
-    pub source: &'a Arc<Fd>,
-    /// Result of `fstat`.
-    pub stat: &'a Stat,
-    /// The first block, if it was read already. A tool that needs no more can use it and ask
-    /// for nothing.
-    pub first: Option<&'a [u8]>,
-}
-
-/// How to go on with an opened directory.
-pub enum Enter<D> {
-    /// Visit its entries.
-    Visit(D),
-    /// Skip its entries, but finish it as if it had been visited.
-    Bare(D),
-    /// Skip it. If that is an error, the tool has reported it.
-    Over,
-}
-
-/// Method of moving a file's content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transfer {
-    /// There is nothing to move.
-    Nothing,
-    /// Read in blocks, show them to the tool, and write what it wants.
-    Blocks(Holes),
-    /// Copy inside the kernel, or in blocks where the kernel can't.
-    Kernel(Holes),
-}
-
-impl Transfer {
-    pub(crate) fn skips_holes(self) -> bool {
-        matches!(self, Transfer::Blocks(Holes::Skip) | Transfer::Kernel(Holes::Skip))
-    }
-
-    pub(crate) fn in_blocks(self) -> Transfer {
-        match self {
-            Transfer::Kernel(holes) => Transfer::Blocks(holes),
-            other => other,
-        }
-    }
-}
-
-/// Treatment of the source's holes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holes {
-    /// Read them, as zeros.
-    Read,
-    /// Skip them.
-    Skip,
-}
-
-/// How to go on with a file that was opened and stat'ed.
-pub enum Start<F> {
-    /// Copy its content to a target.
-    Move {
-        /// The tool's state for the file.
-        own: F,
-        /// The target.
-        target: Fd,
-        /// Method of moving the content.
-        transfer: Transfer,
-        /// True if [`Tool::block`] must see each block before it is written. If false, an engine
-        /// may write a block as soon as it is read.
-        inspect: bool,
-    },
-    /// Read its content, and show it to [`Tool::block`].
-    Inspect {
-        /// The tool's state for the file.
-        own: F,
-        /// Method: in blocks, or nothing.
-        transfer: Transfer,
-    },
-    /// Read its content and the same ranges of another file, and show both to [`Tool::block`].
-    Compare {
-        /// The tool's state for the file.
-        own: F,
-        /// The compared file.
-        other: Arc<Fd>,
-    },
-    /// Nothing more. If the file failed, the tool has reported that.
-    Done,
-    /// The tool keeps the entry and completes it later, with [`Context::complete`]
-    /// or [`Context::retry`].
-    Deferred,
-}
-
-/// A block that was read.
-#[derive(Clone, Copy, Debug)]
-pub struct Block<'a> {
-    /// Offset in the file, in bytes.
-    pub offset: u64,
-    /// The bytes.
-    pub bytes: &'a [u8],
-    /// The same range of the compared file ([`Start::Compare`]); empty if that file ends here.
-    pub other: &'a [u8],
-}
-
-/// How much of a block to write to the target.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Write {
-    /// All of it.
-    All,
-    /// These ranges of it, in order.
-    Parts(Vec<Range<usize>>),
-    /// Nothing.
-    Nothing,
-    /// Nothing. Stop reading: the content ends here.
-    End,
-}
-
-/// A file whose content is being moved, by one worker or several.
-pub struct OpenFile<T: Tool> {
-    /// The entry.
-    pub entry: Entry<T>,
-    /// The open source.
-    pub source: Arc<Fd>,
-    /// Result of `fstat` on the source.
-    pub stat: Stat,
-    /// The open target, if there is one.
-    pub target: Option<Arc<Fd>>,
-    /// The tool's state for the file.
-    pub own: T::File,
-    /// The compared file, if there is one.
-    pub(crate) other: Option<Arc<Fd>>,
-    /// True if the tool sees each block before it is written.
-    pub(crate) inspect: bool,
-    failed: AtomicBool,
-    in_blocks: AtomicBool,
-    by_kernel: AtomicBool,
-    ended_at: AtomicU64,
-    pub(crate) cache_policy: CachePolicy,
-}
-
-/// Settings of [`OpenFile::new`].
-pub(crate) struct MoveSetup {
-    pub(crate) cache_policy: CachePolicy,
-    pub(crate) inspect: bool,
-    pub(crate) other: Option<Arc<Fd>>,
-}
-
-impl<T: Tool> OpenFile<T> {
-    pub(crate) fn new(
-        entry: Entry<T>,
-        source: Arc<Fd>,
-        stat: Stat,
-        target: Option<Fd>,
-        own: T::File,
-        MoveSetup { cache_policy, inspect, other }: MoveSetup,
-    ) -> Self {
-        Self {
-            entry,
-            source,
-            stat,
-            target: target.map(Arc::new),
-            own,
-            other,
-            inspect,
-            failed: AtomicBool::new(false),
-            in_blocks: AtomicBool::new(false),
-            by_kernel: AtomicBool::new(false),
-            ended_at: AtomicU64::new(u64::MAX),
-            cache_policy,
-        }
-    }
-
-    /// Marks the file as failed, which stops its other streams. Returns true the first time.
-    pub fn fail(&self) -> bool {
-        !self.failed.swap(true, Ordering::AcqRel)
-    }
-
-    /// Records that some of the content was read in blocks.
-    pub(crate) fn note_block(&self) {
-        self.in_blocks.store(true, Ordering::Relaxed);
-    }
-
-    /// Records that some of the content was copied inside the kernel.
-    pub(crate) fn note_kernel(&self) {
-        self.by_kernel.store(true, Ordering::Relaxed);
-    }
-
-    /// Records that reading met EOF at `position`.
-    pub(crate) fn note_end(&self, position: u64) {
-        self.ended_at.fetch_min(position, Ordering::Relaxed);
-    }
-
-    /// Returns the actual length of the content, in bytes: the size from `fstat`, unless reading
-    /// met EOF elsewhere.
-    #[must_use]
-    pub fn length(&self) -> u64 {
-        match self.ended_at.load(Ordering::Relaxed) {
-            u64::MAX => self.stat.size,
-            end => end,
-        }
-    }
-
-    /// Returns true if some of the content was read in blocks.
-    #[must_use]
-    pub fn was_read_in_blocks(&self) -> bool {
-        self.in_blocks.load(Ordering::Relaxed)
-    }
-
-    /// Returns true if some of the content was copied inside the kernel.
-    #[must_use]
-    pub fn was_copied_by_kernel(&self) -> bool {
-        self.by_kernel.load(Ordering::Relaxed)
-    }
-
-    /// Returns true if some of the content could not be moved.
-    #[must_use]
-    pub fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Acquire)
-    }
-}
+/// A file whose content is being moved for a tool.
+pub type OpenFile<T> = open_file::OpenFile<Entry<T>, <T as Tool>::File>;
 
 /// A tool: decides what to do with the entries of a tree. Its methods are called from many workers
 /// at once.
@@ -454,11 +127,324 @@ pub trait Tool: Sync + Sized {
     }
 }
 
-/// Answer of [`Tool::handle`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Handled {
-    /// The entry is complete.
-    Over,
-    /// The tool keeps the entry and completes it later.
-    Deferred,
+/// Stands between the run and the tool for the entries below one root.
+pub trait RootOwner<T: Tool>: Send + Sync {
+    /// Returns the owner itself, for code that knows its type.
+    fn as_any(&self) -> &dyn Any;
+
+    /// Called when the last entry is complete.
+    fn complete(&self, cx: &Context<'_, T>, root: &Arc<DirNode<T>>);
+
+    /// Called with a problem of one of the entries, instead of the reporter.
+    fn problem(&self, problem: Problem);
+
+    /// Called with the result of an entry, instead of [`Tool::emitted`].
+    fn emit(&self, cx: &Context<'_, T>, entry: &Entry<T>, result: Vec<u8>);
+
+    /// Called when the tool hands an entry back, because only the launch process can decide about
+    /// it. Completes the entry, or returns false if the launch process has already decided that it
+    /// is done here.
+    fn hand_back(&self, cx: &Context<'_, T>, entry: &Entry<T>) -> bool;
+
+    /// Called when other names of a file may be linked to the copy of `entry`, which was handed
+    /// back once.
+    fn note_linkable(&self, entry: &Entry<T>);
+
+    /// Called when a directory was stat'ed, and opened if possible. Completes the entry.
+    fn enter_dir(&self, cx: &Context<'_, T>, entry: &Entry<T>, opened: &OpenSubdir<'_>);
+
+    /// Called when a file was opened and stat'ed. Returns what to do, or `None` to ask
+    /// [`Tool::open_file`].
+    fn open_file(
+        &self,
+        cx: &Context<'_, T>,
+        entry: &Entry<T>,
+        opened: &OpenSource<'_>,
+    ) -> Option<Start<T::File>>;
+
+    /// Called when the target of a file is open. Returns true if the file is detached: the owner
+    /// keeps it until its content was moved, by other processes too, and then offers
+    /// [`Job::finish`].
+    fn detach(&self, cx: &Context<'_, T>, file: &Arc<OpenFile<T>>, transfer: Transfer) -> bool;
+
+    /// Called instead of [`Tool::finish_file`].
+    fn finish_file(&self, cx: &Context<'_, T>, file: &OpenFile<T>) -> bool;
+
+    /// Called instead of [`Tool::close_file`]. Completes the entry.
+    fn close_file(&self, cx: &Context<'_, T>, entry: &Entry<T>, own: T::File, moved: bool);
+}
+
+/// Work from outside a run that needs a worker's context.
+pub type Visit<T> = Box<dyn FnOnce(&Context<'_, T>) + Send>;
+
+/// A unit of work that any worker can do.
+pub enum Job<T: Tool> {
+    /// Enter these subdirectories of a directory.
+    Enter(Arc<DirNode<T>>, Batch),
+    /// Continue listing a directory that is too large to list at once. The descriptor's offset is
+    /// the position.
+    List(Arc<DirNode<T>>, Arc<Fd>),
+    /// Do these entries of a directory, none of which is known to be a directory.
+    Files(Arc<DirNode<T>>, Batch),
+    /// Do these entries, which are classified already.
+    Entries(Vec<Entry<T>>),
+    /// Do work from outside the run that needs a worker's context: completing what another process
+    /// has done.
+    Visit(Visit<T>),
+    /// Move this range of a large file.
+    Range(Arc<OpenFile<T>>, Range<u64>, Transfer),
+}
+
+impl<T: Tool> Job<T> {
+    /// Returns the job of an operand and its number of entries; `None` if there are none.
+    pub(crate) fn of_operand(operand: Operand<T::Directory>) -> Option<(Self, usize)> {
+        let Operand { place, names, own } = operand;
+        let entries = names.len();
+        let node = Arc::new(DirNode::<T>::operands_place(place, own));
+        // The node starts with a count of one.
+        node.expect(entries.checked_sub(1)?);
+        Some((Job::Files(node, Batch::whole(names)), entries))
+    }
+
+    /// Returns a job that finishes a large file whose ranges are done. Unless all of them were
+    /// `moved`, the file has failed.
+    #[must_use]
+    pub fn finish(file: Arc<OpenFile<T>>, moved: bool) -> Self {
+        if !moved {
+            file.fail();
+        }
+        Job::Range(file, 0..0, Transfer::Nothing)
+    }
+}
+
+impl<T: Tool> JobWeight for Job<T> {
+    fn finds_work(&self) -> bool {
+        matches!(self, Job::Enter(..) | Job::List(..))
+    }
+
+    fn entries(&self) -> usize {
+        match self {
+            Job::Enter(_, batch) | Job::Files(_, batch) => batch.len(),
+            Job::Entries(entries) => entries.len(),
+            Job::List(..) | Job::Range(..) | Job::Visit(..) => 0,
+        }
+    }
+}
+
+/// Maximum bytes a worker moves before it passes its counts on: often enough for a
+/// progress display.
+const COUNT_AFTER_BYTES: u64 = 4 << 20;
+
+/// State shared by all workers of a run.
+pub(crate) struct Shared<'r, T: Tool> {
+    pub(crate) tool: &'r T,
+    pub(crate) cache: &'r DirCache,
+    pub(crate) settings: Settings,
+    pub(crate) report: &'r dyn Report,
+    pub(crate) driver: &'r dyn Driver<Job<T>>,
+    pub(crate) policy: Policy,
+    pub(crate) has_failed: AtomicBool,
+    /// Workers that are doing something, rather than waiting.
+    pub(crate) busy: AtomicUsize,
+    /// Operands that are not finished.
+    pub(crate) unfinished: AtomicUsize,
+}
+
+/// One worker's view of the run, which tools get.
+pub struct Context<'r, T: Tool> {
+    pub(crate) run: &'r Shared<'r, T>,
+    pub(crate) worker: usize,
+    tally: Cell<Tally>,
+    /// Owner of the entries that the worker is handling.
+    owner: RefCell<Option<Arc<dyn RootOwner<T>>>>,
+}
+
+impl<'r, T: Tool> Context<'r, T> {
+    pub(crate) fn new(run: &'r Shared<'r, T>, worker: usize) -> Self {
+        Self { run, worker, tally: Cell::new(Tally::default()), owner: RefCell::new(None) }
+    }
+
+    /// Returns the tool.
+    #[must_use]
+    pub fn tool(&self) -> &'r T {
+        self.run.tool
+    }
+
+    /// Returns the resolved settings.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.run.settings
+    }
+
+    /// Returns the directory cache.
+    #[must_use]
+    pub fn cache(&self) -> &'r DirCache {
+        self.run.cache
+    }
+
+    /// Returns the reporter.
+    #[must_use]
+    pub fn report(&self) -> &'r dyn Report {
+        self.run.report
+    }
+
+    /// Reports a problem. If it is an error, the run has failed.
+    pub fn problem(&self, problem: Problem) {
+        if problem.severity == Severity::Error {
+            self.run.has_failed.store(true, Ordering::Relaxed);
+        }
+        match &*self.owner.borrow() {
+            Some(owner) => owner.problem(problem),
+            None => self.run.report.problem(problem),
+        }
+    }
+
+    /// Reports a failure of an entry, unless the tool does.
+    pub fn report_failure(&self, entry: &Entry<T>, failure: Failure<'_>) {
+        if self.run.tool.failed(self, entry, failure) == Reported::No {
+            self.problem(failure.problem(entry.path()));
+        }
+    }
+
+    /// Reports a failure of an entry, and completes it.
+    pub(crate) fn give_up(&self, entry: &Entry<T>, failure: Failure<'_>) {
+        self.report_failure(entry, failure);
+        self.complete(entry);
+    }
+
+    /// Logs something about an entry (`--debug`).
+    pub(crate) fn remark(&self, entry: &Entry<T>, what: &str) {
+        if self.run.report.wants_debug() {
+            self.run.report.debug(&format!("{}: {what}", String::from_utf8_lossy(&entry.path())));
+        }
+    }
+
+    /// Sets the owner of the problems that follow: the owner of `node`, or nobody.
+    pub fn attend(&self, node: Option<&DirNode<T>>) {
+        let owner = node.and_then(|node| node.owner.as_ref());
+        if owner.is_some() || self.owner.borrow().is_some() {
+            self.owner.replace(owner.cloned());
+        }
+    }
+
+    /// Emits the result of an entry: passes it to [`Tool::emitted`], in the process that walks
+    /// the tree.
+    pub fn emit(&self, entry: &Entry<T>, result: Vec<u8>) {
+        match &entry.node.owner {
+            Some(owner) => owner.emit(self, entry, result),
+            None => self.run.tool.emitted(self, entry, &result),
+        }
+    }
+
+    /// Hands an entry back to the process that walks the tree, if that is another: only it knows
+    /// the whole tree. Returns false in that process, and if it has already decided that the entry
+    /// is done here.
+    pub fn hand_back(&self, entry: &Entry<T>) -> bool {
+        entry.node.owner.as_ref().is_some_and(|owner| owner.hand_back(self, entry))
+    }
+
+    /// Lets the tool handle an entry in one call.
+    pub(crate) fn handle(&self, entry: &Entry<T>, kind: EntryType) {
+        if self.run.tool.handle(self, entry, kind) == Handled::Over {
+            self.complete(entry);
+        }
+    }
+
+    /// Asks the owner, or the tool, what to do with an open file.
+    pub(crate) fn open_file(&self, entry: &Entry<T>, opened: &OpenSource<'_>) -> Start<T::File> {
+        let owner = entry.node.owner.as_ref();
+        let answer = owner.and_then(|owner| owner.open_file(self, entry, opened));
+        answer.unwrap_or_else(|| self.run.tool.open_file(self, entry, opened))
+    }
+
+    /// Returns true if the owner has detached a file: other processes move its content too.
+    pub(crate) fn detach(&self, file: &Arc<OpenFile<T>>, transfer: Transfer) -> bool {
+        file.entry.node.owner.as_ref().is_some_and(|owner| owner.detach(self, file, transfer))
+    }
+
+    /// Lets the owner, or the tool, finish a file whose content was moved.
+    pub(crate) fn finish_file(&self, file: &OpenFile<T>) -> bool {
+        match &file.entry.node.owner {
+            Some(owner) => owner.finish_file(self, file),
+            None => self.run.tool.finish_file(self, file),
+        }
+    }
+
+    /// Tells the owner, or the tool, that a file is closed, and completes its entry.
+    pub(crate) fn close_file(&self, entry: &Entry<T>, own: T::File, moved: bool) {
+        if let Some(owner) = &entry.node.owner {
+            return owner.close_file(self, entry, own, moved);
+        }
+        self.run.tool.close_file(self, entry, own, moved);
+        self.complete(entry);
+    }
+
+    /// Adds to the counts, which reach the reporter in batches.
+    pub fn count(&self, more: Tally) {
+        let mut tally = self.tally.get();
+        tally += more;
+        self.tally.set(tally);
+        if tally.bytes >= COUNT_AFTER_BYTES {
+            self.flush();
+        }
+    }
+
+    /// Passes the counts to the reporter.
+    pub fn flush(&self) {
+        let tally = self.tally.take();
+        if tally != Tally::default() {
+            self.run.report.count(tally);
+        }
+    }
+
+    /// Completes an entry: nothing more will happen to it. If it was the last in its directory,
+    /// finishes the directory, then its parent, and so on upwards, without recursion however deep
+    /// the tree is.
+    pub fn complete(&self, entry: &Entry<T>) {
+        self.count(Tally { finished: 1, ..Tally::default() });
+        self.release(&entry.node);
+    }
+
+    /// Completes one of the entries expected in a directory, without counting it.
+    pub fn release(&self, node: &Arc<DirNode<T>>) {
+        let mut node = node;
+        while node.complete_one() {
+            if let Some(owner) = &node.owner {
+                return owner.complete(self, node);
+            }
+            self.run.tool.finish_dir(self, node);
+            // The parent is likely next: reopen it through `..` while this descriptor is
+            // still open.
+            self.run.cache.lift(&node.source);
+            if let Err(cause) = self.run.cache.close(&node.source) {
+                let path = node.source.path();
+                self.problem(Problem::new(wording::FAILED_TO_CLOSE).naming(path).because(cause));
+            }
+            let Some(parent) = &node.parent else {
+                self.run.unfinished.fetch_sub(1, Ordering::Relaxed);
+                return;
+            };
+            node = parent;
+        }
+    }
+
+    /// Offers another operand while the run goes on.
+    pub fn offer(&self, operand: Operand<T::Directory>) {
+        if let Some((job, entries)) = Job::of_operand(operand) {
+            self.run.unfinished.fetch_add(1, Ordering::Relaxed);
+            self.count(Tally { discovered: entries as u64, ..Tally::default() });
+            self.share(job);
+        }
+    }
+
+    /// Retries a deferred entry from the beginning, before other jobs.
+    pub fn retry(&self, entry: Entry<T>) {
+        let batch = Batch::whole(Names::of(entry.name(), entry.kind));
+        self.run.driver.share_first(self.worker, Job::Files(entry.node, batch));
+    }
+
+    /// Offers a job to all workers.
+    pub fn share(&self, job: Job<T>) {
+        self.run.driver.share(self.worker, job);
+    }
 }

@@ -9,16 +9,20 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
 
-use haul_flow::{Config, DirCache, Driver, Job, Local, Settings, Setup, Sim, Status, Tally};
+use haul_flow::{Config, DirCache, Local, Operand, RunSpec, Settings, Sim, Status, Tally, run, simulate};
 use proptest::prelude::*;
 
 use recorder::{Event, MACHINE, Notes, Recorder, build, check, operand, shapes};
 
-fn record(root: &Path, settings: Settings, driver: &dyn Driver<Job<Recorder>>) -> (Vec<Event>, Tally) {
+fn record(
+    root: &Path,
+    settings: Settings,
+    run: impl FnOnce(&RunSpec<'_, Recorder>, [Operand<String>; 1]) -> Status,
+) -> (Vec<Event>, Tally) {
     let cache = DirCache::new(settings.held);
     let (tool, notes) = (Recorder::default(), Notes::default());
-    let setup = Setup { settings, cache: &cache, report: &notes, driver, engine: Mutex::default() };
-    let status = haul_flow::run(&tool, [operand(&cache, root)], &setup);
+    let spec = RunSpec { tool: &tool, settings, cache: &cache, report: &notes, engine: Mutex::default() };
+    let status = run(&spec, [operand(&cache, root)]);
     let problems = notes.problems.into_inner().unwrap();
     assert!(status == Status::Success && problems.is_empty(), "{problems:?}");
     (tool.events.into_inner().unwrap(), notes.tally.into_inner().unwrap())
@@ -35,9 +39,10 @@ proptest! {
         let (root, mut expected) = (folder.path().join("root"), BTreeSet::new());
         build(&shape, &root, "f", &mut expected);
         let settings = Settings { window, held, ..Settings::within(&Config::default(), MACHINE) };
-        let (events, tally) = record(&root, settings, &Sim::new(workers, seed));
+        let simulated = || record(&root, settings, |spec, operands| simulate(spec, &Sim::new(workers, seed), operands));
+        let (events, tally) = simulated();
         check(&events, &expected, tally)?;
-        let again = record(&root, settings, &Sim::new(workers, seed));
+        let again = simulated();
         prop_assert_eq!(events, again.0, "the same seed gave another order");
     }
 
@@ -49,7 +54,7 @@ proptest! {
         let (root, mut expected) = (folder.path().join("root"), BTreeSet::new());
         build(&shape, &root, "f", &mut expected);
         let settings = Settings { window, held, ..Settings::within(&Config::default(), MACHINE) };
-        let (events, tally) = record(&root, settings, &Local::new(workers));
+        let (events, tally) = record(&root, settings, |spec, operands| run(spec, &Local::new(workers), operands));
         check(&events, &expected, tally)?;
     }
 }

@@ -93,7 +93,7 @@ struct Keeper {
     ended: Mutex<usize>,
     put: Mutex<Vec<(Vec<u64>, usize)>>,
     left: Mutex<Vec<String>>,
-    more: Mutex<Option<Operand<Keeper>>>,
+    more: Mutex<Option<Operand<String>>>,
 }
 
 impl Tool for Keeper {

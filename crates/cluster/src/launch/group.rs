@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_flow::{Driver, Executor, Job, JobSpec, Local, Problem, Report as Listens, Status, Wording};
+use haul_flow::{Executor, JobSpec, Local, Operand, Policy, Problem, Report as Listens, Status, Wording};
 
 use super::failed_host::{Loss, failed_host};
 use super::journal::Journal;
@@ -179,13 +179,13 @@ impl ProcessGroup {
         let mut attempt =
             Attempt { incoming, processes, hosts, heard, standstill, printed, number, stopped: None };
         let ready = match sent {
-            Ok(()) => self.wait_until_ready(&mut attempt, spec.report),
+            Ok(()) => self.wait_until_ready(&mut attempt, spec.run.report),
             Err(error) => Err(cannot(format!("the processes do not answer: {error}"))),
         };
         if let Err(mut problem) = ready {
             attempt.processes.end();
             let printed = attempt.take_printed();
-            spec.report.note(&printed);
+            spec.run.report.note(&printed);
             let missed = failed_host(&printed).filter(|_| problem.wording == CANNOT_RUN);
             if let Some(missed) = &missed {
                 problem = cannot(missed.text.clone());
@@ -224,16 +224,16 @@ impl ProcessGroup {
             std::env::current_dir().map_err(|error| format!("the current directory has no name: {error}"))?;
         Ok(InitMessage {
             tool: T::NAME.to_owned(),
-            options: spec.tool.init_message(),
+            options: spec.run.tool.init_message(),
             config: spec.config.clone(),
             flushes: self.journal.is_some(),
             working_directory: directory.into_os_string().into_encoded_bytes(),
             umask: haul_sys::umask().bits(),
             tokens: tokens.left().cloned().collect(),
             attempt,
-            leader_counts: spec.tool.leader_counts(),
+            leader_counts: spec.run.tool.leader_counts(),
             range_bytes: self.options.range_bytes,
-            debug: spec.report.wants_debug(),
+            debug: spec.run.report.wants_debug(),
             silence: self.options.silence,
         })
     }
@@ -367,7 +367,7 @@ impl ProcessGroup {
         ended.processes.leave(LAST_WORDS_WITHIN);
         ended.processes.end();
         let printed = ended.take_printed();
-        spec.report.note(&printed);
+        spec.run.report.note(&printed);
         let mut loss = ended.loss(failed_host(&printed), why);
         let before = lock(&self.places).clone();
         let mut goes_on = self.choose_hosts(&loss, &ended.hosts);
@@ -375,14 +375,14 @@ impl ProcessGroup {
             if !goes_on || !self.start.starts_again() {
                 break;
             }
-            spec.report.debug(&format!("{}: attempt {number} of {ATTEMPTS}", loss.text));
+            spec.run.report.debug(&format!("{}: attempt {number} of {ATTEMPTS}", loss.text));
             match self.start_ranks(spec, number) {
                 Ok(ready) => {
                     return Some(Again { why: loss.text, without: self.left_out(&ended.hosts), ready });
                 }
                 // The cause may persist, but be gone soon.
                 Err(problem) if problem.wording == CANNOT_RUN && number < ATTEMPTS => {
-                    spec.report.problem(problem.as_warning());
+                    spec.run.report.problem(problem.as_warning());
                     let missed = lock(&self.missed).take().unwrap_or_default();
                     if missed.host.is_some() {
                         if missed.with_host && !loss.with_host {
@@ -395,7 +395,7 @@ impl ProcessGroup {
                     }
                 }
                 Err(problem) => {
-                    spec.report.problem(problem);
+                    spec.run.report.problem(problem);
                     break;
                 }
             }
@@ -514,23 +514,22 @@ impl Attempt {
 }
 
 impl<T: Distributed + 'static> Executor<T> for ProcessGroup {
-    fn execute(&self, spec: &JobSpec<'_, T>, run: impl FnOnce(&dyn Driver<Job<T>>) -> Status) -> Status {
+    fn execute(&self, spec: &JobSpec<'_, T>, operands: Vec<Operand<T::Directory>>) -> Status {
         let runs = lock(&self.attempt).is_some();
         if !runs && !self.is_lost() {
             match self.start_ranks(spec, 1).or_else(|problem| self.try_once_more(spec, problem)) {
                 Ok(ready) => self.take_up(ready),
                 Err(problem) => {
-                    spec.report.problem(problem);
+                    spec.run.report.problem(problem);
                     // No work was begun, and none will be.
                     self.lost.set("the processes were not started".to_owned()).unwrap_or_default();
                     return Status::Failure;
                 }
             }
         }
-        let settings = spec.settings;
-        let local = Local::new(settings.jobs).preferring(settings.precedence());
+        let local = Local::of(&spec.run.settings, &Policy::default());
         let remote = Remote::new(&local, self, spec);
-        let status = run(&remote);
+        let status = remote.run(operands);
         remote.tell_losses();
         if remote.has_failed() { Status::Failure } else { status }
     }

@@ -17,7 +17,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use haul_flow::{
-    CancelToken, Driver, Entry, Feed, Job, JobSpec, Local, MakeWorker, MissingWorkers, Problem, Wording, plan,
+    CancelToken, Driver, Entry, Feed, Job, JobSpec, Local, Operand, Problem, Status, Wording, plan,
 };
 
 use super::group::{Again, Heard, ProcessGroup};
@@ -88,7 +88,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             closed: AtomicBool::new(false),
             seen: AtomicU64::new(0),
             failed: AtomicBool::new(false),
-            cancel: spec.tool.policy().cancel,
+            cancel: spec.run.tool.policy().cancel,
             called_off: AtomicBool::new(false),
         }
     }
@@ -99,7 +99,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
 
     /// Sends a work item, with what the journal knows about it.
     fn send(&self, pending: PendingItem<T>, item: ItemSpec) {
-        let tool = self.spec.tool;
+        let tool = self.spec.run.tool;
         let Some(journal) = self.group.journal().filter(|_| !item.claimed) else {
             let print = if self.group.journal().is_some() { fingerprint(&pending, tool) } else { 0 };
             return self.dispatch(pending, item, print);
@@ -117,7 +117,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         let entries: Vec<_> = pending.entry().to_vec();
         for entry in entries {
             let alone = PendingItem::of_one(entry);
-            let print = fingerprint(&alone, self.spec.tool);
+            let print = fingerprint(&alone, self.spec.run.tool);
             let Some(begun) = journal.begun(print) else { continue };
             let Some(alone) = alone.entry().first().and_then(|entry| pending.take(entry.name())) else {
                 continue;
@@ -154,7 +154,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     /// Posts a work item to the link. If the link is broken, the receiver sends everything in the
     /// table again, so the caller must hold the table's lock.
     fn post(&self, pending: &PendingItem<T>, item: &ItemSpec, entries: usize) {
-        let packed: PackedItem = pending.pack(self.spec.tool, item.clone());
+        let packed: PackedItem = pending.pack(self.spec.run.tool, item.clone());
         let entries = u32::try_from(entries).unwrap_or(u32::MAX);
         let (part, directory) = (ItemId(item.number), packed.source.inode());
         self.group.post(ToMaster::Item { part, directory, entries, body: pack(&packed) });
@@ -179,7 +179,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             patience = if let Heard::Nothing = heard { (patience * 2).min(HEARING.1) } else { HEARING.0 };
             match heard {
                 Heard::Report(host, report) => self.take(&host, *report),
-                Heard::Remark(text) => self.spec.report.debug(&text),
+                Heard::Remark(text) => self.spec.run.report.debug(&text),
                 Heard::Nothing => {}
                 Heard::Lost(why) => match self.group.begin_again(self.spec, &why) {
                     Some(again) => self.go_on(again),
@@ -211,7 +211,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         if problems.iter().any(PackedProblem::is_error) {
             self.failed.store(true, Ordering::Relaxed);
         }
-        self.group.tell_problems(host, problems, self.spec.report);
+        self.group.tell_problems(host, problems, self.spec.run.report);
     }
 
     fn take(&self, host: &str, report: Report) {
@@ -221,10 +221,10 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         }
         let News { problems, .. } = &mut news;
         self.tell(host, std::mem::take(problems));
-        self.group.tell(host, news, self.spec.report);
+        self.group.tell(host, news, self.spec.run.report);
         let journal = self.group.journal();
         for opened in &opened {
-            let print = self.table().set_apart(opened, self.spec.tool, self.local.feed());
+            let print = self.table().set_apart(opened, self.spec.run.tool, self.local.feed());
             if let (Some(journal), Some(print)) = (journal, print) {
                 journal.file_begun(print, opened.ticket.clone());
             }
@@ -275,7 +275,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             None => Problem::new(AGAIN).naming(why),
             Some(hosts) => Problem::new(AGAIN_WITHOUT).naming(why).naming(hosts),
         };
-        self.spec.report.problem(problem.as_warning());
+        self.spec.run.report.problem(problem.as_warning());
         // Invariant: what is in the table when the ranks are taken up is sent here; anything later
         // is sent by whoever adds it.
         let mut table = self.table();
@@ -291,10 +291,20 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     /// Gives up everything in flight. Entries found later are abandoned by whoever finds them,
     /// because the job is lost.
     fn give_up(&self) {
-        self.spec.tool.lost();
+        self.spec.run.tool.lost();
         let left = self.table().give_up();
         left.into_iter().for_each(|(pending, item, feed)| self.abandon(pending, &item, feed));
         self.room.notify_all();
+    }
+
+    /// Runs the tool over the operands, with a thread that receives reports meanwhile.
+    pub(crate) fn run(&self, operands: Vec<Operand<T::Directory>>) -> Status {
+        std::thread::scope(|threads| {
+            threads.spawn(|| self.hear());
+            let status = haul_flow::run(&self.spec.run, self, operands);
+            self.over.store(true, Ordering::Release);
+            status
+        })
     }
 
     /// Reports, after the run, what was not copied because the job is lost.
@@ -302,7 +312,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         let lost = self.lost.load(Ordering::Relaxed);
         if lost > 0 {
             let why = self.group.why_lost();
-            self.spec.report.problem(Problem::new(LOST).naming(why).naming(lost.to_string()));
+            self.spec.run.report.problem(Problem::new(LOST).naming(why).naming(lost.to_string()));
         }
     }
 
@@ -320,7 +330,7 @@ impl<T: Distributed + 'static> Driver<Job<T>> for Remote<'_, T> {
 
     fn share(&self, me: usize, job: Job<T>) {
         let claimed = matches!(job, Job::Entries(_));
-        let tool = self.spec.tool;
+        let tool = self.spec.run.tool;
         let pending = match self.group.walks_in_ranks() {
             true => PendingItem::of_directories(tool, job).or_else(|job| PendingItem::of(tool, job)),
             false => PendingItem::of(tool, job),
@@ -347,13 +357,12 @@ impl<T: Distributed + 'static> Driver<Job<T>> for Remote<'_, T> {
         plan::part_entries(seen, self.group.workers())
     }
 
-    fn drive(&self, make: &MakeWorker<'_>) -> Option<MissingWorkers> {
-        std::thread::scope(|threads| {
-            threads.spawn(|| self.hear());
-            let absent = self.local.drive(make);
-            self.over.store(true, Ordering::Release);
-            absent
-        })
+    fn wait(&self) -> bool {
+        self.local.wait()
+    }
+
+    fn do_without_one(&self) {
+        self.local.do_without_one();
     }
 }
 

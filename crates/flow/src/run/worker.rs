@@ -8,7 +8,8 @@
 //!               └─────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! With [`Ops::Multi`] and [`Ops::Batch`] a file has several slots, one for each of its streams.
+//! The states and what follows each are in `file.rs`. With [`Ops::Multi`] and [`Ops::Batch`] a file
+//! has several slots, one for each of its streams.
 //!
 //! Look-ahead: with an engine that blocks, a file whose first block is not in the page cache is
 //! parked while the kernel fetches it, and the worker opens other files. When the window is full or
@@ -34,137 +35,274 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use haul_engine::{Call, Caps, Choice, Done, Engine, Op, Ops, Outcome, Used};
-use haul_sys::{Buffer, DirectoryReader, EntryType, Name};
+use haul_engine::{Call, Caps, Choice, Done, Engine, Op, Ops, Used};
+use haul_sys::{DirectoryReader, EntryType};
 
-use super::file::State;
-use super::stream::Stream;
-use super::{Batch, Context, Job, Run};
-use crate::driver::{Progress, Step};
-use crate::node::{DirNode, Entry};
+use super::file::{Next, Opening, State, begin_range};
+use super::stream::Io;
+use super::walk;
+use crate::batch::Batch;
+use crate::decision::{Failure, Plan};
 use crate::policy::Gauge;
-use crate::report::{RunInfo, Tally};
-use crate::tool::{Failure, Plan, Tool};
+use crate::report::RunInfo;
+use crate::tool::{Context, DirNode, Entry, Job, Tool};
 
 /// Number of uncached small files in a row after which a ring pays for itself. Creating one costs
 /// about as much as copying a few dozen files.
-const ABSENT_IN_A_ROW: usize = 32;
-
-/// Maximum size of a small file, in bytes. Larger files fill the disk's queue by themselves
-/// when fetched ahead: a ring gains nothing for them, and every operation in it has a
-/// buffer (docs/measurements/choices.md).
-const SMALL_BYTES: u64 = 64 << 10;
+const UNCACHED_IN_A_ROW: usize = 32;
 
 /// Pause of a worker under backpressure before it checks again.
 const HELD_BACK: Duration = Duration::from_micros(500);
 
-pub(super) struct Worker<'r, T: Tool> {
-    pub(super) cx: Context<'r, T>,
-    pub(super) engine: Box<dyn Engine>,
-    depth: usize,
-    /// True if the engine reads and writes a block in one operation.
-    pub(super) pairs: bool,
-    /// True if a file's first block is looked for in the page cache before [`Tool::open_file`].
-    pub(super) probes: bool,
+/// A thread's share of a run.
+pub(crate) struct Worker<'r, T: Tool> {
+    cx: Context<'r, T>,
+    engine: Box<dyn Engine>,
+    /// What the states of a file use of the worker.
+    io: Io,
     may_change_engine: bool,
-    absent_in_a_row: usize,
     reader: DirectoryReader,
-    chunk: Option<(Arc<DirNode<T>>, Batch)>,
-    pub(super) slots: Vec<Option<State<T>>>,
+    /// Entries that are not admitted yet, and their directory.
+    batch: Option<(Arc<DirNode<T>>, Batch)>,
+    slots: Vec<Option<State<T>>>,
     free: Vec<usize>,
-    /// Files in flight, at most `window`.
-    pub(super) files: usize,
-    pub(super) window: usize,
-    pub(super) parked: VecDeque<usize>,
-    /// True if this worker is counted in [`Run`]'s `busy`.
+    /// Files in flight, at most the window.
+    files: usize,
+    parked: VecDeque<usize>,
+    /// True if this worker is counted in the run's `busy`.
     is_known_busy: bool,
     done: Vec<Done>,
-    buffers: Vec<Buffer>,
-    pub(super) block_bytes: usize,
 }
 
 impl<'r, T: Tool> Worker<'r, T> {
-    /// Creates worker `me` of a run, with an engine of its own. Must be called on the thread that
-    /// will step it.
-    pub(super) fn new(run: &'r Run<'r, T>, me: usize, engine: Box<dyn Engine>) -> Self {
-        let caps = engine.caps();
-        let window = if caps.blocks { run.settings.window } else { run.settings.window.min(caps.depth) };
+    /// Creates a worker with an engine of its own. Must be called on the thread that will run it.
+    pub(crate) fn new(cx: Context<'r, T>, engine: Box<dyn Engine>) -> Self {
+        let io = Io::new(*cx.settings(), engine.caps());
         let mut worker = Self {
-            cx: Context::new(run, me),
-            engine,
-            depth: caps.depth,
-            pairs: false,
-            probes: false,
             // A preloaded library sees blocking calls only.
-            may_change_engine: run.settings.engine == Choice::Auto && haul_sys::interposer().is_none(),
-            absent_in_a_row: 0,
+            may_change_engine: cx.settings().engine == Choice::Auto && haul_sys::interposer().is_none(),
+            cx,
+            engine,
             reader: DirectoryReader::new(),
-            chunk: None,
-            slots: (0..window).map(|_| None).collect(),
-            free: (0..window).rev().collect(),
+            batch: None,
+            slots: (0..io.window).map(|_| None).collect(),
+            free: (0..io.window).rev().collect(),
             files: 0,
-            window,
-            parked: VecDeque::with_capacity(window),
+            parked: VecDeque::with_capacity(io.window),
             is_known_busy: false,
-            done: Vec::with_capacity(window),
-            buffers: Vec::new(),
-            block_bytes: run.settings.block_bytes,
+            done: Vec::with_capacity(io.window),
+            io,
         };
-        worker.adapt(caps);
+        worker.register_buffers();
         worker
     }
 
-    /// Adapts to a new engine.
-    fn adapt(&mut self, caps: Caps) {
-        let switches = self.cx.run.settings.switches;
-        self.depth = caps.depth;
-        self.pairs = caps.pairs;
-        // Direct I/O and `drop_cache` don't want the block in the cache, and a pair would read
-        // it twice.
-        self.probes = switches.read_ahead && !switches.direct && !switches.drop_cache && !caps.pairs;
-        if !switches.registered_buffers {
-            return;
-        }
-        let mut buffers: Vec<_> = (0..caps.depth).map(|_| Buffer::new(self.block_bytes)).collect();
-        if let Err(cause) = self.engine.register(&mut buffers) {
-            let report = self.cx.report();
-            report.debug(&format!("the {} engine has no registered buffers: {cause:#}", caps.name));
-        }
-        self.buffers = buffers;
+    /// Works until the run has ended.
+    pub(crate) fn work(mut self) {
+        while self.step() || self.cx.run.driver.wait() {}
     }
 
-    /// Called when the first block of a file was in the page cache.
-    pub(super) fn note_present(&mut self) {
-        self.absent_in_a_row = 0;
+    /// Does a small amount of work. Returns false if the worker has nothing in hand and found no
+    /// job to take.
+    pub(crate) fn step(&mut self) -> bool {
+        if self.engine.in_flight() == 0 && self.done.is_empty() {
+            self.choose_engine();
+        }
+        // Files parked before the engine changed come first: a ring may always have something
+        // in flight.
+        while !self.io.caps.blocks
+            && self.engine.in_flight() < self.io.caps.depth
+            && let Some(slot) = self.parked.pop_front()
+        {
+            self.resume(slot);
+        }
+        while self.engine.in_flight() < self.io.caps.depth && self.files < self.io.window {
+            if self.is_held_back() {
+                break;
+            }
+            self.note_busy(true);
+            if !self.admit() {
+                break;
+            }
+        }
+        if self.engine.in_flight() > 0 || !self.done.is_empty() {
+            self.complete();
+            return true;
+        }
+        // The engine blocks and there is nothing left to open, or the window is full.
+        if let Some(slot) = self.parked.pop_front() {
+            self.resume(slot);
+            return true;
+        }
+        let is_held_back = self.is_held_back();
+        self.note_busy(false);
+        if is_held_back {
+            std::thread::sleep(HELD_BACK);
+        } else {
+            self.cx.flush();
+        }
+        is_held_back
     }
 
-    /// Called when the first block of a file of `bytes` bytes was not in the page cache.
-    pub(super) fn note_absent(&mut self, bytes: u64) {
-        if bytes <= SMALL_BYTES {
-            self.absent_in_a_row += 1;
+    /// Admits the next entry of the current batch, or else takes a job. Returns false if there
+    /// is none.
+    fn admit(&mut self) -> bool {
+        if let Some((node, batch)) = &mut self.batch {
+            if let Some(entry) = batch.next(node) {
+                let looked_at = batch.looked_at;
+                self.start(entry, looked_at);
+                return true;
+            }
+            self.batch = None;
+            self.cx.flush();
+        }
+        match self.cx.run.driver.take(self.cx.worker) {
+            None => return false,
+            Some(Job::Files(node, batch)) => self.batch = Some((node, batch)),
+            Some(Job::Enter(node, mut batch)) => {
+                self.cx.attend(Some(&node));
+                // Shared in halves: others can go on with them.
+                while batch.len() > 1 {
+                    self.cx.share(Job::Enter(Arc::clone(&node), batch.split_off_half()));
+                }
+                if let Some(entry) = batch.next(&node) {
+                    drop((node, batch));
+                    walk::visit(&self.cx, &mut self.reader, entry, false);
+                }
+            }
+            Some(Job::List(node, fd)) => walk::list(&self.cx, &mut self.reader, &node, fd),
+            Some(Job::Visit(visit)) => {
+                self.cx.attend(None);
+                visit(&self.cx);
+            }
+            Some(Job::Entries(entries)) => entries.into_iter().for_each(|entry| self.start(entry, true)),
+            Some(Job::Range(file, range, transfer)) => {
+                self.cx.attend(Some(&file.entry.node));
+                let slot = self.take_slot();
+                self.files += 1;
+                self.io.room = self.room();
+                let next = begin_range(&self.cx, &mut self.io, file, range, transfer);
+                self.go_on(slot, next);
+            }
+        }
+        true
+    }
+
+    /// Classifies an entry, asks the tool what it needs, and begins it.
+    fn start(&mut self, mut entry: Entry<T>, looked_at: bool) {
+        self.cx.attend(Some(&entry.node));
+        let classified = match walk::classify(&self.cx, &mut entry) {
+            Ok(classified) => classified,
+            Err(cause) => return self.cx.give_up(&entry, Failure::Classify(&cause)),
+        };
+        if classified.kind == EntryType::Directory {
+            return walk::visit(&self.cx, &mut self.reader, entry, classified.follow);
+        }
+        let was_unknown = entry.kind == EntryType::Unknown || classified.follow;
+        if was_unknown && !looked_at && self.cx.run.driver.classifies_first() {
+            // Now known not to be a directory, so another process may do it.
+            let batch = Batch::looked_at(entry.name(), entry.kind);
+            return self.cx.share(Job::Files(entry.node, batch));
+        }
+        match self.cx.run.tool.plan(&self.cx, &entry, classified.kind) {
+            Plan::Read(probe) => {
+                let opening = Opening { entry, follow: classified.follow, probe };
+                if let Some(next) = opening.begin(&self.cx) {
+                    let slot = self.take_slot();
+                    self.files += 1;
+                    self.go_on(slot, next);
+                }
+            }
+            Plan::Skip => self.cx.complete(&entry),
+            Plan::Enter | Plan::Handle => self.cx.handle(&entry, classified.kind),
         }
     }
 
-    /// Changes to a ring if the data has to come from the disk: at most once, with nothing
-    /// in flight.
-    fn choose_engine(&mut self) {
-        if !self.may_change_engine || self.absent_in_a_row < ABSENT_IN_A_ROW {
-            return;
+    /// Waits for at least one completion, and advances the file of each that arrived.
+    fn complete(&mut self) {
+        let outcome = match self.io.settings.ops {
+            // Submitted and waited for together. An engine that can, does both in one call.
+            Some(Ops::Batch) => self.engine.reap(self.engine.in_flight(), &mut self.done),
+            _ => self.engine.flush().and_then(|()| self.engine.reap(1, &mut self.done)),
+        };
+        self.log_failure(outcome);
+        let mut done = std::mem::take(&mut self.done);
+        for Done { token, outcome } in done.drain(..) {
+            let slot = token as usize;
+            let Some(state) = self.slots.get_mut(slot).and_then(Option::take) else { continue };
+            self.cx.attend(Some(state.node()));
+            self.io.room = self.room();
+            let next = state.advance(&self.cx, &mut self.io, outcome);
+            self.go_on(slot, next);
         }
-        self.may_change_engine = false;
-        let settings = self.cx.run.settings;
-        let made = haul_engine::make(Choice::Uring, &settings.engine_setup());
-        let caps = made.engine.caps();
-        if caps.blocks {
-            let why = made.note.unwrap_or_default();
-            return self.cx.report().debug(&format!("the data is not in memory, but {why}"));
+        if self.done.is_empty() {
+            // Reuse the allocation, unless `go_on` has reaped more.
+            self.done = done;
         }
-        self.cx.report().started(RunInfo { engine: caps.name, jobs: settings.jobs });
-        self.cx
-            .report()
-            .debug(&format!("the data is not in memory: worker {} reads by {}", self.cx.me, caps.name));
-        self.engine = made.engine;
-        self.adapt(caps);
+    }
+
+    /// Resumes a parked file.
+    fn resume(&mut self, slot: usize) {
+        if let Some(State::Probing(file)) = self.slots[slot].take() {
+            self.cx.attend(Some(&file.entry.node));
+            self.io.room = self.room();
+            let next = file.begin(&self.cx, &mut self.io, None);
+            self.go_on(slot, next);
+        }
+    }
+
+    /// Does what the file in a slot needs next.
+    fn go_on(&mut self, slot: usize, next: Next<T>) {
+        match next {
+            Next::Call(state, call) => self.submit(slot, state, call),
+            Next::Park(file) => {
+                self.slots[slot] = Some(State::Probing(file));
+                self.parked.push_back(slot);
+            }
+            Next::Streams(streams) => {
+                let last = streams.len() - 1;
+                for (index, stream) in streams.into_iter().enumerate() {
+                    let slot = if index == last { slot } else { self.take_slot() };
+                    let next = State::begin_stream(&self.cx, &mut self.io, stream);
+                    self.go_on(slot, next);
+                }
+            }
+            Next::Other(state) => self.slots[slot] = Some(state),
+            Next::StreamOver => self.free.push(slot),
+            Next::FileOver => {
+                self.files -= 1;
+                self.free.push(slot);
+            }
+        }
+    }
+
+    /// Submits an operation for `slot`. If the engine is full, reaps a completion first.
+    fn submit(&mut self, slot: usize, state: State<T>, call: Call) {
+        self.slots[slot] = Some(state);
+        let mut op = Op { token: slot as u64, call };
+        while let Err(refused) = self.engine.submit(op) {
+            op = *refused;
+            let outcome = self.engine.reap(1, &mut self.done);
+            self.log_failure(outcome);
+        }
+    }
+
+    fn log_failure(&self, outcome: haul_sys::Result<()>) {
+        if let Err(cause) = outcome {
+            self.cx.report().debug(&format!("the {} engine failed: {cause:#}", self.io.caps.name));
+        }
+    }
+
+    fn take_slot(&mut self) -> usize {
+        self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        })
+    }
+
+    /// Returns how many more operations the engine accepts, at least one.
+    fn room(&self) -> usize {
+        self.io.caps.depth.saturating_sub(self.engine.in_flight()).max(1)
     }
 
     /// Counts this worker as busy or not, so that others can see it.
@@ -180,219 +318,48 @@ impl<'r, T: Tool> Worker<'r, T> {
         }
     }
 
-    /// Returns true if the current batch has entries left.
-    fn has_entries(&self) -> bool {
-        self.chunk.as_ref().is_some_and(|(_, batch)| !batch.range.is_empty())
-    }
-
-    fn is_under_backpressure(&self) -> bool {
-        self.cx.run.policy.backpressure.as_ref().is_some_and(Gauge::is_over)
-    }
-
     /// Backpressure: returns true while this worker must not take another job, because it or
     /// another worker has something in hand.
     fn is_held_back(&self) -> bool {
-        let has_some = self.engine.in_flight() > 0 || !self.parked.is_empty();
+        let has_entries = self.batch.as_ref().is_some_and(|(_, batch)| !batch.is_empty());
+        let is_over = || self.cx.run.policy.backpressure.as_ref().is_some_and(Gauge::is_over);
+        let has_some = || self.engine.in_flight() > 0 || !self.parked.is_empty();
         let others = || self.cx.run.busy.load(Ordering::Relaxed) > usize::from(self.is_known_busy);
-        !self.has_entries() && self.is_under_backpressure() && (has_some || others())
+        !has_entries && is_over() && (has_some() || others())
     }
 
-    /// Admits the next entry of the current batch, or else takes a job. Returns false if there
-    /// is none.
-    fn admit(&mut self) -> bool {
-        if let Some((node, mut batch)) = self.chunk.take() {
-            if let Some(index) = batch.range.next() {
-                let name = Name::new(&batch.names, index);
-                let kind = batch.names.entry(index).kind;
-                let entry = Entry { node: Arc::clone(&node), name, kind, seen: None };
-                let looked_at = batch.looked_at;
-                self.chunk = Some((node, batch));
-                self.start(entry, looked_at);
-                return true;
-            }
-            self.cx.flush();
+    /// Changes to a ring if the data has to come from the disk: at most once, with nothing
+    /// in flight.
+    fn choose_engine(&mut self) {
+        if !self.may_change_engine || self.io.uncached_in_a_row < UNCACHED_IN_A_ROW {
+            return;
         }
-        match self.cx.run.driver.take(self.cx.me) {
-            None => return false,
-            Some(Job::Files(node, batch)) => self.chunk = Some((node, batch)),
-            Some(Job::Enter(node, batch)) => {
-                self.cx.attend(Some(&node));
-                self.cx.enter_batch(&mut self.reader, &node, batch);
-            }
-            Some(Job::List(node, fd)) => self.cx.list(&mut self.reader, &node, fd),
-            Some(Job::Visit(visit)) => {
-                self.cx.attend(None);
-                visit(&self.cx);
-            }
-            Some(Job::Entries(entry)) => entry.into_iter().for_each(|entry| self.start(entry, true)),
-            Some(Job::Range(file, range, transfer)) => {
-                let slot = self.occupy(State::Free);
-                self.files += 1;
-                self.move_range(slot, Stream::new(file, range, transfer), None);
-            }
+        self.may_change_engine = false;
+        let settings = *self.cx.settings();
+        let made = haul_engine::make(Choice::Uring, &settings.engine_setup());
+        let Caps { name, blocks, .. } = made.engine.caps();
+        let report = self.cx.report();
+        if blocks {
+            let why = made.note.unwrap_or_default();
+            return report.debug(&format!("the data is not in memory, but {why}"));
         }
-        true
+        report.started(RunInfo { engine: name, jobs: settings.jobs });
+        report.debug(&format!("the data is not in memory: worker {} reads by {name}", self.cx.worker));
+        self.engine = made.engine;
+        self.io.adapt(self.engine.caps());
+        self.register_buffers();
     }
 
-    /// Classifies an entry, asks the tool what it needs, and begins it.
-    fn start(&mut self, mut entry: Entry<T>, looked_at: bool) {
-        self.cx.attend(Some(&entry.node));
-        let classified = match self.cx.classify(&mut entry) {
-            Ok(classified) => classified,
-            Err(cause) => return self.cx.give_up(&entry, Failure::Classify(&cause)),
-        };
-        if classified.kind == EntryType::Directory {
-            return self.cx.visit(&mut self.reader, entry, classified.follow);
+    fn register_buffers(&mut self) {
+        if !self.io.settings.switches.registered_buffers {
+            return;
         }
-        let was_unknown = entry.kind == EntryType::Unknown || classified.follow;
-        if was_unknown && !looked_at && self.cx.run.driver.classifies_first() {
-            // Now known not to be a directory, so another process may do it.
-            let batch = Batch::looked_at(&entry);
-            return self.cx.share(Job::Files(entry.node, batch));
+        let mut buffers: Vec<_> = (0..self.io.caps.depth).map(|_| self.io.new_buffer()).collect();
+        if let Err(cause) = self.engine.register(&mut buffers) {
+            let name = self.io.caps.name;
+            self.cx.report().debug(&format!("the {name} engine has no registered buffers: {cause:#}"));
         }
-        match self.cx.run.tool.plan(&self.cx, &entry, classified.kind) {
-            Plan::Read(probe) => self.open(entry, classified.follow, probe),
-            Plan::Skip => self.cx.complete(&entry),
-            Plan::Enter | Plan::Handle => self.cx.handle(&entry, classified.kind),
-        }
-    }
-
-    /// Puts a state in a free slot, and returns the slot.
-    pub(super) fn occupy(&mut self, state: State<T>) -> usize {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() - 1
-        });
-        self.slots[slot] = Some(state);
-        slot
-    }
-
-    /// Frees a slot whose file is done in this worker.
-    pub(super) fn vacate(&mut self, slot: usize) {
-        self.files -= 1;
-        self.leave(slot);
-    }
-
-    /// Frees one of a file's slots.
-    pub(super) fn leave(&mut self, slot: usize) {
-        self.slots[slot] = None;
-        self.free.push(slot);
-    }
-
-    /// Returns how many more operations the engine accepts, at least one.
-    pub(super) fn room(&self) -> usize {
-        self.depth.saturating_sub(self.engine.in_flight()).max(1)
-    }
-
-    /// Submits an operation for `slot`. If the engine is full, reaps a completion first.
-    pub(super) fn submit(&mut self, slot: usize, state: State<T>, call: Call) {
-        self.slots[slot] = Some(state);
-        let mut op = Op { token: slot as u64, call };
-        while let Err(refused) = self.engine.submit(op) {
-            op = *refused;
-            if let Err(cause) = self.engine.reap(1, &mut self.done) {
-                self.cx.report().debug(&format!("the {} engine failed: {cause:#}", self.engine.caps().name));
-            }
-        }
-    }
-
-    /// Waits for at least one completion, and advances the file of each that arrived.
-    fn complete(&mut self) {
-        let outcome = match self.cx.run.settings.ops {
-            // Submitted and waited for together. An engine that can, does both in one call.
-            Some(Ops::Batch) => self.engine.reap(self.engine.in_flight(), &mut self.done),
-            _ => self.engine.flush().and_then(|()| self.engine.reap(1, &mut self.done)),
-        };
-        if let Err(cause) = outcome {
-            self.cx.report().debug(&format!("the {} engine failed: {cause:#}", self.engine.caps().name));
-        }
-        let mut done = std::mem::take(&mut self.done);
-        for Done { token, outcome } in done.drain(..) {
-            self.advance(token as usize, outcome);
-        }
-        if self.done.is_empty() {
-            // Reuse the allocation, unless `advance` has reaped more.
-            self.done = done;
-        }
-    }
-
-    fn advance(&mut self, slot: usize, outcome: Outcome) {
-        let Some(state) = self.slots.get_mut(slot).and_then(Option::take) else { return };
-        self.cx.attend(state.node());
-        match (state, outcome) {
-            (State::Opening(entry, probe), Outcome::Opened(result)) => {
-                self.opened(slot, entry, probe, result)
-            }
-            (State::Stating(entry, probe, source), Outcome::Stated(result)) => {
-                self.looked(slot, entry, (probe, source), result)
-            }
-            (State::Probing(look), Outcome::Read { buffer, result }) => {
-                self.probed(slot, look, buffer, result)
-            }
-            (State::Moving(stream), outcome) => self.moved(slot, stream, outcome),
-            (State::ClosingTarget(ending), Outcome::Closed(result)) => {
-                self.target_closed(slot, ending, result)
-            }
-            (State::ClosingSource(ending), Outcome::Closed(result)) => {
-                self.source_closed(slot, ending, result)
-            }
-            (state, _) => self.slots[slot] = Some(state),
-        }
-    }
-
-    pub(super) fn take_buffer(&mut self) -> Buffer {
-        self.buffers.pop().unwrap_or_else(|| Buffer::new(self.block_bytes))
-    }
-
-    pub(super) fn return_buffer(&mut self, buffer: Buffer) {
-        self.buffers.push(buffer);
-    }
-
-    pub(super) fn count(&self, more: Tally) {
-        self.cx.count(more);
-    }
-}
-
-impl<T: Tool> Step for Worker<'_, T> {
-    fn step(&mut self) -> Progress {
-        if self.engine.in_flight() == 0 && self.done.is_empty() {
-            self.choose_engine();
-        }
-        // Files parked before the engine changed come first: a ring may always have something
-        // in flight.
-        while !self.parked.is_empty()
-            && !self.engine.caps().blocks
-            && self.engine.in_flight() < self.depth
-            && let Some(slot) = self.parked.pop_front()
-        {
-            self.resume(slot);
-        }
-        while self.engine.in_flight() < self.depth && self.files < self.window {
-            if self.is_held_back() {
-                break;
-            }
-            self.note_busy(true);
-            if !self.admit() {
-                break;
-            }
-        }
-        if self.engine.in_flight() > 0 || !self.done.is_empty() {
-            self.complete();
-            return Progress::Worked;
-        }
-        // The engine blocks and there is nothing left to open, or the window is full.
-        if let Some(slot) = self.parked.pop_front() {
-            self.resume(slot);
-            return Progress::Worked;
-        }
-        let is_held_back = self.is_held_back();
-        self.note_busy(false);
-        if is_held_back {
-            std::thread::sleep(HELD_BACK);
-            return Progress::Worked;
-        }
-        self.cx.flush();
-        Progress::Idle
+        self.io.buffers = buffers;
     }
 }
 
@@ -401,7 +368,7 @@ impl<T: Tool> Drop for Worker<'_, T> {
     fn drop(&mut self) {
         let (report, used) = (self.cx.report(), self.engine.used());
         if report.wants_debug() && used != Used::default() {
-            report.debug(&format!("worker {}, {}: {used}", self.cx.me, self.engine.caps().name));
+            report.debug(&format!("worker {}, {}: {used}", self.cx.worker, self.io.caps.name));
         }
     }
 }

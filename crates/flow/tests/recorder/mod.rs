@@ -155,7 +155,7 @@ pub(crate) fn build(shape: &Shape, at: &Path, prefix: &str, expected: &mut BTree
 }
 
 /// Returns the operand for a tree, as if the user had named it.
-pub(crate) fn operand(cache: &DirCache, root: &Path) -> Operand<Recorder> {
+pub(crate) fn operand(cache: &DirCache, root: &Path) -> Operand<String> {
     let c_string = |path: &Path| CString::new(path.as_os_str().as_bytes()).unwrap();
     let parent = root.parent().unwrap();
     let display = [parent.as_os_str().as_bytes(), b"/"].concat();

@@ -91,7 +91,7 @@ pub fn run(
             }
         }
     }
-    let mut run = |operands: Vec<Operand<Bzip2>>| {
+    let mut run = |operands: Vec<Operand<Place>>| {
         let places = operands.iter().map(|operand| Arc::clone(&operand.place)).collect();
         status = status.max(session.run(executor, &tool, places, operands));
     };

@@ -116,7 +116,7 @@ fn resolved(operands: &Operands) -> std::result::Result<(CString, CString), Prob
     })
 }
 
-fn operand(session: &Session<'_>, operands: &Operands) -> std::result::Result<Operand<Comparer>, Problem> {
+fn operand(session: &Session<'_>, operands: &Operands) -> std::result::Result<Operand<Beside>, Problem> {
     let (first, second) = resolved(operands)?;
     let place = Split::of(&second).hold(&session.cache).map_err(|cause| {
         Problem::new(haul_flow::wording::CANNOT_ACCESS).naming(second.to_bytes()).because(cause)

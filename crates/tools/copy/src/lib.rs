@@ -41,7 +41,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use haul_flow::{
     Alone, Block, Config, Context, DirCache, DirHandle, DirNode, Enter, Entry, Executor, Failure, Handled,
     JobSpec, LinkTable, OpenDir, OpenFile, OpenSource, Operand, Plan, Probe, Problem, Report, Reported,
-    Settings, Setup, Severity, Split, Start, Status, Tool, Write, is_shared,
+    RunSpec, Settings, Severity, Split, Start, Status, Tool, Write, is_shared,
 };
 use haul_sys::{
     EntryType, Errno, FileContexts, Identity, Mode, ProcessIdentity, set_creation_label, stat, stat_at,
@@ -134,16 +134,13 @@ pub fn run_by(
         first += group.len();
         status = status.max(tell(problems, report));
         let engine = Mutex::new(engine.take());
-        let (tool, settings, cache) = (&copier, &settings, &cache);
+        let (tool, cache) = (&copier, &cache);
         let mut targets: Vec<_> = operands.iter().map(|operand| Arc::clone(&operand.own.held)).collect();
         targets.sort_unstable_by_key(|held| (held.identity().device, held.identity().inode));
         targets.dedup_by_key(|held| held.identity());
-        let job = JobSpec { tool, config, settings, cache, places: targets.clone(), report };
-        status = status.max(executor.execute(&job, |driver| {
-            let settings = *settings;
-            let setup = Setup { settings, cache, report, driver, engine };
-            haul_flow::run(&copier, operands, &setup)
-        }));
+        let run = RunSpec { tool, settings, cache, report, engine };
+        let job = JobSpec { run, config, places: targets.clone() };
+        status = status.max(executor.execute(&job, operands));
         status =
             status.max(tell(targets.iter().flat_map(|held| copier.sweep(cache, held)).collect(), report));
     }
@@ -183,7 +180,7 @@ fn places(
     copier: &Copier,
     cache: &DirCache,
     parents: &mut Parents<'_>,
-) -> (Vec<Operand<Copier>>, Vec<Problem>) {
+) -> (Vec<Operand<TargetDirectory>>, Vec<Problem>) {
     let (mut operands, mut problems) = (Vec::with_capacity(group.len()), Vec::new());
     let mut facts = HashMap::new();
     for (index, assignment) in group.iter().enumerate() {

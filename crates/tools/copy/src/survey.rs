@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_flow::{
     Config, Context, DirCache, Enter, Entry, Handled, Local, OpenDir, OpenSource, Operand, Plan, Report,
-    Settings, Setup, Split, Start, Tally, Tool,
+    RunSpec, Settings, Split, Start, Tally, Tool,
 };
 use haul_sys::{EntryType, stat_path};
 
@@ -31,13 +31,9 @@ pub fn survey(operands: &Operands, options: &CopyOptions, report: &dyn Report, s
         Some(Operand::named(place, &operands::c_string(split.name), ()))
     });
     let settings = Settings { jobs: 1, window: 1, held: HELD, ..Settings::resolve(&Config::default()) };
-    let driver = Local::new(1);
-    let quiet = Quiet { report };
-    haul_flow::run(
-        &Survey { options, stop },
-        places.collect::<Vec<_>>(),
-        &Setup { settings, cache: &cache, report: &quiet, driver: &driver, engine: Mutex::default() },
-    );
+    let (tool, report) = (Survey { options, stop }, Quiet { report });
+    let spec = RunSpec { tool: &tool, settings, cache: &cache, report: &report, engine: Mutex::default() };
+    haul_flow::run(&spec, &Local::new(1), places.collect::<Vec<_>>());
 }
 
 struct Survey<'s> {

@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
-use haul_flow::{Alone, Config, Executor, Operand, Problem, Report, Session, Split, Status, Tool};
+use haul_flow::{Alone, Config, Executor, Operand, Problem, Report, Session, Split, Status};
 use haul_sys::{Open, stat_path};
 
 use super::entry::Listing;
@@ -117,7 +117,7 @@ fn stow(
     let operands = operands(session, &look)?;
     let stow = Stow::new(look, output);
     let places = operands.iter().enumerate();
-    places.for_each(|(place, operand): (_, &Operand<Stow>)| stow.begin_operand(place, &operand.own));
+    places.for_each(|(place, operand): (_, &Operand<Arc<Listing>>)| stow.begin_operand(place, &operand.own));
     let ran = session.run_alone(&stow, operands);
     let (members, output) = stow.finish(session.report);
     finish(output, members, Vec::new(), options)?;
@@ -172,7 +172,7 @@ fn survey_alone(
     session: &mut Session<'_>,
     options: &Options,
     survey: &Survey,
-    operands: Vec<Operand<Survey>>,
+    operands: Vec<Operand<Arc<Listing>>>,
 ) -> Status {
     let settings = session.settings;
     if options.several_processes && session.config.jobs.is_none() {
@@ -204,10 +204,7 @@ fn finish(output: Output, members: u64, index: Vec<u8>, options: &Options) -> Re
 }
 
 /// Makes the operands that the user named. Missing ones are reported.
-fn operands<T: Tool<Directory = Arc<Listing>>>(
-    session: &Session<'_>,
-    look: &Look,
-) -> Result<Vec<Operand<T>>, Problem> {
+fn operands(session: &Session<'_>, look: &Look) -> Result<Vec<Operand<Arc<Listing>>>, Problem> {
     let mut operands = Vec::new();
     // The last -C directory must exist even if no name follows it.
     look.options.directory.iter().try_for_each(|directory| check_directory(session, directory))?;
@@ -232,11 +229,11 @@ fn check_directory(session: &Session<'_>, directory: &CStr) -> Result<(), Proble
 }
 
 /// Makes an operand. Trailing slashes mean nothing, as in GNU tar: a link is archived as a link.
-fn operand<T: Tool<Directory = Arc<Listing>>>(
+fn operand(
     session: &Session<'_>,
     named: &Named,
     options: &Options,
-) -> Result<Operand<T>, Problem> {
+) -> Result<Operand<Arc<Listing>>, Problem> {
     let whole = c_string(without_slashes(named.name.to_bytes()));
     let split = Split::of(&whole);
     let (path, name) = (path_of(named, split.display), c_string(split.name));

@@ -92,7 +92,7 @@ pub fn extract(
 
 /// Makes the only operand of a run: the archive, so that other processes find it too, or a
 /// placeholder if it has no path.
-fn archive_operand(options: &Options, session: &Session<'_>, root: &Arc<DirHandle>) -> Operand<Extractor> {
+fn archive_operand(options: &Options, session: &Session<'_>, root: &Arc<DirHandle>) -> Operand<Place> {
     let named = match &options.archive {
         Archive::File(path) => {
             let split = Split::of(path);

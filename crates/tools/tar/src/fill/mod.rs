@@ -154,7 +154,7 @@ impl Fill {
 
     /// Begins as many spans as may be in memory at once. Spans without content are
     /// written immediately.
-    pub(super) fn first(&self, in_flight: usize, report: &dyn Report) -> Vec<Operand<Self>> {
+    pub(super) fn first(&self, in_flight: usize, report: &dyn Report) -> Vec<Operand<Group>> {
         let mut operands = Vec::new();
         if let Some(whole) = &self.whole {
             whole.advance(&self.options, in_flight, report, |operand| operands.push(operand));
@@ -241,7 +241,7 @@ impl Whole {
         options: &Options,
         mut spans: usize,
         report: &dyn Report,
-        mut offer: impl FnMut(Operand<Fill>),
+        mut offer: impl FnMut(Operand<Group>),
     ) {
         while spans > 0 {
             spans -= 1;
@@ -259,7 +259,7 @@ impl Whole {
         &self,
         options: &Options,
         report: &dyn Report,
-    ) -> Option<(Arc<Filling>, Vec<Operand<Fill>>)> {
+    ) -> Option<(Arc<Filling>, Vec<Operand<Group>>)> {
         let number = {
             let mut next = lock(&self.next);
             let span = self.plan.spans.get(*next).filter(|_| !self.output.is_broken())?;
@@ -328,7 +328,7 @@ impl Whole {
         members: &[usize],
         span: &Span,
         filling: &Arc<Filling>,
-    ) -> Option<Operand<Fill>> {
+    ) -> Option<Operand<Group>> {
         let mut names = Names::new();
         for index in members {
             let entry = &self.plan.members[*index].entry;

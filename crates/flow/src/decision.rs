@@ -1,0 +1,289 @@
+//! What a tool is shown of an entry, and what it decides: the arguments and answers of the methods
+//! of `Tool` (`tool.rs`).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use haul_sys::{Errno, Error, Fd, Stat};
+
+use crate::policy::{CancelToken, Gauge};
+use crate::report::Problem;
+use crate::wording;
+
+/// Job order, backpressure and cancellation of a run; see `Tool::policy`.
+#[derive(Clone, Default)]
+pub struct Policy {
+    /// Order in which workers take jobs.
+    pub order: Order,
+    /// While this gauge is over its limit, no worker takes a job as long as another one is in hand.
+    pub backpressure: Option<Gauge>,
+    /// Cancelled when the run need not go on, in this process or another.
+    pub cancel: CancelToken,
+}
+
+/// Order in which the workers of a process take jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Each worker has its own part of the tree, and steals when that is done.
+    #[default]
+    WorkStealing,
+    /// All workers take jobs from one queue in walk order, so that neighbours in the tree are done
+    /// at about the same time.
+    Walk,
+}
+
+/// Action for an entry; see `Tool::plan`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// Enter this directory: `Tool::enter_dir`.
+    Enter,
+    /// Open and read this file: `Tool::open_file`.
+    Read(Probe),
+    /// Let the tool handle it in one call: `Tool::handle`.
+    Handle,
+    /// Skip it. If it failed, the tool has reported that.
+    Skip,
+}
+
+/// Selects the files whose first block is read, if it is in the page cache, before
+/// `Tool::open_file`. Not worthwhile if that method may find that nothing needs to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Maximum number of hard links.
+    pub links_max: u32,
+    /// Maximum size, in bytes.
+    pub bytes_max: u64,
+}
+
+impl Probe {
+    /// Selects every file.
+    pub const ALWAYS: Self = Self { links_max: u32::MAX, bytes_max: u64::MAX };
+    /// Selects no file.
+    pub const NEVER: Self = Self { links_max: 0, bytes_max: 0 };
+
+    pub(crate) fn includes(self, stat: &Stat) -> bool {
+        stat.links <= self.links_max && stat.size <= self.bytes_max
+    }
+}
+
+/// How the framework failed on an entry.
+#[derive(Clone, Copy, Debug)]
+pub enum Failure<'a> {
+    /// Its type is unknown, because `stat` failed: it was deleted, or is a dangling link.
+    Classify(&'a Error),
+    /// The directory could not be opened or stat'ed.
+    OpenDir(&'a Error),
+    /// The file's directory could not be reopened.
+    OpenPlace(&'a Error),
+    /// The file could not be opened.
+    OpenFile(&'a Error),
+    /// `fstat` failed on the open file.
+    StatFile(&'a Error),
+    /// The entry is not the one that was listed, or its type has changed.
+    Replaced,
+    /// The file could not be read.
+    Read(&'a Error),
+    /// The compared file could not be read.
+    ReadCompared(&'a Error),
+    /// The target could not be written.
+    WriteTarget(&'a Error),
+    /// Closing the target failed.
+    CloseTarget(&'a Error),
+    /// Closing the source failed.
+    CloseSource(&'a Error),
+}
+
+impl Failure<'_> {
+    /// Returns true if a file planned as [`Plan::Read`] will not reach `Tool::open_file`.
+    #[must_use]
+    pub fn is_before_open_file(self) -> bool {
+        matches!(self, Self::OpenPlace(_) | Self::OpenFile(_) | Self::StatFile(_) | Self::Replaced)
+    }
+
+    /// Converts the failure to a problem that names the source, which suits tools without targets.
+    pub(crate) fn problem(self, path: Vec<u8>) -> Problem {
+        let (wording, cause) = match self {
+            Self::Replaced => (wording::REPLACED, None),
+            Self::OpenFile(cause) if cause.is(Errno::NOENT) => (wording::CANNOT_STAT, Some(cause)),
+            Self::Classify(cause) | Self::OpenDir(cause) => (wording::CANNOT_STAT, Some(cause)),
+            Self::OpenPlace(cause) => (wording::CANNOT_ACCESS, Some(cause)),
+            Self::OpenFile(cause) => (wording::CANNOT_OPEN, Some(cause)),
+            Self::StatFile(cause) => (wording::CANNOT_FSTAT, Some(cause)),
+            Self::Read(cause) | Self::ReadCompared(cause) => (wording::ERROR_READING, Some(cause)),
+            Self::WriteTarget(cause) => (wording::ERROR_WRITING, Some(cause)),
+            Self::CloseSource(cause) | Self::CloseTarget(cause) => (wording::FAILED_TO_CLOSE, Some(cause)),
+        };
+        let problem = Problem::new(wording).naming(path);
+        match cause {
+            Some(cause) => problem.because(cause.clone()),
+            None => problem,
+        }
+    }
+}
+
+/// Answer of `Tool::failed`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reported {
+    /// The tool has reported the failure, or wants it ignored. The framework reports nothing.
+    Yes,
+    /// The framework reports the failure.
+    No,
+}
+
+/// An opened directory.
+pub struct OpenDir<'a> {
+    /// The descriptor, or why the directory can't be read. That error is reported after the tool
+    /// has entered the directory.
+    pub source: Result<&'a Arc<Fd>, &'a Error>,
+    /// Result of `stat`.
+    pub stat: &'a Stat,
+}
+
+/// An opened directory, for the owner of its entry.
+pub struct OpenSubdir<'a> {
+    /// The descriptor, or why the directory can't be read.
+    pub source: Result<&'a Arc<Fd>, &'a Error>,
+    /// Result of `stat`.
+    pub stat: &'a Stat,
+    /// True if a symbolic link led to it.
+    pub follow: bool,
+}
+
+/// A file that was opened and stat'ed.
+#[derive(Clone, Copy)]
+pub struct OpenSource<'a> {
+    /// The descriptor.
+    pub source: &'a Arc<Fd>,
+    /// Result of `fstat`.
+    pub stat: &'a Stat,
+    /// The first block, if it was read already. A tool that needs no more can use it and ask
+    /// for nothing.
+    pub first: Option<&'a [u8]>,
+}
+
+/// How to go on with an opened directory.
+pub enum Enter<D> {
+    /// Visit its entries.
+    Visit(D),
+    /// Skip its entries, but finish it as if it had been visited.
+    Bare(D),
+    /// Skip it. If that is an error, the tool has reported it.
+    Over,
+}
+
+/// Method of moving a file's content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transfer {
+    /// There is nothing to move.
+    Nothing,
+    /// Read in blocks, show them to the tool, and write what it wants.
+    Blocks(Holes),
+    /// Copy inside the kernel, or in blocks where the kernel can't.
+    Kernel(Holes),
+}
+
+impl Transfer {
+    pub(crate) fn skips_holes(self) -> bool {
+        matches!(self, Transfer::Blocks(Holes::Skip) | Transfer::Kernel(Holes::Skip))
+    }
+
+    pub(crate) fn in_blocks(self) -> Transfer {
+        match self {
+            Transfer::Kernel(holes) => Transfer::Blocks(holes),
+            other => other,
+        }
+    }
+}
+
+/// Treatment of the source's holes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holes {
+    /// Read them, as zeros.
+    Read,
+    /// Skip them.
+    Skip,
+}
+
+/// How to go on with a file that was opened and stat'ed.
+pub enum Start<F> {
+    /// Copy its content to a target.
+    Move {
+        /// The tool's state for the file.
+        own: F,
+        /// The target.
+        target: Fd,
+        /// Method of moving the content.
+        transfer: Transfer,
+        /// True if `Tool::block` must see each block before it is written. If false, an engine
+        /// may write a block as soon as it is read.
+        inspect: bool,
+    },
+    /// Read its content, and show it to `Tool::block`.
+    Inspect {
+        /// The tool's state for the file.
+        own: F,
+        /// Method: in blocks, or nothing.
+        transfer: Transfer,
+    },
+    /// Read its content and the same ranges of another file, and show both to `Tool::block`.
+    Compare {
+        /// The tool's state for the file.
+        own: F,
+        /// The compared file.
+        other: Arc<Fd>,
+    },
+    /// Copy a range of its content to a target that is open already. Other processes copy the rest.
+    MoveRange(FileRange<F>),
+    /// Nothing more. If the file failed, the tool has reported that.
+    Done,
+    /// The tool keeps the entry and completes it later, with [`Context::complete`]
+    /// or [`Context::retry`].
+    Deferred,
+}
+
+/// A range of a file that this process moves.
+pub struct FileRange<F> {
+    /// The tool's state for the file.
+    pub own: F,
+    /// The target.
+    pub target: Fd,
+    /// The range, in bytes.
+    pub range: Range<u64>,
+    /// Method of moving the content.
+    pub transfer: Transfer,
+    /// True if `Tool::block` must see each block before it is written.
+    pub inspect: bool,
+}
+
+/// A block that was read.
+#[derive(Clone, Copy, Debug)]
+pub struct Block<'a> {
+    /// Offset in the file, in bytes.
+    pub offset: u64,
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// The same range of the compared file ([`Start::Compare`]); empty if that file ends here.
+    pub other: &'a [u8],
+}
+
+/// How much of a block to write to the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// All of it.
+    All,
+    /// These ranges of it, in order.
+    Parts(Vec<Range<usize>>),
+    /// Nothing.
+    Nothing,
+    /// Nothing. Stop reading: the content ends here.
+    End,
+}
+
+/// Answer of `Tool::handle`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handled {
+    /// The entry is complete.
+    Over,
+    /// The tool keeps the entry and completes it later.
+    Deferred,
+}

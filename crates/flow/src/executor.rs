@@ -1,0 +1,38 @@
+//! Executors: by whom a job is done. This process, or a group of them.
+
+use std::sync::Arc;
+
+use crate::Status;
+use crate::config::Config;
+use crate::held::DirHandle;
+use crate::local::Local;
+use crate::operand::Operand;
+use crate::run::{RunSpec, run};
+use crate::tool::Tool;
+
+/// Decides which processes do a tool's jobs: this one, or several.
+pub trait Executor<T: Tool> {
+    /// Runs the tool over the operands. A tool may execute several jobs in sequence.
+    fn execute(&self, job: &JobSpec<'_, T>, operands: Vec<Operand<T::Directory>>) -> Status;
+}
+
+/// A job for an executor.
+pub struct JobSpec<'a, T> {
+    /// The run in this process.
+    pub run: RunSpec<'a, T>,
+    /// Machine use as requested, for other processes to resolve.
+    pub config: &'a Config,
+    /// Directories in which the tool creates entries. Every process must see the same ones.
+    pub places: Vec<Arc<DirHandle>>,
+}
+
+/// Executes jobs in this process only.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alone;
+
+impl<T: Tool> Executor<T> for Alone {
+    fn execute(&self, job: &JobSpec<'_, T>, operands: Vec<Operand<T::Directory>>) -> Status {
+        let JobSpec { run: spec, .. } = job;
+        run(spec, &Local::of(&spec.settings, &spec.tool.policy()), operands)
+    }
+}

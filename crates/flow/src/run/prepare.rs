@@ -1,0 +1,91 @@
+//! What happens to a file before its first byte moves: space is reserved, the kernel is advised,
+//! the cache policy is chosen, and the file is cut into ranges.
+
+use std::ops::Range;
+
+use haul_sys::{Advice, Fd, Stat};
+use haul_sys::{advise, allocate};
+
+use super::stream::Io;
+use crate::cache_policy::CachePolicy;
+use crate::decision::{Holes, Transfer};
+use crate::plan;
+use crate::settings::Settings;
+use crate::tool::{Context, Entry, Tool};
+
+/// Minimum size of a file that is announced to the kernel as read sequentially, in bytes.
+const SEQUENTIAL_BYTES: u64 = 1 << 20;
+
+/// Maximum bytes of a large file requested ahead. The kernel's own read-ahead continues from there.
+pub(super) const FETCH_AHEAD_BYTES: u64 = 2 << 20;
+
+/// Minimum length of one worker's share of a range, in bytes: a typical stripe of a parallel
+/// file system.
+const SHARE_BYTES_MIN: u64 = 1 << 20;
+
+/// Prepares a copy. Returns how its content moves, and its cache policy.
+pub(super) fn copy<T: Tool>(
+    cx: &Context<'_, T>,
+    io: &Io,
+    entry: &Entry<T>,
+    (source, target): (&Fd, &Fd),
+    stat: &Stat,
+    transfer: Transfer,
+) -> (Transfer, CachePolicy) {
+    let switches = &io.settings.switches;
+    if transfer == Transfer::Nothing {
+        return (transfer, CachePolicy::usual());
+    }
+    if switches.allocate
+        && stat.size > 0
+        && !transfer.skips_holes()
+        && let Err(cause) = allocate(target, stat.size)
+    {
+        cx.remark(entry, &format!("its space is not reserved: {cause:#}"));
+    }
+    if switches.advise && stat.size >= SEQUENTIAL_BYTES {
+        // Only a hint: the kernel reads further ahead, or does not.
+        advise(source, Advice::Sequential, 0).unwrap_or_default();
+    }
+    choose_policy(cx, io, entry, (source, target), transfer)
+}
+
+/// Chooses the cache policy of a file.
+pub(super) fn choose_policy<T: Tool>(
+    cx: &Context<'_, T>,
+    io: &Io,
+    entry: &Entry<T>,
+    (source, target): (&Fd, &Fd),
+    transfer: Transfer,
+) -> (Transfer, CachePolicy) {
+    let switches = &io.settings.switches;
+    if transfer == Transfer::Nothing || !(switches.direct || switches.drop_cache) {
+        return (transfer, CachePolicy::usual());
+    }
+    // A copy inside the kernel goes through the page cache.
+    let transfer = transfer.in_blocks();
+    if switches.direct && transfer != Transfer::Blocks(Holes::Read) {
+        cx.remark(entry, "it has holes: goes through the page cache");
+        return (transfer, CachePolicy::usual());
+    }
+    let note = |why: &str| cx.remark(entry, &format!("goes through the page cache: {why}"));
+    let (block_bytes, drops) = (io.settings.block_bytes, io.caps.drops_cache);
+    (transfer, CachePolicy::choose(switches, (source, target), block_bytes, drops, note))
+}
+
+/// Returns the ranges that workers move.
+pub(super) fn ranges_of(settings: &Settings, stat: &Stat) -> impl Iterator<Item = Range<u64>> + use<> {
+    // The end of a file that reports no size is unknown.
+    let unknown = (stat.size == 0).then_some(0..u64::MAX);
+    let range_bytes = settings.range_bytes.max(settings.block_bytes as u64);
+    let known = plan::ranges(stat.size, range_bytes, u64::from(stat.block_size));
+    let count = if unknown.is_some() { 0 } else { usize::MAX };
+    unknown.into_iter().chain(known.take(count))
+}
+
+/// Cuts a range for the workers of this process, so that one reads while another writes.
+pub(super) fn shares_of(settings: &Settings, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+    let (start, length) = (range.start, range.end - range.start);
+    let share = (length / settings.jobs.max(1) as u64).max(SHARE_BYTES_MIN);
+    plan::ranges(length, share, SHARE_BYTES_MIN).map(move |part| start + part.start..start + part.end)
+}
