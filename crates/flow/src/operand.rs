@@ -1,9 +1,9 @@
 //! Operands: the entries a run begins with.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::sync::Arc;
 
-use haul_sys::{EntryType, Error, Names, Open};
+use haul_sys::{EntryType, Error, Names, Open, c_string};
 
 use crate::held::{DirCache, DirHandle};
 
@@ -53,9 +53,7 @@ impl<'a> Split<'a> {
     /// If it can't be opened or stat'ed.
     pub fn hold(&self, cache: &DirCache) -> Result<Arc<DirHandle>, Error> {
         let path = if self.display.is_empty() { b".".as_slice() } else { self.display };
-        // Part of a C string, so it has no NUL inside.
-        let path = CString::new(path).unwrap_or_default();
-        cache.hold_operand(&path, Open::SEARCH.following(), self.display.to_vec())
+        cache.hold_operand(&c_string(path), Open::SEARCH.following(), self.display.to_vec())
     }
 
     /// Returns the last component without trailing slashes.

@@ -1,9 +1,10 @@
 //! A session: what the runs of one invocation of a tool share.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_engine::Engine;
+use haul_sys::c_string;
 
 use crate::config::Config;
 use crate::executor::{Alone, Executor, JobSpec};
@@ -50,9 +51,7 @@ impl<'a> Session<'a> {
         let place = split
             .hold(&self.cache)
             .map_err(|cause| Problem::new(wording::CANNOT_ACCESS).naming(path.to_bytes()).because(cause))?;
-        // Part of a C string, so it has no NUL inside.
-        let name = CString::new(split.name).unwrap_or_default();
-        Ok(Operand::named(place, &name, own))
+        Ok(Operand::named(place, &c_string(split.name), own))
     }
 
     /// Runs a tool over operands through an executor. `places` are the directories in which the

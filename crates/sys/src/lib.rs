@@ -77,7 +77,7 @@ pub use make::{
     remove_directory, rename, rename_to_new,
 };
 pub use metadata::{Owner, Times, change_mode, change_owner, change_times};
-pub use names::{EntryType, ListedEntry, Name, Names, PackedNames};
+pub use names::{EntryType, ListedEntry, Name, Names, PackedNames, c_string};
 pub use open::{Open, open, open_parent, open_path, open_path_without_links};
 pub use operation::Operation;
 pub use pinned::Pinned;

@@ -5,7 +5,7 @@
 //! changes once it is shared, each with the terminating NUL that the kernel expects. A [`Name`]
 //! keeps its arena alive.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -233,6 +233,12 @@ impl fmt::Debug for Name {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_c_str().fmt(out)
     }
+}
+
+/// Converts bytes of a C string, which contain no NUL.
+#[must_use]
+pub fn c_string(bytes: &[u8]) -> CString {
+    CString::new(bytes).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -66,10 +66,10 @@ use crate::operation::Operation;
 use crate::used::Used;
 
 use files::Files;
-use request::Holder;
+use request::{FIRST, Holder, SECOND};
 pub use request::{RingReply, RingRequest};
 use setup::{OPERATIONS, Setup, errno};
-use slot::{FIRST, SECOND, Slot, mark, plan};
+use slot::{Slot, mark, plan};
 
 /// Maximum entries of a ring: the kernel's own limit.
 const ENTRIES_MAX: usize = 32_768;

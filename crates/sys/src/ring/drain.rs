@@ -8,7 +8,8 @@ use rustix::io::Errno;
 
 use super::enter::Enter;
 use super::request::Holder;
-use super::slot::{FIRST, SECOND, mark};
+use super::request::{FIRST, SECOND};
+use super::slot::mark;
 use super::{CANCELLATION, Ring};
 
 /// How long drop waits for the next completion before it leaks the rest.

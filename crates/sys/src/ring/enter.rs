@@ -11,8 +11,9 @@ use crate::gate::{self, Verdict};
 use crate::operation::Operation;
 
 use super::request::Holder;
+use super::request::{CANCELLED, FIRST, SECOND};
 use super::setup::errno;
-use super::slot::{CANCELLED, FIRST, SECOND, marked};
+use super::slot::marked;
 use super::{ATTEMPTS_MAX, CANCELLATION, Ring, State};
 
 /// Maximum consecutive `io_uring_enter` calls that fail with `EAGAIN` or `EBUSY` without progress,

@@ -25,7 +25,15 @@ use crate::operation::Operation;
 use crate::stat::Stat;
 use crate::transfer::{Part, Transfer, Transferred};
 
-use super::slot::{CANCELLED, FIRST, SECOND};
+/// Index of the only part of a request, or of the read of a pair.
+pub(super) const FIRST: usize = 0;
+
+/// Index of the write of a pair.
+pub(super) const SECOND: usize = 1;
+
+/// Result of the part of a chain that the kernel didn't start because the part before it failed or
+/// was short.
+pub(super) const CANCELLED: i32 = word(Errno::CANCELED);
 
 /// Maximum bytes the kernel moves in one transfer (`MAX_RW_COUNT`).
 const TRANSFER_MAX: usize = 0x7fff_f000;

@@ -8,17 +8,7 @@ use rustix::io::Errno;
 use crate::answer::{asked, is_transient, word};
 use crate::operation::Operation;
 
-use super::request::{Holder, RingRequest};
-
-/// Index of the only part of a request, or of the read of a pair.
-pub(super) const FIRST: usize = 0;
-
-/// Index of the write of a pair.
-pub(super) const SECOND: usize = 1;
-
-/// Result of the part of a chain that the kernel didn't start because the part before it failed or
-/// was short.
-pub(super) const CANCELLED: i32 = word(Errno::CANCELED);
+use super::request::{CANCELLED, FIRST, Holder, RingRequest, SECOND};
 
 pub(super) struct Slot {
     pub(super) token: u64,

@@ -11,7 +11,7 @@
 //! Invariant: between creation and the last step nobody has more access to the copy than its final
 //! mode grants (tests: the audit, and GNU's permission races).
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::sync::Arc;
 
 use haul_flow::{Context, DirCache, DirHandle, Problem, Wording};
@@ -24,7 +24,7 @@ use super::creation_mode::CreationMode;
 use super::options::{Label, Preserve};
 use super::target::TargetDirectory;
 use super::wording;
-use super::xattr_rules::{self, XattrAction, XattrRules};
+use super::xattr_rules::{self, SourceXattrs, XattrAction, XattrRules};
 
 pub(super) const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 pub(super) const DEFAULT_ACCESS_LIST: &CStr = c"system.posix_acl_default";
@@ -129,25 +129,6 @@ impl Object<'_> {
             Object::Open(file) => change_times(file, times),
             Object::Pinned(pinned) => pinned.change_times(times),
         }
-    }
-}
-
-/// The xattrs of a source that its copy gets, with ACLs kept apart.
-#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(super) struct SourceXattrs {
-    plain: Vec<(CString, Vec<u8>)>,
-    access_list: Option<Vec<u8>>,
-    default_access_list: Option<Vec<u8>>,
-    /// Other kinds of ACLs: they belong to the mode.
-    permissions: Vec<(CString, Vec<u8>)>,
-}
-
-impl SourceXattrs {
-    pub(super) fn is_empty(&self) -> bool {
-        self.plain.is_empty()
-            && self.permissions.is_empty()
-            && self.access_list.is_none()
-            && self.default_access_list.is_none()
     }
 }
 

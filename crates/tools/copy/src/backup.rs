@@ -14,9 +14,8 @@ use std::ffi::{CStr, CString};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use haul_sys::{DirectoryReader, Errno, Error, Fd, Identity, Names, Open, Operation};
-use haul_sys::{open, rename, rename_to_new};
+use haul_sys::{c_string, open, rename, rename_to_new};
 
-use super::operands::c_string;
 use super::options::{Backup, Existing};
 
 /// Number of shards, so that turns in different directories rarely wait for each other.

@@ -13,37 +13,11 @@
 //! Invariant: a file is created with its final mode only if its owner is final and it gets no ACL
 //! (tests: `born_files_need_no_chmod` and the audit of rights).
 
-use std::sync::atomic::{AtomicU8, Ordering};
-
 use haul_sys::{Fd, Mode, Stat, list_xattrs};
 
 use super::Copier;
 use super::options::Preserve;
 use super::target::TargetDirectory;
-
-/// Outcome of the first file created in a directory: owner and mode as requested, or not.
-#[derive(Debug, Default)]
-pub(super) struct CreationModes(AtomicU8);
-
-const UNKNOWN: u8 = 0;
-const AS_ASKED: u8 = 1;
-const OTHERWISE: u8 = 2;
-
-impl CreationModes {
-    fn learn(&self, as_asked: bool) {
-        let found = if as_asked { AS_ASKED } else { OTHERWISE };
-        // A mismatch is sticky.
-        self.0.fetch_max(found, Ordering::Relaxed);
-    }
-
-    fn are_as_asked(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == AS_ASKED
-    }
-
-    fn are_unknown(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == UNKNOWN
-    }
-}
 
 /// How to create a regular file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

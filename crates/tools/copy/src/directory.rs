@@ -12,17 +12,17 @@ use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Spec
 use haul_sys::{make_directory, open, stat};
 
 use super::Copier;
-use super::attributes::{Object, SourceXattrs, Subject};
-use super::creation_mode::CreationModes;
+use super::attributes::{Object, Subject};
 use super::existing::looks_at_link;
 use super::named::NamedCopy;
 use super::options::{Dereference, Preserve};
 use super::place::Place;
 use super::target::{
-    MadeDirectory, TargetDirectory, failure, not_ours, open_directory, problem, shown_directory, target_name,
-    target_path,
+    CreationModes, MadeDirectory, TargetDirectory, failure, not_ours, open_directory, problem,
+    shown_directory, target_name, target_path,
 };
 use super::wording;
+use super::xattr_rules::SourceXattrs;
 
 /// A target directory that was created or found.
 struct Ready {

@@ -8,9 +8,8 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use haul_flow::layout::Striping;
-use haul_flow::layout::{Bearer, FileSystems, Layout, Refusal, Striped, create, is_placement, striping};
-use haul_flow::{Context, Entry, OpenFile, Problem};
+use haul_flow::layout::{Bearer, FileSystems, Layout, Refusal, Striped, create, is_placement};
+use haul_flow::{Context, Entry, Problem};
 use haul_sys::{Error, Fd, Mode, Open, Stat, open, stat};
 
 use super::Copier;
@@ -22,7 +21,7 @@ use super::wording;
 /// A run's state about layouts.
 #[derive(Debug, Default)]
 pub(super) struct Layouts {
-    systems: FileSystems,
+    pub(super) systems: FileSystems,
     /// True once a layout that could not be set was reported.
     told: AtomicBool,
 }
@@ -129,13 +128,5 @@ impl Copier {
 
     pub(super) fn is_striped(&self, file: &Fd, stat: &Stat) -> bool {
         self.layouts.systems.striped(file, stat.identity.device) != Striped::No
-    }
-
-    /// Returns how a file being copied is striped: by its target, or else its source.
-    pub(super) fn striping_of(&self, file: &OpenFile<Self>) -> Option<Striping> {
-        let device = file.entry.node.own.held.identity().device;
-        let of = |fd: &Fd, device| striping(&self.layouts.systems, fd, device, file.stat.size);
-        let target = file.target.as_ref().and_then(|target| of(target, device));
-        target.or_else(|| of(&file.source, file.stat.identity.device))
     }
 }

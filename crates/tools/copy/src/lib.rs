@@ -13,12 +13,14 @@ mod creation_mode;
 mod debug;
 mod default_label;
 mod directory;
+#[cfg(feature = "distributed")]
 mod distributed;
 mod existing;
 mod holes;
 mod layouts;
 mod links;
 mod named;
+mod open_target;
 mod operands;
 mod options;
 mod other;
@@ -44,7 +46,8 @@ use haul_flow::{
     RunSpec, Settings, Severity, Split, Start, Status, Tool, Write, is_shared,
 };
 use haul_sys::{
-    EntryType, Errno, FileContexts, Identity, Mode, ProcessIdentity, set_creation_label, stat, stat_at,
+    EntryType, Errno, FileContexts, Identity, Mode, ProcessIdentity, c_string, set_creation_label, stat,
+    stat_at,
 };
 
 pub use options::{
@@ -59,9 +62,9 @@ use backup::Backups;
 use layouts::Layouts;
 use links::LinkedName;
 use named::NamedCopies;
+use open_target::CopiedFile;
 use operands::{Assignment, Stop};
 use parents::Parents;
-use regular::CopiedFile;
 use target::{MadeLinks, TargetDirectory, Tops, open_directory, target_name, target_path};
 use xattr_rules::XattrRules;
 
@@ -194,7 +197,7 @@ fn places(
                 });
                 let names = (text.to_bytes().to_vec(), shown.clone());
                 let own = TargetDirectory::place(held, name.clone(), names, first + index, facts);
-                operands.push(Operand::named(place, &operands::c_string(split.name), own));
+                operands.push(Operand::named(place, &c_string(split.name), own));
             }
             Err(cause) => {
                 problems.push(Problem::new(wording::CANNOT_STAT).naming(text.to_bytes()).because(cause));

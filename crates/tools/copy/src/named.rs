@@ -43,6 +43,7 @@ impl NamedCopies {
     }
 
     /// True if copies are recorded.
+    #[cfg(feature = "distributed")]
     pub(super) fn are_kept(&self) -> bool {
         self.0.is_some()
     }
@@ -59,6 +60,7 @@ impl NamedCopies {
     }
 
     /// True if a directory with this inode number may have been copied.
+    #[cfg(feature = "distributed")]
     pub(super) fn may_have(&self, inode: u64) -> bool {
         self.table().is_some_and(|table| table.keys().any(|directory| directory.inode == inode))
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use haul_flow::{DirCache, DirHandle, Problem, Split};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Open, Operation};
-use haul_sys::{open, open_path, open_path_without_links, stat, stat_at, stat_path};
+use haul_sys::{c_string, open, open_path, open_path_without_links, stat, stat_at, stat_path};
 
 use super::backup::backup_name;
 use super::options::{Backup, CopyOptions, Dereference, Existing, Operands, Preserve};
@@ -98,11 +98,6 @@ fn concatenated(directory: &[u8], name: &[u8]) -> Vec<u8> {
         (false, false) => b"/",
     };
     [directory, between, name].concat()
-}
-
-/// Converts bytes known to contain no NUL.
-pub(super) fn c_string(bytes: &[u8]) -> CString {
-    CString::new(bytes).unwrap_or_default()
 }
 
 /// Turns `cp --force --backup x x`, for a regular file, into a copy of `x` to its backup name.

@@ -16,11 +16,11 @@ use haul_flow::{Creation, DirCache, DirHandle, Line, Problem, Report, Severity, 
 use haul_sys::{
     Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Owner, Pinned, Special, Stat, Times,
 };
-use haul_sys::{make_directory, open, open_path, stat, stat_path};
+use haul_sys::{c_string, make_directory, open, open_path, stat, stat_path};
 
 use super::Copier;
 use super::attributes::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object};
-use super::operands::{Assignment, c_string};
+use super::operands::Assignment;
 use super::options::Preserve;
 use super::wording;
 

@@ -1,6 +1,6 @@
 //! Copies regular files: creates or opens the target, chooses how to move the bytes, and finishes.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::sync::Arc;
 
 use haul_flow::layout::Bearer;
@@ -9,86 +9,17 @@ use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Seek, Stat};
 use haul_sys::{open, reflink, remove, seek, stat, stat_at, stat_path, truncate};
 
 use super::Copier;
-use super::attributes::{Object, SourceXattrs, Subject};
+use super::attributes::{Object, Subject};
 use super::creation_mode::CreationMode;
 use super::layouts::Original;
 use super::links::{MadeFile, NameClaim};
-use super::options::{CopyOptions, Preserve, Reflink, Sparse};
+use super::open_target::{CopiedFile, OpenTarget, Target};
+use super::options::{Preserve, Reflink, Sparse};
 use super::place::{Left, Place};
 use super::stream;
 use super::target::{failure, open_directory, problem, target_name, target_path};
 use super::wording;
-
-/// The copy tool's state for a file being copied.
-#[derive(Debug)]
-pub struct CopiedFile {
-    /// The target before it was overwritten.
-    before: Option<Stat>,
-    /// Name of the backup, if one was made.
-    backup: Option<CString>,
-    /// Identity of the source, if other names wait for it.
-    link: Option<Identity>,
-    /// The new file, if other names may be linked to it.
-    made: Option<MadeFile>,
-    /// True if its blocks are shared with the source.
-    pub(super) reflinked: bool,
-    /// True if the kernel was asked to copy it.
-    pub(super) offloaded: bool,
-    /// True if the source's holes are skipped.
-    pub(super) skips_holes: bool,
-    /// True if its length must be set at the end.
-    pub(super) has_holes: bool,
-    /// How it was created, if it is new.
-    creation_mode: Option<CreationMode>,
-    /// Its name until it is complete, if it has a temporary one.
-    pub(super) temporary_name: Option<CString>,
-}
-
-impl CopiedFile {
-    /// State for ranges of a file that another process leads and finishes: only whether zeros are
-    /// left out.
-    pub(super) fn of_member(options: &CopyOptions) -> Self {
-        Self {
-            before: None,
-            backup: None,
-            link: None,
-            made: None,
-            reflinked: false,
-            offloaded: false,
-            skips_holes: false,
-            has_holes: options.sparse == Sparse::Always,
-            creation_mode: None,
-            temporary_name: None,
-        }
-    }
-}
-
-/// A target that was created or opened.
-pub(super) struct OpenTarget {
-    pub(super) file: Fd,
-    /// The target before it was opened; `None` if it is new.
-    pub(super) before: Option<Stat>,
-    /// Name of the backup, if one was made.
-    pub(super) backup: Option<CString>,
-    /// How it was created, if nothing was in its place.
-    pub(super) creation_mode: Option<CreationMode>,
-    /// Its name until it is complete, if it has a temporary one.
-    pub(super) temporary_name: Option<CString>,
-}
-
-impl OpenTarget {
-    pub(super) fn new(file: Fd) -> Self {
-        Self { file, before: None, backup: None, creation_mode: None, temporary_name: None }
-    }
-}
-
-/// Result of preparing a target.
-pub(super) enum Target {
-    /// It is open.
-    Open(OpenTarget),
-    /// The existing file stays; this was reported.
-    Left(Left),
-}
+use super::xattr_rules::SourceXattrs;
 
 impl Copier {
     pub(super) fn begin_file(
@@ -107,8 +38,9 @@ impl Copier {
         let layout = self.wanted_layout(cx, entry, (opened.source, stat), Bearer::File);
         let original = Original { stat, layout: layout.as_ref() };
         let in_part = match entry.node.owner {
+            #[cfg(feature = "distributed")]
             Some(_) => self.open_in_part(cx, entry, original, creation_mode),
-            None => Ok(None),
+            _ => Ok(None),
         };
         let opening = match in_part {
             Ok(Some(target)) => Ok(Target::Open(target)),

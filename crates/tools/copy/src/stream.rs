@@ -11,8 +11,8 @@ use haul_sys::{open, read_on, write_on};
 use super::Copier;
 use super::attributes::{Object, Subject};
 use super::layouts::Original;
+use super::open_target::{OpenTarget, Target};
 use super::place::Made;
-use super::regular::{OpenTarget, Target};
 use super::target::target_path;
 
 /// Bytes moved at a time: the capacity of a pipe.

@@ -10,7 +10,7 @@ use haul_flow::{
     Config, Context, DirCache, Enter, Entry, Handled, Local, OpenDir, OpenSource, Operand, Plan, Report,
     RunSpec, Settings, Split, Start, Tally, Tool,
 };
-use haul_sys::{EntryType, stat_path};
+use haul_sys::{EntryType, c_string, stat_path};
 
 use super::operands;
 use super::options::{CopyOptions, Dereference, Operands};
@@ -28,7 +28,7 @@ pub fn survey(operands: &Operands, options: &CopyOptions, report: &dyn Report, s
     let places = assignments.iter().filter_map(|assignment| {
         let split = Split::of(&assignment.text);
         let place = split.hold(&cache).ok()?;
-        Some(Operand::named(place, &operands::c_string(split.name), ()))
+        Some(Operand::named(place, &c_string(split.name), ()))
     });
     let settings = Settings { jobs: 1, window: 1, held: HELD, ..Settings::resolve(&Config::default()) };
     let (tool, report) = (Survey { options, stop }, Quiet { report });

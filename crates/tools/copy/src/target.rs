@@ -2,16 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{Context, DirHandle, Entry, Problem, Wording};
 use haul_sys::{Errno, Error, Fd, Identity, Mode, Stat, stat_at, stat_path};
 
 use super::Copier;
-use super::attributes::SourceXattrs;
-use super::creation_mode::CreationModes;
 use super::wording;
+use super::xattr_rules::SourceXattrs;
 
 /// Directories created inside existing ones: the tops of new trees, each with its operand. A walk
 /// that meets one has left its source, because the target is inside it.
@@ -28,6 +27,7 @@ impl Tops {
     }
 
     /// True if a directory with this inode number may be a top.
+    #[cfg(feature = "distributed")]
     pub(super) fn may_be(&self, inode: u64) -> bool {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).keys().any(|top| top.inode == inode)
     }
@@ -69,6 +69,30 @@ impl MadeLinks {
             let made = made.lock().unwrap_or_else(PoisonError::into_inner);
             stat_at(directory, name).is_ok_and(|there| made.contains(&there.identity))
         })
+    }
+}
+
+/// Outcome of the first file created in a directory: owner and mode as requested, or not.
+#[derive(Debug, Default)]
+pub(super) struct CreationModes(AtomicU8);
+
+const UNKNOWN: u8 = 0;
+const AS_ASKED: u8 = 1;
+const OTHERWISE: u8 = 2;
+
+impl CreationModes {
+    pub(super) fn learn(&self, as_asked: bool) {
+        let found = if as_asked { AS_ASKED } else { OTHERWISE };
+        // A mismatch is sticky.
+        self.0.fetch_max(found, Ordering::Relaxed);
+    }
+
+    pub(super) fn are_as_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == AS_ASKED
+    }
+
+    pub(super) fn are_unknown(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == UNKNOWN
     }
 }
 
@@ -151,11 +175,13 @@ impl TargetDirectory {
     }
 
     /// True if a symbolic link in its place is followed.
+    #[cfg(feature = "distributed")]
     pub(super) fn follows(&self) -> bool {
         self.held.follows()
     }
 
     /// True if this run made it.
+    #[cfg(feature = "distributed")]
     pub(super) fn is_new(&self) -> bool {
         self.made.as_ref().is_some_and(|made| made.before.is_none())
     }

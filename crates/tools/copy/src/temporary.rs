@@ -17,15 +17,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use haul_flow::{Context, DirCache, DirHandle, Entry, Problem, sweep};
-use haul_sys::{Errno, Fd, remove, rename, rename_to_new};
-use xxhash_rust::xxh3::xxh3_64;
+use haul_sys::{Errno, remove, rename, rename_to_new};
 
 use super::Copier;
-use super::creation_mode::CreationMode;
-use super::layouts::Original;
 use super::options::{TemporaryNames, Update};
-use super::regular::OpenTarget;
-use super::target::{failure, open_directory, problem, target_name};
+use super::target::{open_directory, problem, target_name};
 use super::wording;
 
 /// Prefix of temporary names.
@@ -45,38 +41,6 @@ fn is_temporary_name(name: &CStr, run: TemporaryNames) -> bool {
 }
 
 impl Copier {
-    /// Returns the temporary name for an entry's copy. `None` if copies are created under their
-    /// own names.
-    pub(super) fn temporary_name(&self, entry: &Entry<Self>, attempt: u32) -> Option<CString> {
-        let TemporaryNames { number, epoch } = self.temporary_names.get()?;
-        let name = xxh3_64(target_name(entry).to_bytes());
-        CString::new(format!("{PREFIX}{number:016x}-{name:016x}-{epoch}-{attempt}")).ok()
-    }
-
-    /// Creates an entry's target under a temporary name.
-    pub(super) fn create_temporary(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        (directory, name): (&Fd, CString),
-        source: Original<'_>,
-        creation_mode: CreationMode,
-    ) -> Result<OpenTarget, Problem> {
-        let make = || self.make_file(cx, entry, (directory, &name), creation_mode.mode, source.layout);
-        let made = match make() {
-            // Left by an interrupted run with the same journal.
-            Err(cause) if cause.is(Errno::EXIST) => remove(directory, &name).and_then(|()| make()),
-            outcome => outcome,
-        };
-        let file = made.map_err(|cause| failure(entry, directory, wording::CANNOT_CREATE_FILE, cause))?;
-        self.tell_copied(cx, entry);
-        Ok(OpenTarget {
-            creation_mode: Some(creation_mode),
-            temporary_name: Some(name),
-            ..OpenTarget::new(file)
-        })
-    }
-
     /// Removes what earlier runs with this journal left in a directory. Nothing of it is in use:
     /// the journal's lock proves that those runs ended, and this one has completed the directory's
     /// entries. If the job is lost everything is kept, so a later run can continue with it.

@@ -10,13 +10,14 @@ use haul_flow::{Context, Entry, Problem, Tally};
 use haul_sys::{Error, Fd, FileType, Mode, Open, Special, Stat, make_special, open};
 
 use super::Copier;
-use super::attributes::{Object, SourceXattrs, Subject};
+use super::attributes::{Object, Subject};
 use super::creation_mode::CreationMode;
 use super::layouts::Original;
+use super::open_target::{OpenTarget, Target};
 use super::options::Preserve;
 use super::place::Made;
-use super::regular::{OpenTarget, Target};
 use super::target::{open_directory, target_name, target_path};
+use super::xattr_rules::SourceXattrs;
 
 impl Copier {
     /// Creates a file like the source, without its content.

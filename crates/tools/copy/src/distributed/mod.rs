@@ -12,21 +12,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use haul_cluster::{Distributed, ItemReceiver, Joined, RemotePath};
-use haul_flow::layout::Striping;
+use haul_flow::layout::{Striping, striping};
 use haul_flow::{Context, DirHandle, DirNode, Entry, OpenFile, OpenSource, Problem, is_shared};
-use haul_sys::{Error, FileType, Identity, Open, stat, stat_path};
+use haul_sys::{Error, Fd, FileType, Identity, Open, stat, stat_path};
 use serde::{Deserialize, Serialize};
 
 mod ticket;
 
 use super::Copier;
-use super::creation_mode::CreationModes;
 use super::default_label;
 use super::links::NameClaim;
+use super::open_target::CopiedFile;
 use super::options::{CopyOptions, Dereference, Label, TemporaryNames};
-use super::regular::CopiedFile;
 use super::target::{
-    Copy, MadeDirectory, TargetDirectory, open_directory, problem, target_name, target_path,
+    Copy, CreationModes, MadeDirectory, TargetDirectory, open_directory, problem, target_name, target_path,
 };
 use super::wording;
 use ticket::Ticket;
@@ -156,7 +155,10 @@ impl Distributed for Copier {
     }
 
     fn striping(&self, file: &OpenFile<Self>) -> Option<Striping> {
-        self.striping_of(file)
+        let device = file.entry.node.own.held.identity().device;
+        let of = |fd: &Fd, device| striping(&self.layouts.systems, fd, device, file.stat.size);
+        let target = file.target.as_ref().and_then(|target| of(target, device));
+        target.or_else(|| of(&file.source, file.stat.identity.device))
     }
 
     fn pack_entered(&self, own: &TargetDirectory) -> Vec<u8> {
@@ -216,7 +218,7 @@ impl Distributed for Copier {
             Some(looked.map_err(|cause| (packed.held.path(), cause))?)
         };
         let made =
-            MadeDirectory { before, plain_mode: None, xattrs: crate::attributes::SourceXattrs::default() };
+            MadeDirectory { before, plain_mode: None, xattrs: crate::xattr_rules::SourceXattrs::default() };
         let copy = Copy::new(packed.index, packed.source, packed.target);
         Ok(TargetDirectory {
             held,

@@ -7,13 +7,16 @@ use haul_cluster::{WorkItem, item_of};
 use haul_flow::{Context, Entry, Problem};
 use haul_sys::{Errno, Error, Fd, Open, Operation, Stat, Timestamp, open, remove, stat, stat_at};
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Copier;
 use crate::creation_mode::CreationMode;
 use crate::layouts::Original;
-use crate::regular::OpenTarget;
-use crate::target::{open_directory, target_name};
+use crate::open_target::OpenTarget;
+use crate::options::TemporaryNames;
+use crate::target::{failure, open_directory, target_name};
 use crate::temporary::PREFIX;
+use crate::wording;
 
 /// Lets another process open a file that is being created, and verify that its source is the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,5 +146,37 @@ impl Copier {
         let temporary_name = ticket.is_temporary().then_some(ticket.name);
         let before = temporary_name.is_none().then_some(there);
         Some(OpenTarget { temporary_name, before, ..OpenTarget::new(file) })
+    }
+
+    /// Returns the temporary name for an entry's copy. `None` if copies are created under their
+    /// own names.
+    fn temporary_name(&self, entry: &Entry<Self>, attempt: u32) -> Option<CString> {
+        let TemporaryNames { number, epoch } = self.temporary_names.get()?;
+        let name = xxh3_64(target_name(entry).to_bytes());
+        CString::new(format!("{PREFIX}{number:016x}-{name:016x}-{epoch}-{attempt}")).ok()
+    }
+
+    /// Creates an entry's target under a temporary name.
+    fn create_temporary(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        (directory, name): (&Fd, CString),
+        source: Original<'_>,
+        creation_mode: CreationMode,
+    ) -> Result<OpenTarget, Problem> {
+        let make = || self.make_file(cx, entry, (directory, &name), creation_mode.mode, source.layout);
+        let made = match make() {
+            // Left by an interrupted run with the same journal.
+            Err(cause) if cause.is(Errno::EXIST) => remove(directory, &name).and_then(|()| make()),
+            outcome => outcome,
+        };
+        let file = made.map_err(|cause| failure(entry, directory, wording::CANNOT_CREATE_FILE, cause))?;
+        self.tell_copied(cx, entry);
+        Ok(OpenTarget {
+            creation_mode: Some(creation_mode),
+            temporary_name: Some(name),
+            ..OpenTarget::new(file)
+        })
     }
 }

@@ -1,0 +1,83 @@
+//! The target of a regular file, from its creation to its close.
+
+use std::ffi::CString;
+
+use haul_sys::{Fd, Identity, Stat};
+
+use super::creation_mode::CreationMode;
+use super::links::MadeFile;
+#[cfg(feature = "distributed")]
+use super::options::{CopyOptions, Sparse};
+use super::place::Left;
+
+/// The copy tool's state for a file being copied.
+#[derive(Debug)]
+pub struct CopiedFile {
+    /// The target before it was overwritten.
+    pub(super) before: Option<Stat>,
+    /// Name of the backup, if one was made.
+    pub(super) backup: Option<CString>,
+    /// Identity of the source, if other names wait for it.
+    pub(super) link: Option<Identity>,
+    /// The new file, if other names may be linked to it.
+    pub(super) made: Option<MadeFile>,
+    /// True if its blocks are shared with the source.
+    pub(super) reflinked: bool,
+    /// True if the kernel was asked to copy it.
+    pub(super) offloaded: bool,
+    /// True if the source's holes are skipped.
+    pub(super) skips_holes: bool,
+    /// True if its length must be set at the end.
+    pub(super) has_holes: bool,
+    /// How it was created, if it is new.
+    pub(super) creation_mode: Option<CreationMode>,
+    /// Its name until it is complete, if it has a temporary one.
+    pub(super) temporary_name: Option<CString>,
+}
+
+impl CopiedFile {
+    /// State for ranges of a file that another process leads and finishes: only whether zeros are
+    /// left out.
+    #[cfg(feature = "distributed")]
+    pub(super) fn of_member(options: &CopyOptions) -> Self {
+        Self {
+            before: None,
+            backup: None,
+            link: None,
+            made: None,
+            reflinked: false,
+            offloaded: false,
+            skips_holes: false,
+            has_holes: options.sparse == Sparse::Always,
+            creation_mode: None,
+            temporary_name: None,
+        }
+    }
+}
+
+/// A target that was created or opened.
+pub(super) struct OpenTarget {
+    pub(super) file: Fd,
+    /// The target before it was opened; `None` if it is new.
+    pub(super) before: Option<Stat>,
+    /// Name of the backup, if one was made.
+    pub(super) backup: Option<CString>,
+    /// How it was created, if nothing was in its place.
+    pub(super) creation_mode: Option<CreationMode>,
+    /// Its name until it is complete, if it has a temporary one.
+    pub(super) temporary_name: Option<CString>,
+}
+
+impl OpenTarget {
+    pub(super) fn new(file: Fd) -> Self {
+        Self { file, before: None, backup: None, creation_mode: None, temporary_name: None }
+    }
+}
+
+/// Result of preparing a target.
+pub(super) enum Target {
+    /// It is open.
+    Open(OpenTarget),
+    /// The existing file stays; this was reported.
+    Left(Left),
+}
