@@ -3,8 +3,7 @@
 //!
 //! `HAUL_FUZZ_RUNS` sets the number of runs. A run's number is its seed, printed on failure.
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use haul_testkit::random::{Random, Rng, seeded};
 
 use super::bits::{BLOCK_MAGIC, BitWriter, END_MAGIC};
 use super::crc::{self, Crc};
@@ -66,7 +65,7 @@ fn unpack(bytes: &[u8], at_once: usize, ahead: bool) -> Unpacked {
 }
 
 /// Returns random text, noise or runs.
-fn some_bytes(random: &mut StdRng) -> Vec<u8> {
+fn some_bytes(random: &mut Random) -> Vec<u8> {
     let length = random.random_range(1..400);
     match random.random_range(0..3) {
         0 => (0..length).map(|_| b"etaoin shrdlu"[random.random_range(0..13)]).collect(),
@@ -76,7 +75,7 @@ fn some_bytes(random: &mut StdRng) -> Vec<u8> {
 }
 
 /// Returns a file of one or more streams, and its decompressed content.
-fn file(random: &mut StdRng) -> (Vec<u8>, Vec<u8>) {
+fn file(random: &mut Random) -> (Vec<u8>, Vec<u8>) {
     let (mut packed, mut plain) = (Vec::new(), Vec::new());
     for _ in 0..random.random_range(1..4) {
         let blocks: Vec<_> = (0..random.random_range(0..4)).map(|_| some_bytes(random)).collect();
@@ -87,7 +86,7 @@ fn file(random: &mut StdRng) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// Applies random damage.
-fn damage(random: &mut StdRng, bytes: &mut Vec<u8>) {
+fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
     for _ in 0..random.random_range(1..4) {
         let place = random.random_range(0..bytes.len().max(1)).min(bytes.len());
         match random.random_range(0..7) {
@@ -116,7 +115,7 @@ fn damage(random: &mut StdRng, bytes: &mut Vec<u8>) {
 #[test]
 fn whole_files_are_unpacked_however_they_come() {
     for seed in 0..200 {
-        let mut random = StdRng::seed_from_u64(seed);
+        let mut random = seeded(seed);
         let (packed, plain) = file(&mut random);
         for at_once in [1, 7, 100, usize::MAX] {
             assert_eq!(unpack(&packed, at_once, true), (plain.clone(), Ok(()), false), "seed {seed}");
@@ -134,7 +133,7 @@ fn damaged_files_end_in_the_same_way_however_they_are_cut() {
     let runs = std::env::var("HAUL_FUZZ_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(RUNS);
     let mut wrong = 0;
     for seed in 0..runs {
-        let mut random = StdRng::seed_from_u64(seed);
+        let mut random = seeded(seed);
         let (mut packed, _) = file(&mut random);
         damage(&mut random, &mut packed);
         let at_once = random.random_range(1..2000);
@@ -149,7 +148,7 @@ fn damaged_files_end_in_the_same_way_however_they_are_cut() {
 #[test]
 fn a_magic_number_inside_a_block_does_no_harm() {
     // A false magic number only cuts the block in two, so cut it anywhere.
-    let mut random = StdRng::seed_from_u64(1);
+    let mut random = seeded(1);
     let blocks: Vec<_> = (0..3).map(|_| (0..5000).map(|_| random.random()).collect::<Vec<u8>>()).collect();
     let packed = stream(9, &blocks);
     let (mut decoder, plain) = (Decoder::default(), blocks.concat());

@@ -24,10 +24,10 @@ use haul_testkit::compare::compare_paths;
 use haul_testkit::message::normalise;
 use haul_testkit::mpi::{Kind, Mpi};
 use haul_testkit::program::ENGINES;
+use haul_testkit::random::bytes;
 use haul_testkit::run::{Outcome, Run};
 use haul_testkit::rustix::fs::{XattrFlags, getxattr, setxattr};
 use haul_testkit::rustix::io::Errno;
-use haul_testkit::spec::bytes;
 use haul_testkit::strace::record;
 use haul_testkit::{Ceph, Facts, Program, Sandbox, everything, needs, program, require};
 
@@ -363,7 +363,7 @@ fn ranks_with_mounts_of_their_own_make_the_same_copy() {
         let launcher = format!("--launcher={}", mpi.launcher().display());
         let run =
             program!().run().args(["--clients=3", &launcher, "--range-size=1M", "--debug"]).args(options);
-        let run = mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value));
+        let run = mpi.with(run);
         let run = run.env("HAUL_AGENT", &agent).arg("-T").arg(&source).arg(&target);
         let outcome = run.umask(0o022).within(LIMIT).finish().unwrap();
         let told = outcome.errors();

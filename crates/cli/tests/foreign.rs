@@ -19,11 +19,9 @@ use std::time::Duration;
 
 use haul_testkit::duel::{Duel, Verdict};
 use haul_testkit::everything::{ACCESS_ACL, DEFAULT_ACL};
+use haul_testkit::random::{self, IndexedRandom, Random, Rng, seeded};
 use haul_testkit::spec::{Kind, Node, Piece, Spec, acl};
 use haul_testkit::{Facts, Program, Release, Sandbox, needs, note, program, require};
-use rand::rngs::StdRng;
-use rand::seq::IndexedRandom;
-use rand::{Rng, SeedableRng};
 
 /// First release seen to leave existing and inherited ACLs in place.
 const LISTS_STAY: Release = Release(9, 7);
@@ -102,7 +100,7 @@ struct Case {
     goes_to: Vec<u8>,
 }
 
-fn node(random: &mut StdRng) -> Node {
+fn node(random: &mut Random) -> Node {
     let name = *NAMES.choose(random).unwrap();
     let parent = random.random_range(0..6);
     let kind = match random.random_range(0..24) {
@@ -132,7 +130,7 @@ fn node(random: &mut StdRng) -> Node {
     }
 }
 
-fn tree(random: &mut StdRng, most: usize) -> Spec {
+fn tree(random: &mut Random, most: usize) -> Spec {
     Spec { nodes: (0..random.random_range(0..=most)).map(|_| node(random)).collect() }
 }
 
@@ -154,7 +152,7 @@ fn paths(spec: &Spec) -> Vec<Vec<u8>> {
 }
 
 /// Spells the name of a source entry in one of many ways.
-fn operand(random: &mut StdRng, paths: &[Vec<u8>]) -> Vec<u8> {
+fn operand(random: &mut Random, paths: &[Vec<u8>]) -> Vec<u8> {
     if paths.is_empty() || random.random_range(0..14) == 0 {
         return ODD_OPERANDS.choose(random).unwrap().as_bytes().to_vec();
     }
@@ -173,7 +171,7 @@ fn operand(random: &mut StdRng, paths: &[Vec<u8>]) -> Vec<u8> {
 
 impl Case {
     fn new(seed: u64) -> Self {
-        let random = &mut StdRng::seed_from_u64(seed);
+        let random = &mut seeded(seed);
         let (source, target) = (tree(random, 16), tree(random, 6));
         let mut words: Vec<Vec<u8>> = Vec::new();
         if random.random_range(0..8) > 0 {
@@ -323,7 +321,7 @@ fn foreign_command_lines_do_as_with_gnu_cp() {
     let tools = Sandbox::on_disk().unwrap();
     let mut duel = Duel::with_gnu(program!()).unwrap();
     duel.judged = duel.judged.publish(tools.path()).unwrap();
-    let seed = std::env::var("HAUL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(SEED);
+    let seed = random::seed("foreign command lines", Some(SEED));
     let cases = needs::count_from("HAUL_CASES", if needs::is_full_run() { 7000 } else { 300 });
     let only = std::env::var("HAUL_CASE").ok().and_then(|number| number.parse().ok());
     let numbers = only.map_or(0..cases as u64, |number: u64| number..number + 1);
@@ -334,6 +332,6 @@ fn foreign_command_lines_do_as_with_gnu_cp() {
             different.push(format!("case {number}: {case:?}\n{report}"));
         }
     }
-    note!("HAUL_SEED={seed}: {cases} foreign command lines, {} different from GNU cp", different.len());
+    note!("{cases} foreign command lines, {} different from GNU cp", different.len());
     assert!(different.is_empty(), "HAUL_SEED={seed}\n{}", different.join("\n"));
 }

@@ -15,9 +15,9 @@ use std::path::Path;
 
 use haul_testkit::compare::compare_paths;
 use haul_testkit::mpi::Mpi;
+use haul_testkit::random::bytes;
 use haul_testkit::run::{Outcome, Run};
 use haul_testkit::rustix::fs::{XattrFlags, fsetxattr, getxattr, setxattr};
-use haul_testkit::spec::bytes;
 use haul_testkit::strace::record;
 use haul_testkit::{Facts, Sandbox, Standin, libc, mpi, needs, program, require, standin};
 
@@ -195,15 +195,13 @@ fn both_changes_of_a_layout_hold_for_spdcp_and_over_ranks() {
     let folder = tempfile::tempdir().unwrap();
     let spdcp = folder.path().join("spdcp");
     symlink(fs::canonicalize(program!().path()).unwrap(), &spdcp).unwrap();
-    let launcher = format!("--launcher={}", mpi.launcher().display());
-    let library = format!("--mpi-lib={}", mpi.library().display());
-    let ranks = ["--clients=3", &launcher, &library, "--range-size=2M"];
+    let ranks = [&mpi.options(3)[..], &["--range-size=2M".to_owned()]].concat();
     let long = ["--copy-layout", "--reduce-stripes", "--no-stripe-offset"];
     let cases = [
         (Run::new(&spdcp).args(["-c", "-n"]), 3 * MEBIBYTE, 2),
         (Run::new(&spdcp).args(["-c", "-n"]), 17 * MEBIBYTE, 3),
-        (program!().run().args(ranks).args(long), 3 * MEBIBYTE, 2),
-        (program!().run().args(ranks).args(long), 17 * MEBIBYTE, 3),
+        (program!().run().args(&ranks).args(long), 3 * MEBIBYTE, 2),
+        (program!().run().args(&ranks).args(long), 17 * MEBIBYTE, 3),
     ];
     for (index, (run, length, count)) in cases.into_iter().enumerate() {
         // A new stand-in for each case, so its first choice is target 0, or 1 after the ranks'
@@ -211,7 +209,7 @@ fn both_changes_of_a_layout_hold_for_spdcp_and_over_ranks() {
         let standin = standin(1, 6);
         let [source, target] = ["source", "target"].map(|name| standin.client(0).join(name));
         make(&source, &[PLAIN], length);
-        let run = mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value));
+        let run = mpi.with(run);
         let run = run.env("HAUL_TEST_STRIPED", "lustre").arg(&source).arg(&target);
         let outcome = run.finish().unwrap();
         assert!(outcome.succeeded() && outcome.errors().is_empty(), "{index}: {}", outcome.errors());

@@ -17,7 +17,7 @@ use haul_testkit::run::Ending;
 use haul_testkit::sandbox::remove_tree;
 use haul_testkit::spec::{Node, Spec};
 use haul_testkit::verdict::{Verdict, judge_refusal};
-use haul_testkit::{Facts, Run, Sandbox, cold, everything, libc, needs, note, program, random, require};
+use haul_testkit::{Facts, Run, Sandbox, cold, everything, libc, needs, note, program, random_tree, require};
 
 /// `__NR_cachestat`, which libc doesn't define yet.
 const CACHESTAT: i64 = 451;
@@ -51,8 +51,8 @@ type Condition<'a> = &'a dyn Fn(Run) -> Run;
 fn copies_everything_in(sandbox: &Sandbox, condition: Condition<'_>, ways: &[Way], what: &str) {
     let [source, expected, target] = ["source", "expected", "target"].map(|name| sandbox.join(name));
     everything::spec().build(&source).unwrap();
-    let shape = random::Shape { entries: 300, ..random::Shape::default() };
-    random::tree(11, shape).build(&source.join("random")).unwrap();
+    let shape = random_tree::Shape { entries: 300, ..random_tree::Shape::default() };
+    random_tree::tree(11, shape).build(&source.join("random")).unwrap();
     let copied = program!().run().args(["-a", "-T"]).args([&source, &expected]).finish().unwrap();
     assert!(copied.succeeded(), "{}", copied.errors());
     for way in ways {

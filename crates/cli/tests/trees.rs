@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 use haul_testkit::compare::compare_paths;
 use haul_testkit::mount::Mount;
 use haul_testkit::program::{WAYS, each_engine, matrix};
-use haul_testkit::random::Shape;
+use haul_testkit::random_tree::Shape;
 use haul_testkit::sandbox::remove_tree;
 use haul_testkit::snapshot::Kind;
 use haul_testkit::{
-    Facts, Program, Run, Sandbox, Snapshot, compare, everything, needs, note, program, random, require,
+    Facts, Program, Run, Sandbox, Snapshot, compare, everything, needs, note, program, random_tree, require,
 };
 
 /// Copies, and asserts success without any message.
@@ -159,7 +159,7 @@ fn a_cargo_registry() {
 fn build_everything(source: &Path) {
     everything::spec().build(&source.join("everything")).unwrap();
     for seed in 1..=4 {
-        random::tree(seed, Shape::default()).build(&source.join(format!("random-{seed}"))).unwrap();
+        random_tree::tree(seed, Shape::default()).build(&source.join(format!("random-{seed}"))).unwrap();
     }
     let snapshot = Snapshot::take(source, Facts::all()).unwrap();
     let count = |fact: &dyn Fn(&haul_testkit::snapshot::SnapshotEntry) -> bool| {

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use haul_cluster::mpi::World;
 use haul_cluster::transport::{Rank, Transport};
+use haul_testkit::random::{Rng, seeded};
 
 type Outcome = Result<(), String>;
 
@@ -100,17 +101,10 @@ fn next(world: &mut World) -> Result<(Rank, Vec<u8>), String> {
 
 /// Creates the message with this number from one rank to another. One in thirty is large.
 fn message(from: Rank, to: Rank, number: u64) -> Vec<u8> {
-    let mut state = (u64::from(from.0) << 48) ^ (u64::from(to.0) << 32) ^ (number + 1);
-    let mut draw = || {
-        state = state.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ 0x2545_f491_4f6c_dd1d;
-        state
-    };
+    let mut random = seeded((u64::from(from.0) << 48) ^ (u64::from(to.0) << 32) ^ number);
     let most = if number % 30 == 29 { 3 << 20 } else { [0, 1, 200, 5_000, 70_000][(number % 5) as usize] };
-    let length = if most == 0 { 0 } else { draw() % most + 1 };
-    let mut bytes = vec![0; length as usize];
-    for chunk in bytes.chunks_mut(8) {
-        chunk.copy_from_slice(&draw().to_le_bytes()[..chunk.len()]);
-    }
+    let mut bytes = vec![0; random.random_range(most.min(1)..=most)];
+    random.fill(&mut bytes[..]);
     bytes
 }
 

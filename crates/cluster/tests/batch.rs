@@ -17,7 +17,7 @@ use haul_cluster::launch::job::Job;
 use haul_testkit::hosts::{self, Hosts};
 use haul_testkit::pbs::Pbs;
 use haul_testkit::slurm::{self, Slurm};
-use haul_testkit::{needs, note, require, rustix, signals, wait};
+use haul_testkit::{needs, note, random, require, rustix, signals, wait};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const INTERRUPT: i32 = 2;
@@ -99,8 +99,7 @@ fn a_job_is_followed_to_its_status() {
     require!(slurm::needed());
     let slurm = Slurm::start(2).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let data: Vec<u8> =
-        (0..3_000_000u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let data = random::bytes(1, 3_000_000);
     fs::write(folder.path().join("data"), &data).unwrap();
     let script = "echo \"$SLURM_NTASKS $SLURM_JOB_PARTITION\" >&2; printf '{\"files\":7}' >\"$HAUL_SPOOL/p\"; \
                   mv \"$HAUL_SPOOL/p\" \"$HAUL_SPOOL/progress\"; cat data; rm data; exit 3";

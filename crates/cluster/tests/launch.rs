@@ -18,9 +18,7 @@ use std::time::{Duration, Instant};
 use haul_cluster::launch::command::{Family, Refusal, StartLine, Surroundings, Wanted, start_line};
 use haul_cluster::launch::job::{GRACE, Job};
 use haul_testkit::needs::find_tool;
-use haul_testkit::{needs, note, require, rustix, skip, wait};
-use rand::rngs::SmallRng;
-use rand::{RngCore, SeedableRng};
+use haul_testkit::{needs, note, random, require, rustix, skip, wait};
 use rustix::process::{Pid, Signal, kill_process};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -98,8 +96,7 @@ fn send(mut input: ChildStdin, data: &[u8], window: usize, echoed: &Echoed) {
 #[test]
 fn any_bytes_pass_through_rank_0() {
     const BYTES: usize = 50_000_000;
-    let mut data = vec![0; BYTES];
-    SmallRng::seed_from_u64(1).fill_bytes(&mut data);
+    let data = random::bytes(1, BYTES as u64);
     under_each(|launcher| {
         let line = shells(launcher, 3, "if [ $rank = 0 ]; then exec cat; else echo rank $rank >&2; fi");
         let (mut job, said) = start(&line);

@@ -18,9 +18,7 @@ use std::time::Instant;
 
 use haul_engine::{Call, Engine, Op, Outcome, Placement, Uring, Wait};
 use haul_sys::{Buffer, Cache, DirectoryReader, EntryType, Fd, Mode, Name, Names, Open};
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use rand::seq::SliceRandom;
+use haul_testkit::random::{SliceRandom, seeded};
 
 /// Number of bytes read from and written to each file.
 const FILE_BYTES: usize = 4096;
@@ -67,7 +65,7 @@ fn list(directory: &Fd, shuffled: bool) -> Result<Vec<Name>, Failure> {
     let names = Arc::new(names);
     let mut files: Vec<Name> = (0..names.len()).map(|index| Name::new(&names, index)).collect();
     if shuffled {
-        files.shuffle(&mut StdRng::seed_from_u64(1));
+        files.shuffle(&mut seeded(1));
     }
     Ok(files)
 }

@@ -15,62 +15,27 @@
 mod ground;
 mod pairs;
 mod registered;
+mod subject;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::CString;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use ground::{Ground, address, duplicate, insist, operation_of, pattern, run, run_one, seed};
-use haul_engine::{
-    Call, Choice, ENGINES, Engine, Faulty, Mischief, Op, Ops, Outcome, Placement, Setup, Uring, Wait,
-};
+use ground::{Ground, address, duplicate, insist, operation_of, pattern, run, run_one};
+use haul_engine::{Call, Engine, Op, Outcome, Wait};
 use haul_sys::{Buffer, Cache, Errno, Fd, Name, Open, Operation, Result};
-use pairs::{PAIRED_BLOCK, line_10_a_pair_writes_what_it_has_read};
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-use registered::Registered;
-
-/// An engine under test.
-struct Subject {
-    engine: Box<dyn Engine>,
-    /// Number of injected faults; `None` for a plain engine.
-    struck: Option<Arc<AtomicU64>>,
-    seed: u64,
-}
-
-fn subject(made: Result<Box<dyn Engine>>, faulty: bool, line: &str) -> Option<Subject> {
-    let engine = haul_testkit::or_skip!(made, "the kernel refuses the engine")?;
-    let seed = seed(line);
-    if !faulty {
-        return Some(Subject { engine, struck: None, seed });
-    }
-    let engine = Faulty::new(engine, Mischief { seed, errors: 200, shorts: 300, delays: 300, reorder: true });
-    let struck = Some(engine.struck());
-    Some(Subject { engine: Box::new(engine), struck, seed })
-}
-
-impl Subject {
-    fn is_plain(&self) -> bool {
-        self.struck.is_none()
-    }
-
-    /// Checks that `faulty` injected at least one fault: without any, the test proves nothing.
-    fn met_mischief(&self) {
-        if let Some(struck) = &self.struck {
-            assert!(struck.load(Ordering::Relaxed) > 0, "faulty never struck");
-        }
-    }
-}
+use haul_testkit::random::{Rng, seeded};
+use pairs::line_10_a_pair_writes_what_it_has_read;
+use subject::Subject;
 
 macro_rules! lines {
     ($made:expr, $faulty:literal: $($line:ident)+) => {
         $(#[test]
         fn $line() {
             let name = concat!(module_path!(), "::", stringify!($line));
-            if let Some(subject) = crate::subject($made, $faulty, name) {
+            if let Some(subject) = crate::subject::subject($made, $faulty, name) {
                 crate::$line(subject);
             }
         })+
@@ -110,7 +75,7 @@ macro_rules! contract {
     ($($module:ident $engine:ident $about:literal;)+) => {
         $(mod $module {
             fn made(depth: usize) -> haul_sys::Result<Box<dyn haul_engine::Engine>> {
-                crate::listed(haul_engine::Choice::$engine, depth)
+                crate::subject::listed(haul_engine::Choice::$engine, depth)
             }
             contract! { 1 depth_1, 2 depth_2, 8 depth_8, 256 depth_256 }
         })+
@@ -121,72 +86,39 @@ haul_engine::engines!(contract);
 
 /// Submits every supported operation to the ring, regardless of measurements.
 mod io_uring_for_everything {
-    plain_and_faulty! { crate::placed(haul_engine::Placement::EVERYTHING) }
+    plain_and_faulty! { crate::subject::placed(haul_engine::Placement::EVERYTHING) }
 }
 
 /// Submits everything, with linked pairs.
 mod io_uring_pairs {
-    plain_and_faulty! { crate::placed(haul_engine::Placement::EVERYTHING.with_pairs()) }
+    plain_and_faulty! { crate::subject::placed(haul_engine::Placement::EVERYTHING.with_pairs()) }
 }
 
 /// Everything and pairs, with only registered buffers.
 mod io_uring_registered_buffers {
-    plain_and_faulty! { crate::registered() }
+    plain_and_faulty! { crate::subject::registered() }
 }
 
 /// Everything and pairs, with direct descriptors; files are closed in the ring and synchronously.
 mod io_uring_direct_descriptors {
     use haul_sys::Operation;
 
-    plain_and_faulty! { crate::direct(haul_engine::Placement::EVERYTHING.with_pairs()) }
+    plain_and_faulty! { crate::subject::direct(haul_engine::Placement::EVERYTHING.with_pairs()) }
     mod closed_in_place {
         lines! {
-            crate::direct(haul_engine::Placement::EVERYTHING.with_pairs().without(super::Operation::Close)), false
+            crate::subject::direct(haul_engine::Placement::EVERYTHING.with_pairs().without(super::Operation::Close)), false
         }
     }
 }
 
 /// As configured by `--ops` and the related switches.
 mod io_uring_asked_for {
-    plain_and_faulty! { crate::asked_for() }
+    plain_and_faulty! { crate::subject::asked_for() }
 }
 
 /// Every operation synchronous.
 mod io_uring_for_nothing {
-    plain_and_faulty! { crate::placed(haul_engine::Placement::NOTHING) }
-}
-
-fn listed(choice: Choice, depth: usize) -> Result<Box<dyn Engine>> {
-    let listed = ENGINES.iter().find(|listed| listed.choice == choice).expect("the list has every choice");
-    let engine = listed.make(&Setup::of_depth(depth))?;
-    let caps = engine.caps();
-    assert_eq!(caps.name, listed.name, "the engine in use is the one asked for");
-    assert!(caps.depth == depth || choice == Choice::Sync, "made for {depth}, takes {}", caps.depth);
-    Ok(engine)
-}
-
-fn placed(placement: Placement) -> Result<Box<dyn Engine>> {
-    let engine = Uring::with_placement(16, placement)?;
-    assert_eq!(engine.placement(), placement, "this kernel does not take every operation in a ring");
-    Ok(Box::new(engine))
-}
-
-fn registered() -> Result<Box<dyn Engine>> {
-    let engine = Uring::with_placement(16, Placement::EVERYTHING.with_pairs())?;
-    Ok(Box::new(Registered::new(engine, PAIRED_BLOCK)))
-}
-
-fn direct(placement: Placement) -> Result<Box<dyn Engine>> {
-    let mut engine = Uring::with_placement(16, placement)?;
-    engine.use_direct_descriptors()?;
-    Ok(Box::new(engine))
-}
-
-fn asked_for() -> Result<Box<dyn Engine>> {
-    let setup = Setup { ops: Some(Ops::Multi), direct_descriptors: true, ..Setup::of_depth(16) };
-    let engine = ENGINES.iter().find(|listed| listed.choice == Choice::Uring).unwrap().make(&setup)?;
-    assert!(engine.caps().pairs, "this kernel takes no pairs");
-    Ok(engine)
+    plain_and_faulty! { crate::subject::placed(haul_engine::Placement::NOTHING) }
 }
 
 const FILES: u64 = 8;
@@ -194,7 +126,7 @@ const FILE_BYTES: usize = 20_000;
 
 fn line_1_accepted_operations_come_back_once_with_their_buffers(mut subject: Subject) {
     let ground = Ground::new();
-    let mut random = StdRng::seed_from_u64(subject.seed);
+    let mut random = seeded(subject.seed);
     let names: Vec<_> = (0..FILES).map(|n| CString::new(format!("file{n}")).unwrap()).collect();
     let sources: Vec<_> = (0..FILES).map(|n| ground.file(&names[n as usize], n, FILE_BYTES)).collect();
     let (written, copied) = (ground.target(c"written"), ground.target(c"copied"));

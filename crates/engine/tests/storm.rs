@@ -30,11 +30,10 @@ use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use ground::{Ground, address, operation_of, pattern, say, seed};
+use ground::{Ground, address, operation_of, pattern, say};
 use haul_engine::{Call, Choice, Done, ENGINES, Engine, Faulty, Mischief, Op, Outcome, Setup, Wait};
 use haul_sys::{Buffer, Cache, Error, Fd, Name, Open, Operation};
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use haul_testkit::random::{self, Random, Rng, seeded};
 
 const WORKERS: usize = 4;
 /// Queue depth of each worker's engine.
@@ -76,7 +75,7 @@ fn storm(choice: Choice) {
     let limit = haul_sys::raise_descriptor_limit(65_536);
     assert!(limit > 8192, "{limit} descriptors are not enough");
     let (sender, receiver) = mpsc::channel();
-    let seed = seed(listed.name);
+    let seed = random::seed(listed.name, None);
     let worker = thread::spawn(move || {
         all_workers(choice, seed);
         sender.send(()).unwrap();
@@ -150,7 +149,7 @@ type Asked = (Operation, usize, usize, usize, usize);
 struct Worker<'a> {
     sea: &'a Sea,
     engine: Faulty<Box<dyn Engine>>,
-    random: StdRng,
+    random: Random,
     outstanding: HashMap<u64, Asked>,
     buffers: Vec<Buffer>,
 }
@@ -159,7 +158,7 @@ impl<'a> Worker<'a> {
     fn new(sea: &'a Sea, engine: Box<dyn Engine>, seed: u64) -> Self {
         let mischief = Mischief { seed, errors: 100, shorts: 200, delays: 300, reorder: true };
         let engine = Faulty::new(engine, mischief);
-        let random = StdRng::seed_from_u64(!seed);
+        let random = seeded(!seed);
         Self { sea, engine, random, outstanding: HashMap::new(), buffers: Vec::new() }
     }
 

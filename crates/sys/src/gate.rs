@@ -95,3 +95,60 @@ pub(crate) fn call_once<T>(
         (_, Ok(value)) => Ok(value),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Returns the results one after the other, and counts the calls.
+    fn one_by_one<T>(
+        results: impl IntoIterator<Item = rustix::io::Result<T>>,
+        calls: &Cell<usize>,
+    ) -> impl FnMut() -> rustix::io::Result<T> {
+        let mut results = results.into_iter();
+        move || {
+            calls.set(calls.get() + 1);
+            results.next().unwrap()
+        }
+    }
+
+    #[test]
+    fn an_interrupted_call_is_made_again_and_a_failed_one_is_described() {
+        let calls = Cell::new(0);
+        let interrupted = [Err(Errno::INTR), Err(Errno::INTR), Ok(7)];
+        assert_eq!(call(Operation::Fsync, one_by_one(interrupted, &calls), String::new), Ok(7));
+        assert_eq!(calls.get(), 3);
+        let failing: [rustix::io::Result<()>; 2] = [Err(Errno::INTR), Err(Errno::IO)];
+        let error = call(Operation::Fsync, one_by_one(failing, &calls), || "5".to_owned()).unwrap_err();
+        assert_eq!(format!("{error:?}"), "fsync(5) = -1 (Input/output error)");
+    }
+
+    #[test]
+    fn a_transfer_is_asked_for_its_whole_length_each_time() {
+        let calls = Cell::new(0);
+        let mut perform = one_by_one([Err(Errno::INTR), Ok(3)], &calls);
+        let lengths = Cell::new([0; 2]);
+        let moved = transfer(
+            Operation::Read,
+            10,
+            |length| {
+                let mut seen = lengths.get();
+                seen[calls.get()] = length;
+                lengths.set(seen);
+                perform()
+            },
+            String::new,
+        );
+        assert_eq!((moved, lengths.get()), (Ok(3), [10, 10]));
+    }
+
+    #[test]
+    fn what_must_run_once_runs_once() {
+        let calls = Cell::new(0);
+        let mut perform = one_by_one([Err::<(), _>(Errno::INTR)], &calls);
+        let error = call_once(Operation::Close, &mut perform, || "9".to_owned()).unwrap_err();
+        assert_eq!((error.errno(), calls.get()), (Errno::INTR, 1));
+    }
+}

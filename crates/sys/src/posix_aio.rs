@@ -55,24 +55,22 @@
 #[cfg_attr(all(target_env = "gnu", target_pointer_width = "64"), path = "posix_aio/glibc.rs")]
 #[cfg_attr(not(all(target_env = "gnu", target_pointer_width = "64")), path = "posix_aio/absent.rs")]
 mod calls;
+mod slot;
 
-use std::cell::UnsafeCell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use rustix::io::Errno;
-
-use crate::answer::{asked, counted, is_transient, word};
 use crate::data::Cache;
 use crate::error::Result;
 use crate::gate::{self, Verdict};
 use crate::operation::Operation;
-use crate::transfer::{Part, Transfer, Transferred};
+use crate::transfer::{Transfer, Transferred};
 use crate::used::Used;
 
-use calls::{Control, LIST_MAX};
+use calls::LIST_MAX;
+use slot::{ABANDONED, Completions, FIRST, LAST, NOT_TAKEN, OURS, Over, Queue, SECOND, Slot, Work, reply};
 
 /// Maximum requests in flight.
 const DEPTH_MAX: usize = 4096;
@@ -83,17 +81,6 @@ const THREADS_MAX: usize = 64;
 /// How long a wait may bring nothing before lost notifications are looked for; and how long drop
 /// waits for the next completion before it gives up.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Result of an operation that the C library did not accept.
-const NOT_TAKEN: i32 = word(Errno::AGAIN);
-
-/// Slot states: see the module.
-const OURS: u8 = 0;
-const FIRST: u8 = 1;
-const CLAIMED: u8 = 2;
-const SECOND: u8 = 3;
-const LAST: u8 = 4;
-const ABANDONED: u8 = 5;
 
 /// How requests are passed to the C library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,44 +110,6 @@ pub struct PosixAio {
     rescued: u64,
 }
 
-/// Slots returned by notifications.
-struct Completions {
-    queue: Mutex<Queue>,
-    wake: Condvar,
-    /// Held for reading while a notification enqueues a write, for writing while someone checks for
-    /// completed operations.
-    enqueuing: RwLock<()>,
-}
-
-struct Queue {
-    finished: VecDeque<usize>,
-    /// Number of finished slots worth waking the waiter for; 0 if nobody waits.
-    wanted: usize,
-}
-
-struct Slot {
-    index: usize,
-    passing: AioPassing,
-    state: AtomicU8,
-    control: Control,
-    work: UnsafeCell<Work>,
-    completions: Arc<Completions>,
-}
-
-/// The request of a slot, and the raw results of its parts.
-struct Work {
-    token: u64,
-    transfer: Option<Transfer>,
-    first: Option<i32>,
-    second: Option<i32>,
-}
-
-// SAFETY: `control` and `work` are touched only by whoever has the slot by its state, and the state
-// changes order those accesses. What they own may move to other threads.
-unsafe impl Send for Slot {}
-// SAFETY: as above.
-unsafe impl Sync for Slot {}
-
 impl PosixAio {
     /// Creates slots for `depth` requests in flight (clamped to 1..=4096) and asks for as many
     /// threads, up to 64. The C library has one thread pool for the whole process; the last call
@@ -172,8 +121,7 @@ impl PosixAio {
         let depth = depth.clamp(1, DEPTH_MAX);
         let threads = depth.min(THREADS_MAX);
         gate::call(Operation::AioInit, || calls::init(threads, depth), || format!("{threads}, {depth}"))?;
-        let queue = Mutex::new(Queue { finished: VecDeque::with_capacity(depth), wanted: 0 });
-        let completions = Arc::new(Completions { queue, wake: Condvar::new(), enqueuing: RwLock::new(()) });
+        let completions = Completions::new(depth);
         Ok(Self {
             passing,
             slots: (0..depth).map(|index| Slot::new(index, passing, &completions)).collect(),
@@ -429,174 +377,4 @@ impl Drop for PosixAio {
             }
         }
     }
-}
-
-/// A slot with nothing left for the C library to do; its result is recorded.
-struct Over;
-
-impl Slot {
-    fn new(index: usize, passing: AioPassing, completions: &Arc<Completions>) -> Arc<Self> {
-        Arc::new(Self {
-            index,
-            passing,
-            state: AtomicU8::new(OURS),
-            control: Control::new(),
-            work: UnsafeCell::new(Work { token: 0, transfer: None, first: None, second: None }),
-            completions: Arc::clone(completions),
-        })
-    }
-
-    /// Returns the work of the slot.
-    ///
-    /// # Safety
-    /// The caller has the slot by its state and holds no other borrow of its work.
-    #[allow(clippy::mut_from_ref, reason = "the slot's state is what makes the borrow the only one")]
-    unsafe fn work(&self) -> &mut Work {
-        // SAFETY: upheld by our caller.
-        unsafe { &mut *self.work.get() }
-    }
-
-    /// Changes the state from `from` to `to`; returns false if it was another.
-    fn moves(&self, from: u8, to: u8) -> bool {
-        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-
-    /// Prepares the control block for the next operation and passes the slot to the C library,
-    /// unless an injected fault completes it at once. Returns the operation.
-    ///
-    /// # Safety
-    /// The caller has the slot, its work has a next operation, and the caller enqueues it or takes
-    /// it back.
-    unsafe fn prepare_next(self: &Arc<Self>) -> std::result::Result<Operation, Over> {
-        // SAFETY: upheld by our caller; the borrow ends before the slot is given away.
-        let work = unsafe { self.work() };
-        let phase = if work.first.is_none() { FIRST } else { SECOND };
-        let Some(part) = work.next() else { return Err(Over) };
-        let operation = part.operation;
-        match asked(operation, part.bytes.len()) {
-            Ok(length) => {
-                let counted = Arc::into_raw(Arc::clone(self)).cast_mut().cast();
-                // SAFETY: the C library doesn't have the block, because the caller has the slot.
-                unsafe { self.control.prepare(part, length, notified, counted) };
-                self.state.store(phase, Ordering::Release);
-                Ok(operation)
-            }
-            Err(answer) => {
-                work.note(answer);
-                Err(Over)
-            }
-        }
-    }
-
-    /// Passes the next operation to the C library; after `Ok` the caller no longer has the slot.
-    ///
-    /// # Safety
-    /// The caller has the slot, and its work has a next operation.
-    unsafe fn issue(self: &Arc<Self>) -> std::result::Result<(), Over> {
-        // SAFETY: upheld by our caller.
-        let operation = unsafe { self.prepare_next() }?;
-        // SAFETY: it was prepared, and the slot holds a reference to itself until it is notified.
-        if unsafe { self.control.enqueue(operation) }.is_ok() {
-            return Ok(());
-        }
-        // SAFETY: an operation that was not accepted is not notified.
-        unsafe { self.take_back() };
-        Err(Over)
-    }
-
-    /// Takes back a slot whose operation the C library did not accept.
-    ///
-    /// # Safety
-    /// The caller prepared the operation, it will not be notified, and nobody else can have seen
-    /// the slot since.
-    unsafe fn take_back(self: &Arc<Self>) {
-        // SAFETY: `prepare_next` took this reference for a notification that will not come. The
-        // caller has another.
-        unsafe { Arc::decrement_strong_count(Arc::as_ptr(self)) };
-        self.state.store(CLAIMED, Ordering::Relaxed);
-        // SAFETY: only the notification, which will not come, could have claimed the slot.
-        unsafe { self.work() }.note(NOT_TAKEN);
-    }
-
-    /// Called when an operation has completed: starts a pair's write, or leaves the slot to
-    /// be reaped.
-    fn notice(self: &Arc<Self>) {
-        if self.moves(FIRST, CLAIMED) || self.moves(SECOND, CLAIMED) {
-            // SAFETY: this is the notification of the operation, so it has completed.
-            let answer = unsafe { self.control.answer() };
-            // SAFETY: the slot was just claimed; the borrow ends before it is given away.
-            let work = unsafe { self.work() };
-            work.note(answer);
-            if self.passing == AioPassing::Each && work.next().is_some() {
-                let _on_its_way = self.completions.enqueuing.read().unwrap_or_else(PoisonError::into_inner);
-                // SAFETY: the slot is claimed and has a next operation.
-                if unsafe { self.issue() }.is_ok() {
-                    return;
-                }
-            }
-        } else if self.state.load(Ordering::Acquire) == ABANDONED {
-            return;
-        }
-        self.state.store(OURS, Ordering::Release);
-        self.completions.push(self.index);
-    }
-}
-
-impl Work {
-    /// Returns the next part: the second one only of a pair that has read something.
-    fn next(&mut self) -> Option<Part<'_>> {
-        let transfer = self.transfer.as_mut()?;
-        match (self.first.map(counted), self.second) {
-            (None, _) => Some(transfer.part(None)),
-            (Some(Ok(read @ 1..)), None) if transfer.is_pair() => Some(transfer.part(Some(read))),
-            _ => None,
-        }
-    }
-
-    /// Records the result of the last part.
-    fn note(&mut self, answer: i32) {
-        match self.first {
-            None => self.first = Some(answer),
-            Some(_) => self.second = Some(answer),
-        }
-    }
-}
-
-/// Builds the reply from the results of the parts. What the C library didn't do, or failed to do
-/// for a transient reason, is done synchronously now.
-fn reply(mut transfer: Transfer, first: i32, second: Option<i32>) -> Transferred {
-    if is_transient(first) {
-        return transfer.in_place();
-    }
-    let first = transfer.outcome(None, first);
-    match (&first, second) {
-        (Ok(read), Some(second)) if !is_transient(second) => {
-            let written = transfer.outcome(Some(*read), second);
-            transfer.reply(first, written)
-        }
-        _ => transfer.finish(first),
-    }
-}
-
-impl Completions {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Leaves a slot to be reaped.
-    fn push(&self, index: usize) {
-        let mut queue = self.lock();
-        queue.finished.push_back(index);
-        if queue.wanted > 0 && queue.finished.len() >= queue.wanted {
-            self.wake.notify_one();
-        }
-    }
-}
-
-/// Called by the C library when an operation has completed, on a thread created for the call.
-extern "C" fn notified(value: libc::sigval) {
-    // SAFETY: `value` is the reference that `prepare_next` gave away with this operation, and an
-    // operation is notified at most once.
-    let slot = unsafe { Arc::from_raw(value.sival_ptr.cast_const().cast::<Slot>()) };
-    slot.notice();
 }

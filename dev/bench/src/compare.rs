@@ -5,7 +5,6 @@
 //! a series is printed as soon as it is complete. The JSON is written at the end, with the series
 //! that were finished, even if the comparison was interrupted.
 
-use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +17,7 @@ use crate::ground::{CacheState, Ground, Layout, Sides, Workload};
 use crate::image::FileSystem;
 use crate::interrupt::Interrupt;
 use crate::machine::Machine;
+use crate::outfile::OutFile;
 use crate::programs;
 use crate::results::{Report, Series, Tree, outcomes};
 use crate::series::{self, Plan, Run};
@@ -105,9 +105,7 @@ pub(crate) fn compare(
     let workloads = workloads(options)?;
     check_machine(options.layout())?;
     let candidates = candidates::find(&options.search())?;
-    // Opened first: an unwritable path should not cost an hour.
-    let json = options.json.as_deref().map(|path| File::create(path).map_err(Error::doing("create", path)));
-    let json = json.transpose()?;
+    let json = OutFile::create(options.json.as_deref())?;
     // Inherited by the candidates; the permissions of a correct copy depend on it.
     rustix::process::umask(UMASK.into());
     let machine = Machine::look();
@@ -116,11 +114,7 @@ pub(crate) fn compare(
     let mut comparison = Comparison { options, report, output, progress, interrupt };
     let run = workloads.iter().try_for_each(|workload| comparison.run(workload));
     let shown = comparison.show_facts();
-    let written = match (&json, &options.json) {
-        (Some(file), Some(path)) => serde_json::to_writer_pretty(file, &comparison.report)
-            .map_err(|error| Error::doing("write", path)(error.into())),
-        _ => Ok(()),
-    };
+    let written = json.write_json(&comparison.report);
     run.and(shown).and(written).map(|()| comparison.verdict())
 }
 
@@ -190,11 +184,7 @@ impl Comparison<'_> {
         let totals = workload.totals()?;
         let mut ground = Ground::new(&self.options.work, self.report.layout, totals)?;
         let run = self.run_on(&mut ground, workload);
-        let leftovers = ground.finish();
-        if leftovers.is_empty() {
-            return run;
-        }
-        Err(Error::LeftBehind { leftovers, cause: run.err().map(Box::new) })
+        Error::unless_left(run, ground.finish())
     }
 
     fn run_on(&mut self, ground: &mut Ground, workload: &Workload) -> Result<()> {
@@ -223,7 +213,7 @@ impl Comparison<'_> {
         let mut observe = |run: &Run| {
             let line = progress_line(&tree.name, plan, run);
             if told.is_ok() {
-                told = writeln!(self.progress, "{line}").map_err(no_output);
+                told = writeln!(self.progress, "{line}").map_err(Error::no_output);
             }
         };
         let runs = series::run(ground, &self.report.candidates, plan, self.interrupt, &mut observe)?;
@@ -238,11 +228,11 @@ impl Comparison<'_> {
     }
 
     fn print(&mut self, text: &str) -> Result<()> {
-        self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush()).map_err(no_output)
+        self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush()).map_err(Error::no_output)
     }
 
     fn tell(&mut self, line: &str) -> Result<()> {
-        writeln!(self.progress, "{line}").map_err(no_output)
+        writeln!(self.progress, "{line}").map_err(Error::no_output)
     }
 
     fn verdict(&self) -> Verdict {
@@ -250,10 +240,6 @@ impl Comparison<'_> {
         let failed = outcomes.any(|outcome| outcome.id == HAUL && outcome.timed().is_none());
         if failed { Verdict::HaulFailed } else { Verdict::Good }
     }
-}
-
-fn no_output(source: std::io::Error) -> Error {
-    Error::Io { doing: "write the results".to_owned(), source }
 }
 
 fn progress_line(tree: &str, plan: &Plan, run: &Run) -> String {

@@ -57,6 +57,19 @@ impl Error {
         move |source| Error::Io { doing: format!("{verb} {}", path.display()), source }
     }
 
+    /// Adds that it was the results that could not be written.
+    pub(crate) fn no_output(source: io::Error) -> Error {
+        Error::Io { doing: "write the results".to_owned(), source }
+    }
+
+    /// Returns `run`, or the error that names what could not be cleaned up after it.
+    pub(crate) fn unless_left<T>(run: Result<T>, leftovers: Vec<String>) -> Result<T> {
+        if leftovers.is_empty() {
+            return run;
+        }
+        Err(Error::LeftBehind { leftovers, cause: run.err().map(Box::new) })
+    }
+
     /// Returns true if a signal is the root cause.
     pub(crate) fn is_interruption(&self) -> bool {
         match self {

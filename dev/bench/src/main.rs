@@ -1,5 +1,5 @@
-//! `haul-bench` benchmarks haul: it makes trees to copy, races haul against other copiers over them,
-//! and runs the studies in the documents. `haul bench` runs it where it is installed.
+//! `haul-bench` benchmarks haul: it makes trees to copy, races haul against other copiers over
+//! them, and runs the studies in the documents. `haul bench` runs it where it is installed.
 //!
 //! It treats every tool, haul included, as a black box: it runs built programs, times them
 //! from outside and checks the copies they made. Two modules are the exception: `aio` calls the I/O
@@ -36,6 +36,7 @@ mod interrupt;
 mod machine;
 mod measure;
 mod noise;
+mod outfile;
 mod programs;
 mod report;
 mod results;

@@ -1,4 +1,4 @@
-//! Formats results for people: plain text that fits in 100 columns, or Markdown.
+//! Formats results for people: plain text or Markdown, wrapped at 100 columns.
 //!
 //! Both formats come from the same rows, so they cannot disagree. No directory of the machine is
 //! named, so the output can be published as it is.
@@ -17,8 +17,19 @@ pub(crate) enum Style {
     Markdown,
 }
 
-/// Maximum width of plain text, in columns.
-const WIDTH: usize = 100;
+impl Style {
+    /// Returns the indent of continuation lines after a line that begins with `mark`.
+    fn indent(self, mark: &str) -> &'static str {
+        match self {
+            Style::Text => "    ",
+            Style::Markdown if mark.is_empty() => "",
+            Style::Markdown => "  ",
+        }
+    }
+}
+
+/// Maximum width of running text, in columns.
+pub(crate) const WIDTH: usize = 100;
 
 const NAME_WIDTH: usize = 30;
 
@@ -37,7 +48,7 @@ pub(crate) fn series(series: &Series, layout: Layout, rounds: u32, style: Style)
     let elsewhere =
         format!("Meanwhile the rest of the machine used {:.1} processors.", series.processors_elsewhere());
     for sentence in sentences(&series.outcomes).into_iter().chain([elsewhere]) {
-        out.push_str(&wrapped(&sentence, style));
+        write_paragraph(&mut out, &sentence, style.indent(""));
     }
     out
 }
@@ -59,7 +70,12 @@ fn heading(series: &Series, layout: Layout, rounds: u32, style: Style) -> String
     let how = format!("{cache} cache, {where_to}, median of {}", counted(rounds.into(), "round", "rounds"));
     match style {
         Style::Text => format!("{}: {size}\n{how}\n\n", tree.name),
-        Style::Markdown => format!("### {}, {cache}\n\n{size}; {how}.\n\n", tree.name),
+        Style::Markdown => {
+            let mut out = format!("### {}, {cache}\n\n", tree.name);
+            write_paragraph(&mut out, &format!("{size}; {how}."), style.indent(""));
+            out.push('\n');
+            out
+        }
     }
 }
 
@@ -71,16 +87,15 @@ fn cells(timed: &Timed) -> [String; 6] {
         format!("{}–{}", seconds(min), seconds(max)),
         seconds(timed.seconds_with_sync.median),
         seconds(timed.cpu_seconds.median),
-        peak(timed),
+        peak(timed.memory_peak_bytes, timed.memory_floor_bytes, |megabytes| format!("{megabytes:.1}")),
         timed.ratio_to_gnu.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")),
     ]
 }
 
 /// Formats peak memory in megabytes, as an upper bound if it only shows the benchmark's own.
-fn peak(timed: &Timed) -> String {
-    let megabytes = timed.memory_peak_bytes as f64 / 1e6;
-    let bound = if timed.memory_peak_bytes <= timed.memory_floor_bytes + 200_000 { "≤" } else { "" };
-    format!("{bound}{megabytes:.1}")
+pub(crate) fn peak(bytes: u64, floor_bytes: u64, number: fn(f64) -> String) -> String {
+    let bound = if bytes <= floor_bytes + 200_000 { "\u{2264}" } else { "" };
+    format!("{bound}{}", number(bytes as f64 / 1e6))
 }
 
 fn text_table(outcomes: &[Outcome], out: &mut String) {
@@ -101,11 +116,11 @@ fn text_table(outcomes: &[Outcome], out: &mut String) {
             }
             // A name with many settings gets a line of its own.
             Figures::Timed(timed) => {
-                out.push_str(&wrapped(name, Style::Text));
+                write_paragraph(out, name, Style::Text.indent(""));
                 out.push_str(&row("", &cells(timed)));
             }
             Figures::Failed(why) => {
-                out.push_str(&wrapped(&format!("{name:NAME_WIDTH$} no time: {why}"), Style::Text));
+                write_paragraph(out, &format!("{name:NAME_WIDTH$} no time: {why}"), Style::Text.indent(""));
             }
         }
     }
@@ -166,22 +181,21 @@ pub(crate) fn facts(report: &Report, style: Style) -> String {
             .map(|Candidate { label, version, line, .. }| format!("{label}: {line} ({version})")),
     );
     let mark = if style == Style::Markdown { "- " } else { "" };
-    lines.iter().map(|line| wrapped(&format!("{mark}{line}"), style)).collect()
+    let mut out = String::new();
+    lines.iter().for_each(|line| write_paragraph(&mut out, &format!("{mark}{line}"), style.indent(mark)));
+    out
 }
 
-/// Wraps plain text at spaces; Markdown lines stay long.
-fn wrapped(line: &str, style: Style) -> String {
-    if style == Style::Markdown {
-        return format!("{line}\n");
-    }
-    let mut out = String::new();
+/// Appends a paragraph wrapped at spaces, with continuation lines indented.
+pub(crate) fn write_paragraph(out: &mut String, text: &str, indent: &str) {
     let mut column = 0;
-    for word in line.split(' ') {
+    for word in text.split(' ') {
         let length = word.chars().count();
         if column > 0 && column + 1 + length > WIDTH {
-            out.push_str("\n    ");
-            column = 4;
-        } else if !out.is_empty() {
+            out.push('\n');
+            out.push_str(indent);
+            column = indent.len();
+        } else if column > 0 || word.is_empty() {
             out.push(' ');
             column += 1;
         }
@@ -189,7 +203,6 @@ fn wrapped(line: &str, style: Style) -> String {
         column += length;
     }
     out.push('\n');
-    out
 }
 
 /// Formats seconds with about three significant digits.

@@ -4,8 +4,9 @@
 //! the result. This library holds the parts they share, so that each test file reads as a
 //! list of cases.
 //!
-//! - [`spec`] describes a tree as plain data and builds it; [`random`] and [`everything`] generate
-//!   such descriptions.
+//! - [`spec`] describes a tree as plain data and builds it; [`random_tree`] and [`everything`]
+//!   generate such descriptions.
+//! - [`random`] is the random generator of all tests, with its printed seed.
 //! - [`snapshot`] reads a tree back and [`mod@compare`] describes how two trees differ.
 //! - [`duel`] runs two programs on the same task and reports differences; [`verdict`] checks that a
 //!   copy that met an error reported it honestly.
@@ -45,6 +46,7 @@ pub mod needs;
 pub mod pbs;
 pub mod program;
 pub mod random;
+pub mod random_tree;
 pub mod release;
 pub mod run;
 pub mod sandbox;

@@ -141,6 +141,22 @@ impl Mpi {
         }
     }
 
+    /// Adds that environment to a run.
+    #[must_use]
+    pub fn with(&self, run: Run) -> Run {
+        self.environment().iter().fold(run, |run, (name, value)| run.env(name, value))
+    }
+
+    /// Returns the options of haul that start so many ranks of this installation.
+    #[must_use]
+    pub fn options(&self, ranks: u32) -> [String; 3] {
+        [
+            format!("--clients={ranks}"),
+            format!("--launcher={}", self.launcher.display()),
+            format!("--mpi-lib={}", self.library.display()),
+        ]
+    }
+
     /// Returns the command line of a job on this host: `mpirun -n RANKS PROGRAM`.
     #[must_use]
     pub fn job(&self, ranks: u32, program: &Path) -> Run {
@@ -151,8 +167,7 @@ impl Mpi {
     #[must_use]
     pub fn launch<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Run {
         // `env` passes the full path as argv[0], where MPICH's launcher looks for its helper.
-        let run = Run::new(Path::new("/usr/bin/env")).arg(&self.launcher).args(arguments);
-        self.environment().iter().fold(run, |run, (name, value)| run.env(name, value))
+        self.with(Run::new(Path::new("/usr/bin/env")).arg(&self.launcher).args(arguments))
     }
 }
 

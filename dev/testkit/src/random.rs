@@ -1,149 +1,86 @@
-//! Random trees from a seed.
+//! The random generator of the tests, and its seed.
 //!
-//! The same seed and shape give the same tree everywhere. Names come from a small pool, so that
-//! two trees collide, from a pool of odd names, and at random. Symbolic links stay inside the
-//! tree or dangle: if a link left the tree, the result of a copy that follows it would depend on
-//! what is outside.
+//! Tests draw from [`Random`] and from nothing else, so that a printed seed repeats a failure.
+//! Generators that the product itself needs (names, the simulated cluster) are not this one.
 
+use std::fmt;
+
+use rand::SeedableRng;
 use rand::rngs::StdRng;
-use rand::seq::IndexedRandom;
-use rand::{Rng, SeedableRng};
 
-use crate::everything::{ACCESS_ACL, DEFAULT_ACL, odd_name_list};
-use crate::spec::{Kind, Node, Piece, Spec, acl};
+pub use rand::Rng;
+pub use rand::seq::{IndexedRandom, SliceRandom};
 
-/// Limits of a random tree.
-#[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    /// Maximum number of entries; duplicate names are skipped.
-    pub entries: usize,
-    /// Maximum size of a file, in bytes.
-    pub file_bytes_max: u64,
-}
+/// The generator.
+pub type Random = StdRng;
 
-impl Default for Shape {
-    fn default() -> Self {
-        Self { entries: 40, file_bytes_max: 300_000 }
-    }
-}
-
-/// Returns the tree for a seed.
+/// Creates the generator for a seed.
 #[must_use]
-pub fn tree(seed: u64, shape: Shape) -> Spec {
-    let mut random = StdRng::seed_from_u64(seed);
-    let odd = odd_name_list();
-    let nodes = (0..shape.entries).map(|_| node(&mut random, &odd, shape)).collect();
-    Spec { nodes }
+pub fn seeded(seed: u64) -> Random {
+    Random::seed_from_u64(seed)
 }
 
-fn node(random: &mut StdRng, odd: &[Vec<u8>], shape: Shape) -> Node {
-    let name = match random.random_range(0..10) {
-        0..7 => format!("n{}", random.random_range(0..30)).into_bytes(),
-        7 => odd.choose(random).cloned().unwrap_or_default(),
-        _ => random_name(random),
+/// Returns the seed of a test run and prints it: `HAUL_SEED`, or else `usual`. Without a usual
+/// seed, or with `HAUL_SEED=new`, every run gets another one.
+pub fn seed(test: impl fmt::Display, usual: Option<u64>) -> u64 {
+    let given = std::env::var("HAUL_SEED").ok();
+    let seed = match given.as_deref() {
+        Some("new") => None,
+        Some(text) => text.parse().ok().or(usual),
+        None => usual,
     };
-    let mut node = Node::new(random.random_range(0..64), name, kind(random, shape));
-    if random.random_range(0..4) == 0 {
-        node.mode = random.random_range(0..=0o7777);
-    }
-    if random.random_range(0..4) == 0 {
-        node.owner = Some((random.random_range(0..70_000), random.random_range(0..70_000)));
-    }
-    node.modified =
-        (random.random_range(-1_000_000_000..1_600_000_000), random.random_range(0..1_000_000_000));
-    if !matches!(node.kind, Kind::Symlink(_) | Kind::HardLink(_)) {
-        decorate(random, &mut node);
-    }
-    node
+    let seed = seed.unwrap_or_else(|| rand::random::<u32>().into());
+    crate::note!("{test}: HAUL_SEED={seed}");
+    seed
 }
 
-fn kind(random: &mut StdRng, shape: Shape) -> Kind {
-    match random.random_range(0..100) {
-        0..25 => Kind::Directory,
-        25..65 => Kind::File(pieces(random, shape.file_bytes_max)),
-        65..78 => Kind::Symlink(link(random)),
-        78..90 => Kind::HardLink(random.random_range(0..64)),
-        90..93 => Kind::Fifo,
-        93..96 => Kind::Socket,
-        96..98 => Kind::CharacterDevice(1, random.random_range(3..10)),
-        _ => Kind::BlockDevice(7, random.random_range(100..120)),
-    }
+/// Generates `length` bytes, none of them zero, so that they aren't taken for a hole.
+#[must_use]
+pub fn bytes(seed: u64, length: u64) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+    seeded(seed).fill(&mut bytes[..]);
+    bytes.iter_mut().for_each(|byte| *byte |= 1);
+    bytes
 }
 
-fn pieces(random: &mut StdRng, bytes_max: u64) -> Vec<Piece> {
-    let mut left = match random.random_range(0..6) {
-        0 => 0,
-        1..4 => random.random_range(0..=bytes_max.min(6000)),
-        _ => random.random_range(0..=bytes_max),
-    };
-    let mut pieces = Vec::new();
-    while left > 0 {
-        let length = if random.random_bool(0.5) { left } else { random.random_range(1..=left) };
-        pieces.push(match random.random_range(0..5) {
-            0 => Piece::Hole(length),
-            1 => Piece::Zeros(length),
-            _ => Piece::Data { seed: random.random(), bytes: length },
+/// Picks `count` items at random, spread over the groups: none gives a second item before every
+/// other one has given its first.
+pub fn choose<T>(mut groups: Vec<Vec<T>>, count: usize, random: &mut Random) -> Vec<T> {
+    groups.shuffle(random);
+    groups.iter_mut().for_each(|group| group.shuffle(random));
+    let mut chosen = Vec::new();
+    while !groups.is_empty() {
+        groups.retain_mut(|group| {
+            chosen.extend(group.pop());
+            !group.is_empty()
         });
-        left -= length;
     }
-    pieces
-}
-
-fn link(random: &mut StdRng) -> Vec<u8> {
-    match random.random_range(0..8) {
-        0 => b"no/such/name".to_vec(),
-        1 => random_name(random),
-        _ => format!("n{}", random.random_range(0..30)).into_bytes(),
-    }
-}
-
-fn random_name(random: &mut StdRng) -> Vec<u8> {
-    let length = random.random_range(1..=40);
-    let name: Vec<u8> = (0..length)
-        .map(|_| {
-            loop {
-                let byte = random.random_range(1..=255u8);
-                if byte != b'/' {
-                    break byte;
-                }
-            }
-        })
-        .collect();
-    if name == b"." || name == b".." { b"dots".to_vec() } else { name }
-}
-
-fn decorate(random: &mut StdRng, node: &mut Node) {
-    let plain = matches!(node.kind, Kind::File(_) | Kind::Directory);
-    if plain && random.random_range(0..6) == 0 {
-        let value: Vec<u8> = (0..random.random_range(0..100)).map(|_| random.random()).collect();
-        node.attributes.push((format!("user.a{}", random.random_range(0..5)).into_bytes(), value));
-    }
-    if plain && random.random_range(0..10) == 0 {
-        let raw = acl(node.mode, random.random_range(1..100), random.random_range(0..8));
-        node.attributes.push((ACCESS_ACL.into(), raw));
-    }
-    if node.kind == Kind::Directory && random.random_range(0..8) == 0 {
-        let raw = acl(0o750, random.random_range(1..100), random.random_range(0..8));
-        node.attributes.push((DEFAULT_ACL.into(), raw));
-    }
+    chosen.truncate(count);
+    chosen
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::compare_paths;
-    use crate::{Facts, Sandbox};
 
     #[test]
-    fn a_seed_is_a_tree() {
-        let sandbox = Sandbox::in_memory().unwrap();
-        for seed in 0..8 {
-            let (a, b) = (sandbox.join(format!("a{seed}")), sandbox.join(format!("b{seed}")));
-            tree(seed, Shape::default()).build(&a).unwrap();
-            tree(seed, Shape::default()).build(&b).unwrap();
-            let facts = Facts::PRESERVED - Facts::DIRECTORY_MODIFIED;
-            assert!(compare_paths(&a, &b, facts).unwrap().is_empty(), "seed {seed}");
+    fn a_choice_is_spread_and_repeats_with_its_seed() {
+        let groups = || vec![vec![10, 11, 12], vec![20], vec![30, 31]];
+        for seed in 0..20 {
+            let chosen = choose(groups(), 4, &mut seeded(seed));
+            assert_eq!(chosen, choose(groups(), 4, &mut seeded(seed)));
+            let mut first: Vec<_> = chosen[..3].iter().map(|item| item / 10).collect();
+            first.sort_unstable();
+            assert_eq!(first, [1, 2, 3], "seed {seed}");
+            assert_ne!(chosen[3] / 10, 2, "seed {seed}");
         }
-        assert_ne!(tree(1, Shape::default()), tree(2, Shape::default()));
+        assert_eq!(choose(groups(), 100, &mut seeded(1)).len(), 6);
+    }
+
+    #[test]
+    fn bytes_are_no_hole_and_differ_by_seed() {
+        assert!(bytes(7, 5000).iter().all(|byte| *byte != 0));
+        assert_eq!(bytes(7, 5000)[..100], bytes(7, 100));
+        assert_ne!(bytes(7, 100), bytes(8, 100));
     }
 }

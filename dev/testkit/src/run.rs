@@ -6,12 +6,11 @@
 //! ([`Ending::Hung`]), not a hanging test.
 //!
 //! Implementation without unsafe code: `/bin/sh` sets limits and umask before it executes the
-//! program. A seccomp filter is per thread and inherited, so the program is started from a
-//! short-lived thread that has installed the filter on itself. Peak memory is read from `/proc`
-//! while the process lives, because `wait4` includes the parent's size before `exec`. It may miss
-//! the last hundredth of a second.
+//! program. Peak memory is read from `/proc` while the process lives, because `wait4` includes the
+//! parent's size before `exec`. It may miss the last hundredth of a second.
 
-use std::collections::BTreeMap;
+mod refused;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
@@ -22,9 +21,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-};
+
+use refused::{Refused, spawn_refused};
 
 use crate::signals;
 use crate::wait::{self, Reader};
@@ -48,15 +46,6 @@ pub struct Run {
     refused: Vec<Refused>,
     output: Output,
     input: Option<Vec<u8>>,
-}
-
-/// System calls that fail without being made.
-#[derive(Clone, Debug)]
-struct Refused {
-    calls: Vec<i64>,
-    /// Argument number, from 0, and the bits that must all be set in it.
-    with_bits: Option<(u8, u32)>,
-    error: i32,
 }
 
 #[derive(Clone, Debug)]
@@ -498,39 +487,6 @@ fn peak_of(status: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     kibibytes.unwrap_or(0) * 1024
-}
-
-impl Refused {
-    fn filter(&self) -> io::Result<BpfProgram> {
-        let condition = |(argument, bits): (u8, u32)| {
-            let bits = u64::from(bits);
-            let how = SeccompCmpOp::MaskedEq(bits);
-            let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, how, bits)?;
-            SeccompRule::new(vec![condition])
-        };
-        let rule = self.with_bits.map(condition).transpose().map_err(io::Error::other)?;
-        let rules: Vec<SeccompRule> = rule.into_iter().collect();
-        let rules: BTreeMap<i64, _> = self.calls.iter().map(|call| (*call, rules.clone())).collect();
-        let architecture = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
-        let refuse = SeccompAction::Errno(self.error.unsigned_abs());
-        let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture);
-        BpfProgram::try_from(filter.map_err(io::Error::other)?).map_err(io::Error::other)
-    }
-}
-
-/// Starts the command from a thread that installs the filters on itself. The new process
-/// inherits them.
-fn spawn_refused(command: &mut Command, refused: &[Refused]) -> io::Result<Child> {
-    let filters: Vec<BpfProgram> = refused.iter().map(Refused::filter).collect::<io::Result<_>>()?;
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            for filter in &filters {
-                seccompiler::apply_filter(filter).map_err(io::Error::other)?;
-            }
-            command.spawn()
-        });
-        thread.join().unwrap_or_else(|_| Err(io::Error::other("the starting thread died")))
-    })
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 
+use crate::random;
+
 /// Maximum length of a path, in bytes, so that programs that use paths can run too.
 const PATH_BYTES_MAX: usize = 2000;
 
@@ -186,20 +188,6 @@ impl Spec {
     }
 }
 
-/// Generates the content of a data piece. The same seed and length give the same bytes.
-#[must_use]
-pub fn bytes(seed: u64, length: u64) -> Vec<u8> {
-    // A multiplicative generator: fast, and distinct for every seed. Never zero, so that data isn't
-    // taken for a hole.
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    (0..length)
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 56) as u8 | 1
-        })
-        .collect()
-}
-
 /// Returns a POSIX ACL in raw form: owner, group and others as in `mode`, and one named user with
 /// the permissions `named`.
 ///
@@ -248,7 +236,7 @@ fn fill(path: &Path, pieces: &[Piece]) -> io::Result<()> {
     for piece in pieces {
         match *piece {
             Piece::Data { seed, bytes: length } => {
-                file.write_all_at(&bytes(seed, length), offset)?;
+                file.write_all_at(&random::bytes(seed, length), offset)?;
                 offset += length;
             }
             Piece::Zeros(length) => {

@@ -1,7 +1,8 @@
 //! `gen`: generates files from the code, and checks that they are up to date.
 //!
-//! Help is haul's own output. Completions and manual pages are generated from the command and option
-//! definitions of haul and haul-bench (`--definitions`), so that each option is defined in one place.
+//! Help is haul's own output. Completions and manual pages are generated from the command and
+//! option definitions of haul and haul-bench (`--definitions`), so that each option is defined in
+//! one place.
 
 mod bash;
 mod definitions;

@@ -13,6 +13,7 @@ mod setup;
 mod skips;
 mod steps;
 mod test;
+mod width;
 
 use std::process::ExitCode;
 
@@ -31,7 +32,7 @@ use Work::{Asked, Plain};
 
 const CHORES: [Chore; 7] = [
     ("setup", "install what the tests need (as root; else say what is missing)", Plain(setup::setup)),
-    ("check", "format, lints, documentation, licences, generated files", Plain(check::check)),
+    ("check", "format, lints, documentation, licences, width of prose, generated files", Plain(check::check)),
     ("test", "run every test, the fault sweep too, and tell what was skipped and why", Plain(test::test)),
     (
         "sanitize",

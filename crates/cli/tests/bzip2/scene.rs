@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use haul_testkit::Sandbox;
+use haul_testkit::random::{Rng, seeded};
 
 /// Implementation that a line runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,20 +145,14 @@ pub(crate) fn furnish(folder: &Path) {
 
 /// Generates pseudo-random bytes: part text, part noise, part runs.
 pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut random = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as usize
-    };
+    let mut random = seeded(seed);
     let mut bytes = Vec::with_capacity(length + 1000);
     while bytes.len() < length {
-        let some = random() % 900 + 1;
-        match random() % 4 {
-            0 => bytes.extend((0..some).map(|_| random() as u8)),
-            1 => bytes.resize(bytes.len() + some, random() as u8),
-            _ => bytes.extend((0..some).map(|_| b"  etaoin shrdlucmfw\n"[random() % 20])),
+        let some = random.random_range(1..=900);
+        match random.random_range(0..4) {
+            0 => bytes.extend((0..some).map(|_| random.random::<u8>())),
+            1 => bytes.resize(bytes.len() + some, random.random()),
+            _ => bytes.extend((0..some).map(|_| b"  etaoin shrdlucmfw\n"[random.random_range(0..20)])),
         }
     }
     bytes.truncate(length);

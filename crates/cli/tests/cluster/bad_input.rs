@@ -46,10 +46,6 @@ impl Scene {
     }
 }
 
-fn with(mpi: &Mpi, run: Run) -> Run {
-    mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value))
-}
-
 #[test]
 fn without_mpi_there_are_no_clients() {
     require!(program!().needs_haul());
@@ -101,7 +97,7 @@ fn libraries_that_are_none_are_refused() {
     let launcher = format!("--launcher={}", mpi.launcher().display());
     let copy = |library: &str| {
         let run = program!().run().args(["--clients=2", &launcher, "a", "b"]);
-        with(&mpi, run.arg(format!("--mpi-lib={library}")))
+        mpi.with(run.arg(format!("--mpi-lib={library}")))
     };
     scene.refused(copy("/no/such/library"), &["/no/such/library", "No such file"]);
     scene.refused(copy("libc.so.6"), &["libc.so.6"]);
@@ -121,7 +117,7 @@ fn a_library_of_another_family_than_the_launcher_is_refused() {
         let library = format!("--mpi-lib={}", library.library().display());
         let start = format!("--launcher={}", launcher.launcher().display());
         let run = program!().run().args(["--clients=2", &start, &library, "a", "b"]);
-        scene.refused(with(launcher, run), &["2 ranks", "another MPI"]);
+        scene.refused(launcher.with(run), &["2 ranks", "another MPI"]);
         let run = launcher.job(2, program!().path()).args(["cp", &library, "a", "b"]);
         scene.refused(run, &["2 ranks", "another MPI"]);
     }
@@ -182,7 +178,7 @@ fn ranks_of_another_build_are_refused() {
             let mpi = Mpi::find(kind).unwrap();
             let launcher = format!("--launcher={}", mpi.launcher().display());
             let library = format!("--mpi-lib={}", mpi.library().display());
-            let run = with(&mpi, program!().run()).env("HAUL_AGENT", agent.to_str().unwrap());
+            let run = mpi.with(program!().run()).env("HAUL_AGENT", agent.to_str().unwrap());
             let run = run.args(["--clients=2", &launcher, &library, "a"]);
             if more.is_empty() {
                 // A copy of the same build elsewhere is fine.

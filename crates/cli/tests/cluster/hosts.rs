@@ -60,7 +60,7 @@ impl Scene {
         let run = self.hosts.on("h1", program!().path()).arg("cp");
         let launcher = format!("--launcher={} {words}", self.mpi.launcher().display());
         let run = run.args(["--clients=6", &launcher]).args(explicit(&self.mpi));
-        let run = self.mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value));
+        let run = self.mpi.with(run);
         let across = self.hosts.environment(&self.mpi, 2).unwrap();
         let run = across.iter().fold(run, |run, (name, value)| run.env(name, value));
         let run = run.env("HAUL_TEST", &self.mark).env("HAUL_SILENCE", "5");

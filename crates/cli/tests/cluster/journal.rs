@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use haul_testkit::mpi::{Kind, Mpi};
-use haul_testkit::needs::{self, count_from};
+use haul_testkit::needs;
+use haul_testkit::random::{self, IndexedRandom, Rng, seeded};
 use haul_testkit::rustix::process::{Pid, Signal, kill_process};
 use haul_testkit::{note, program, require};
 
-use crate::kills::{Dice, FILES, Scene, Victim, changes, describe, of_full};
+use crate::kills::{FILES, Scene, Victim, changes, describe, of_full};
 use crate::start::Way;
 
 /// Runs the scene's command. It must succeed without messages and leave a tree that equals
@@ -187,30 +188,31 @@ fn after_any_kills_a_rerun_ends_with_the_whole_tree_and_nothing_hidden() {
     require!(Kind::OpenMpi4.needed());
     require!(program!().needs_haul());
     let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
-    let seed = count_from("HAUL_SEED", 5) as u64 * 1_000_000 + 3000;
+    let seed = random::seed("journal", Some(5)) * 1_000_000 + 3000;
     let (mut left, mut kills) = (0, 0);
     let count = of_full(200, 4);
     for round in 0.. {
-        let mut dice = Dice(seed + round);
+        let mut random = seeded(seed + round);
         let scene = Scene::new(&mpi, Way::Clients(3), &["--journal=journal"], FILES);
         // A foreign file whose name resembles a temporary name is no leftover.
         let foreign = scene.from().join(".haul-0123456789abcdef-0123456789abcdef-1-1");
         fs::write(&foreign, "").unwrap();
-        for _ in 0..1 + dice.below(3) {
+        for _ in 0..random.random_range(1..=3) {
             let victims = [Victim::Launch, Victim::Launch, Victim::Launcher, Victim::Rank];
-            let victim = victims[dice.below(victims.len())];
-            let when = dice.below(FILES);
+            let victim = *victims.choose(&mut random).unwrap();
+            let when = random.random_range(0..FILES);
             let running = scene.start(&[]);
-            kills += usize::from(scene.kill(victim, when, Duration::from_micros(dice.below(30_000) as u64)));
+            kills +=
+                usize::from(scene.kill(victim, when, Duration::from_micros(random.random_range(0..30_000))));
             running.finish().unwrap();
             left += hidden(&scene.to()).len().saturating_sub(1);
-            if dice.below(2) == 0 {
+            if random.random() {
                 scene.nobody_stays();
             }
         }
         // Sometimes, the source changes between runs.
         let changed = scene.from().join(format!("d{}/large{}", 1, 0));
-        if changed.exists() && dice.below(2) == 0 {
+        if changed.exists() && random.random() {
             change_quietly(&changed);
         }
         succeed(&scene, &format!("round {round}, seed {seed}"));

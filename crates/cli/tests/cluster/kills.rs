@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use haul_testkit::compare::{About, Difference};
 use haul_testkit::mpi::{Kind, Mpi};
-use haul_testkit::needs::{self, count_from, is_full_run};
+use haul_testkit::needs::{self, is_full_run};
+use haul_testkit::random::{self, Rng, seeded};
 use haul_testkit::run::Running;
 use haul_testkit::rustix::process::{Pid, Signal, kill_process};
 use haul_testkit::spec::{self, Node, Spec};
@@ -45,17 +46,6 @@ pub(crate) enum Victim {
     Launcher,
     /// The process that the user started.
     Launch,
-}
-
-/// Pseudo-random numbers from a seed.
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        let bytes = spec::bytes(self.0, 8);
-        self.0 = u64::from_le_bytes(bytes.try_into().unwrap());
-        usize::try_from(self.0 >> 16).unwrap() % bound
-    }
 }
 
 /// Builds the source: small files, some with hard links in two directories, and large files.
@@ -237,10 +227,10 @@ pub(crate) fn describe(outcome: &Outcome, wrong: &[Difference]) -> String {
 
 /// Kills one process, and checks what is left of the copy. Returns the exit status.
 fn accident(mpi: &Mpi, way: Way, victim: Victim, seed: u64) -> i32 {
-    let mut dice = Dice(seed);
+    let mut random = seeded(seed);
     let scene = Scene::new(mpi, way, &[], FILES);
-    let when = dice.below(FILES + 100);
-    let later = Duration::from_micros(dice.below(30_000) as u64);
+    let when = random.random_range(0..FILES + 100);
+    let later = Duration::from_micros(random.random_range(0..30_000));
     let running = scene.start(&[]);
     scene.kill(victim, when, later);
     let outcome = running.finish().unwrap();
@@ -257,7 +247,7 @@ fn accident(mpi: &Mpi, way: Way, victim: Victim, seed: u64) -> i32 {
         _ => panic!("{what}: {}", describe(&outcome, &[])),
     }
     // A rerun that trusts existing files completes the copy.
-    let again = if dice.below(2) == 0 { "-n" } else { "-u" };
+    let again = if random.random() { "-n" } else { "-u" };
     let run = program!().run().args([again, "-aT", "from", "to"]).in_folder(scene.sandbox.path());
     let outcome = run.finish().unwrap();
     let mut wrong = scene.wrong(false);
@@ -273,7 +263,7 @@ fn accidents(kind: Kind, part: u64, count: usize) {
     require!(kind.needed());
     require!(program!().needs_haul());
     let mpi = Mpi::find(kind).unwrap();
-    let seed = count_from("HAUL_SEED", 5) as u64;
+    let seed = random::seed(kind.name(), Some(5));
     let mut statuses = Vec::new();
     for number in 0..count {
         let victim = [Victim::Rank, Victim::Master, Victim::Launcher][number % 3];
@@ -284,7 +274,7 @@ fn accidents(kind: Kind, part: u64, count: usize) {
             seed * 1_000_000 + part * 1000 + number as u64,
         ));
     }
-    note!("{}: {count} processes killed (HAUL_SEED={seed}), statuses {statuses:?}", kind.name());
+    note!("{}: {count} processes killed, statuses {statuses:?}", kind.name());
 }
 
 pub(crate) fn of_full(full: usize, usual: usize) -> usize {
@@ -308,7 +298,7 @@ fn the_launcher_of_a_plain_job_is_killed() {
     require!(Kind::OpenMpi4.needed());
     require!(program!().needs_haul());
     let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
-    let seed = count_from("HAUL_SEED", 5) as u64 * 1_000_000 + 2000;
+    let seed = random::seed("the launcher", Some(5)) * 1_000_000 + 2000;
     for number in 0..of_full(6, 1) as u64 {
         accident(&mpi, Way::Ranks(3), Victim::Launcher, seed + number);
     }
@@ -327,10 +317,10 @@ fn a_journal_goes_on_where_a_killed_copy_ended() {
     require!(program!().needs_haul());
     let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
     for seed in 0..of_full(5, 1) as u64 {
-        let mut dice = Dice(seed + 99);
+        let mut random = seeded(seed + 99);
         let scene = Scene::new(&mpi, Way::Clients(3), &["--journal=journal"], MANY);
         let running = scene.start(&[]);
-        let when = MANY / 2 + dice.below(MANY / 4);
+        let when = MANY / 2 + random.random_range(0..MANY / 4);
         assert!(scene.kill(Victim::Launch, when, Duration::ZERO));
         let killed = running.finish().unwrap();
         scene.nobody_stays();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use haul_testkit::mpi::{Kind, Mpi};
 use haul_testkit::spec::{self, Node, Piece, Spec};
 use haul_testkit::standin::{self, Standin};
-use haul_testkit::{Facts, Outcome, Sandbox, Snapshot, cold, compare, needs, program, require, wait};
+use haul_testkit::{Facts, Outcome, Sandbox, Snapshot, cold, compare, needs, program, random, require, wait};
 
 use crate::start::{Way, library, script};
 
@@ -130,7 +130,7 @@ fn a_source_that_changes(options: &[&str], change: impl Fn(&Path)) {
     let Scene { mpi, standin, sandbox } = scene!("--client-rate=8MB");
     let source = standin.client(0).join("large");
     for (seed, path) in [(1, &source), (2, &other(&source))] {
-        fs::write(path, spec::bytes(seed, 12_000_000)).unwrap();
+        fs::write(path, random::bytes(seed, 12_000_000)).unwrap();
         // Just written, it is cached, and would be copied in no time.
         cold::make(path).unwrap();
     }
@@ -182,7 +182,7 @@ fn an_error_in_one_range_leaves_no_copy() {
     let from = sandbox.join("from");
     fs::create_dir(&from).unwrap();
     for name in ["bad", "good"] {
-        fs::write(from.join(name), spec::bytes(1, 3_000_000)).unwrap();
+        fs::write(from.join(name), random::bytes(1, 3_000_000)).unwrap();
     }
     for (number, options) in [&["-r"][..], &["-rp"]].into_iter().enumerate() {
         // The temporary name isn't known beforehand, so the fault matches any.
@@ -211,7 +211,7 @@ fn a_source_that_cannot_be_read_in_the_middle_leaves_no_copy() {
     let from = standin.client(0).join("from");
     fs::create_dir(&from).unwrap();
     for name in ["bad", "good"] {
-        File::create(from.join(name)).unwrap().write_all_at(&spec::bytes(3, 6_000_000), 0).unwrap();
+        File::create(from.join(name)).unwrap().write_all_at(&random::bytes(3, 6_000_000), 0).unwrap();
     }
     for (number, options) in [&["-r"][..], &["-rp"]].into_iter().enumerate() {
         let to = sandbox.join(format!("to-{number}"));

@@ -283,8 +283,7 @@ fn what_cannot_be_read_is_told_as_by_one_process() {
         fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
         let run = published.run_with(&own).args(["-r", "../from", "to"]).in_folder(&folder).as_nobody();
         let run = run.env("TMPDIR", "/tmp").env("HOME", "/tmp");
-        let run = mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value));
-        let outcome = run.finish().unwrap();
+        let outcome = mpi.with(run).finish().unwrap();
         let tree = Snapshot::take(&folder.join("to"), Facts::CONTENT | Facts::MODE).unwrap();
         told.push((outcome.status(), message::normalise(&outcome.stderr), tree));
     }

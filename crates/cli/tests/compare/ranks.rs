@@ -20,14 +20,9 @@ fn ranks_tell_what_one_process_tells() {
     {
         let alone = scene.compare(words);
         for ranks in [1, 2, 4] {
-            let own = format!(
-                "--clients={ranks} --launcher={} --mpi-lib={}",
-                mpi.launcher().display(),
-                mpi.library().display()
-            );
-            let run = scene.cmp(own.split_whitespace().chain(words.split_whitespace()));
-            let run = mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value));
-            let outcome = run.finish().unwrap();
+            let own = mpi.options(ranks);
+            let run = scene.cmp(own.iter().map(String::as_str).chain(words.split_whitespace()));
+            let outcome = mpi.with(run).finish().unwrap();
             assert_eq!(
                 (outcome.status(), outcome.printed(), outcome.errors()),
                 (alone.status(), alone.printed(), alone.errors()),

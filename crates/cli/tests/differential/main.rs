@@ -50,7 +50,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use haul_testkit::duel::{Duel, Verdict};
-use haul_testkit::{Program, Release, needs, note, program, require};
+use haul_testkit::{Program, Release, needs, note, program, random, require};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
 use case::{Case, case};
@@ -63,15 +63,6 @@ const LISTS_STAY: Release = Release(9, 7);
 
 /// Default seed. It is fixed, so that a failure is due to a change and not to chance.
 const SEED: u64 = 20_260_901;
-
-/// Returns the seed of this run: `HAUL_SEED`, which may be `new`.
-fn seed() -> u64 {
-    let given = std::env::var("HAUL_SEED").unwrap_or_else(|_| SEED.to_string());
-    given.parse().unwrap_or_else(|_| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        u64::from(now.subsec_nanos()) ^ (now.as_secs() << 20)
-    })
-}
 
 fn runner(seed: u64, cases: usize) -> TestRunner {
     let mut bytes = [0u8; 32];
@@ -154,12 +145,8 @@ fn random_copies_are_the_same_as_gnu_cps() {
     let duel = Duel::with_gnu(program!()).unwrap();
     let release = duel.standard.release().unwrap();
     let cases = needs::count_from("HAUL_CASES", if needs::is_full_run() { 5000 } else { 500 });
-    let seed = seed();
-    note!(
-        "differential test: HAUL_SEED={seed} HAUL_CASES={cases}, beside GNU cp {}.{}",
-        release.0,
-        release.1
-    );
+    let seed = random::seed("differential test", Some(SEED));
+    note!("differential test: HAUL_CASES={cases}, beside GNU cp {}.{}", release.0, release.1);
     let seen = Seen::default();
     let result = runner(seed, cases).run(&case(release), |case| run_case(&duel, &case, release, &seen));
     let unseen: Vec<_> = options::expected_to_succeed(release)

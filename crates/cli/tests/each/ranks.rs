@@ -5,14 +5,6 @@ use haul_testkit::skip;
 
 use super::Scene;
 
-/// Returns the options for this number of ranks.
-fn by(mpi: &Mpi, ranks: usize) -> Vec<String> {
-    let (launcher, library) = (mpi.launcher().display(), mpi.library().display());
-    let own =
-        [format!("--clients={ranks}"), format!("--launcher={launcher}"), format!("--mpi-lib={library}")];
-    own.into()
-}
-
 #[test]
 fn ranks_run_what_one_process_runs() {
     let Some(mpi) = Mpi::installed().into_iter().next() else { skip!("needs an MPI installation") };
@@ -28,10 +20,9 @@ fn ranks_run_what_one_process_runs() {
     ] {
         let alone = scene.run(words);
         for ranks in [1, 2, 4] {
-            let own = by(&mpi, ranks);
+            let own = mpi.options(ranks);
             let run = scene.each(own.iter().map(String::as_str).chain(words.split_whitespace()));
-            let run = mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value));
-            let outcome = run.finish().unwrap();
+            let outcome = mpi.with(run).finish().unwrap();
             assert_eq!(
                 (outcome.status(), outcome.printed(), outcome.errors()),
                 (alone.status(), alone.printed(), alone.errors()),
@@ -45,11 +36,10 @@ fn ranks_run_what_one_process_runs() {
 /// Runs a script for each file with two ranks of one worker each; returns the exit status and
 /// the errors.
 fn halted(mpi: &Mpi, scene: &Scene, halt: &str, script: &str) -> (Option<i32>, String) {
-    let mut words = by(mpi, 2);
+    let mut words = mpi.options(2).to_vec();
     words.extend(["-j1", halt, "t", "--", "sh", "-c", script, "{}", "{}"].map(str::to_owned));
     let run = scene.each(words.iter().map(String::as_str));
-    let run = mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value));
-    let outcome = run.finish().unwrap();
+    let outcome = mpi.with(run).finish().unwrap();
     (outcome.status(), outcome.errors())
 }
 

@@ -32,6 +32,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use haul_testkit::everything::ACCESS_ACL;
 use haul_testkit::mount::Mount;
+use haul_testkit::random::{self, choose, seeded};
 use haul_testkit::run::Ending;
 use haul_testkit::sandbox::remove_tree;
 use haul_testkit::spec::{Kind, Node, Piece, Spec, acl};
@@ -395,25 +396,19 @@ fn take<'a>(next: &AtomicUsize, cases: &'a [Case]) -> Option<(usize, &'a Case)> 
 
 /// Returns all cases in a full run. Otherwise, picks one case each of random groups, half of them
 /// about [`MACHINERY`].
-fn choose(groups: Vec<Vec<Case>>, seed: u64, sample: usize) -> Vec<Case> {
+fn sampled(groups: Vec<Vec<Case>>, seed: u64, sample: usize) -> Vec<Case> {
     if needs::is_full_run() {
         return groups.into_iter().flatten().collect();
     }
-    let mut state = seed;
-    let mut below = |bound: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(state >> 33).unwrap() % bound
-    };
+    let random = &mut seeded(seed);
     let is_machinery = |group: &Vec<Case>| MACHINERY.contains(&group[0].operation.as_str());
     let (machinery, others): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_machinery);
-    let mut cases = Vec::new();
-    for mut groups in [machinery, others] {
-        for _ in 0..(sample / 2).min(groups.len()) {
-            let mut group = groups.swap_remove(below(groups.len()));
-            cases.push(group.swap_remove(below(group.len())));
-        }
-    }
-    cases
+    [machinery, others]
+        .map(|groups| {
+            let count = groups.len().min(sample / 2);
+            choose(groups, count, random)
+        })
+        .concat()
 }
 
 /// Sweeps an engine with its default and with each kind of operation.
@@ -427,10 +422,10 @@ fn sweep_engine(engine: &'static str, direct: bool, place: &dyn Fn() -> Sandbox)
 fn sweep(way: Way, sandbox: Sandbox) {
     let begun = Instant::now();
     let sweep = Sweep::new(way, sandbox).unwrap();
-    let seed = needs::count_from("HAUL_SEED", std::process::id() as usize) as u64;
+    let seed = random::seed(format!("fault sweep {way:?}"), None);
     sweep.prove_engine();
     let is_default = way.ops.is_none() && !way.direct;
-    let cases = choose(sweep.groups(), seed, if is_default { SAMPLE_DEFAULT } else { SAMPLE });
+    let cases = sampled(sweep.groups(), seed, if is_default { SAMPLE_DEFAULT } else { SAMPLE });
     let results = sweep.run(&cases);
 
     let count = |fact: &dyn Fn(&Result) -> bool| results.iter().filter(|result| fact(result)).count();
@@ -444,7 +439,7 @@ fn sweep(way: Way, sandbox: Sandbox) {
         .collect();
     let way = way.options().join(" ");
     note!(
-        "fault sweep {way}: HAUL_SEED={seed} cases={} fired={fired} right copies={right} reported errors={reported} failures={} in {:.1} s",
+        "fault sweep {way}: cases={} fired={fired} right copies={right} reported errors={reported} failures={} in {:.1} s",
         cases.len(),
         failures.len(),
         begun.elapsed().as_secs_f64()

@@ -8,10 +8,8 @@
 
 use std::path::Path;
 
+use haul_testkit::random::{self, IndexedRandom, Random, Rng, seeded};
 use haul_testkit::{Run, needs, note, require};
-use rand::rngs::StdRng;
-use rand::seq::IndexedRandom;
-use rand::{Rng, SeedableRng};
 
 use super::{Scene, needs_gnu, verdict};
 
@@ -270,7 +268,7 @@ struct Case {
 }
 
 impl Case {
-    fn random(random: &mut StdRng, files: &[&'static str]) -> Self {
+    fn random(random: &mut Random, files: &[&'static str]) -> Self {
         let (mode, patterns) =
             *[("-G", BASIC), ("-E", EXTENDED), ("-F", FIXED), ("", BASIC)].choose(random).unwrap();
         let pattern = *patterns.choose(random).unwrap();
@@ -319,10 +317,10 @@ impl Case {
 #[test]
 fn random_searches_come_to_the_same_as_gnu_greps() {
     require!(needs_gnu());
-    let (cases, seed) = (needs::count_from("HAUL_CASES", 400), needs::count_from("HAUL_SEED", 1));
+    let cases = needs::count_from("HAUL_CASES", 400);
     let scene = Scene::new();
     let files = files(&scene);
-    let mut random = StdRng::seed_from_u64(seed as u64);
+    let mut random = seeded(random::seed("searches", Some(1)));
     let (mut run, mut matched, mut different) = (0, 0, Vec::new());
     while run < cases {
         let case = Case::random(&mut random, &files);
@@ -345,7 +343,7 @@ fn random_searches_come_to_the_same_as_gnu_greps() {
             different.push(case);
         }
     }
-    note!("{cases} cases by seed {seed}, {matched} of which found something");
+    note!("{cases} cases, {matched} of which found something");
     assert!(different.is_empty(), "{} cases differ", different.len());
     assert!(matched * 4 > cases, "too few cases find anything");
 }
@@ -353,7 +351,7 @@ fn random_searches_come_to_the_same_as_gnu_greps() {
 #[test]
 fn context_among_what_is_no_text_is_gnu_greps() {
     require!(needs_gnu());
-    let (scene, mut random) = (Scene::new(), StdRng::seed_from_u64(3));
+    let (scene, mut random) = (Scene::new(), seeded(3));
     let numbers: String = (1..20_000).map(|number| format!("{number}\n")).collect();
     let mut names = Vec::new();
     let mut write = |content: &[u8]| {

@@ -7,11 +7,9 @@ use super::{Scene, verdict};
 
 /// Runs `haul grep` with `words`, separated by spaces, on several ranks.
 fn by_ranks(scene: &Scene, mpi: &Mpi, ranks: u32, words: &str) -> Outcome {
-    let (launcher, library) = (mpi.launcher().display(), mpi.library().display());
-    let own = format!("--clients={ranks} --launcher={launcher} --mpi-lib={library}");
-    let run = scene.haul(own.split_whitespace().chain(words.split_whitespace()), "C");
-    let run = mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value));
-    run.finish().unwrap()
+    let own = mpi.options(ranks);
+    let run = scene.haul(own.iter().map(String::as_str).chain(words.split_whitespace()), "C");
+    mpi.with(run).finish().unwrap()
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use haul_testkit::needs::{self, find_tool};
+use haul_testkit::random::{Rng, seeded};
 use haul_testkit::{Sandbox, require, skip};
 
 use crate::archive::Archive;
@@ -53,11 +54,10 @@ fn compressed(program: &str, bytes: &[u8]) -> Vec<u8> {
 
 /// Content that compresses well and needs codes of every length.
 fn content() -> Vec<u8> {
-    let mut number = 1_u64;
+    let mut random = seeded(1);
     let mut words = Vec::new();
     while words.len() < 2 << 20 {
-        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        words.extend_from_slice(format!("{} ", number >> 50).as_bytes());
+        words.extend_from_slice(format!("{} ", random.random_range(0..1 << 14)).as_bytes());
     }
     words
 }

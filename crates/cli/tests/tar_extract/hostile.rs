@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use haul_testkit::sandbox::remove_tree;
-use haul_testkit::{Facts, Run, Sandbox, Snapshot, compare};
+use haul_testkit::{Facts, Run, Sandbox, Snapshot, compare, random};
 
 use crate::archive::{Archive, BLOCK, Header, pax, summed};
 use crate::escapes::{absolute_and_odd_names, hard_links, links_there_already, symbolic_links, upward_names};
@@ -264,11 +264,7 @@ fn damage() -> Vec<Case> {
     vec![
         raw("nothing", Refused, Vec::new()),
         raw("a byte", Refused, vec![b'x']),
-        raw(
-            "noise",
-            Refused,
-            (0..100_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect(),
-        ),
+        raw("noise", Refused, random::bytes(1, 100_000)),
         raw("zeros only", Fine, vec![0; 100 * BLOCK]),
         raw("cut in a header", Refused, cut(300)),
         raw("cut in the content", Refused, cut(1000)),

@@ -20,6 +20,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use haul_testkit::random::{self, choose, seeded};
 use haul_testkit::run::{Ending, Run};
 use haul_testkit::sandbox::remove_tree;
 use haul_testkit::{Facts, Outcome, Sandbox, Snapshot, compare, needs, note, program, require};
@@ -253,36 +254,15 @@ enum Verdict {
     Reported,
 }
 
-/// Returns all cases in a full run, or else a random sample spread over operations and effects.
-fn choose(mut groups: Vec<Vec<Case>>, seed: u64) -> Vec<Case> {
-    if needs::is_full_run() {
-        return groups.into_iter().flatten().collect();
-    }
-    let mut state = seed;
-    let mut below = |bound: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(state >> 33).unwrap() % bound
-    };
-    let mut cases = Vec::new();
-    while cases.len() < SAMPLE && !groups.is_empty() {
-        let index = below(groups.len());
-        let group = &mut groups[index];
-        let one = below(group.len());
-        cases.push(group.swap_remove(one));
-        if group.is_empty() || cases.len() % 2 == 0 {
-            groups.swap_remove(index);
-        }
-    }
-    cases
-}
-
 fn sweep(scene: Scene) {
     let program = program!();
     require!(program.needs_haul());
     require!(needs::root());
     let sweep = Sweep::new(fs::canonicalize(program.path()).unwrap(), scene);
-    let seed = needs::count_from("HAUL_SEED", std::process::id() as usize) as u64;
-    let cases = choose(sweep.groups(), seed);
+    let seed = random::seed(scene.name, None);
+    // All cases in a full run, or else a random sample spread over operations and effects.
+    let count = if needs::is_full_run() { usize::MAX } else { SAMPLE };
+    let cases = choose(sweep.groups(), count, &mut seeded(seed));
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for worker in 0..2 {
@@ -303,7 +283,7 @@ fn sweep(scene: Scene) {
         .filter_map(|(case, _, verdict)| Some(format!("{case:?}: {}", verdict.as_ref().err()?)))
         .collect();
     note!(
-        "fault sweep, {}: HAUL_SEED={seed} cases={} fired={fired} right={right} reported={} failures={}",
+        "fault sweep, {}: cases={} fired={fired} right={right} reported={} failures={}",
         scene.name,
         cases.len(),
         cases.len() - right - failures.len(),

@@ -2,9 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use haul_testkit::random::{Random, Rng as _, seeded};
 use proptest::prelude::*;
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
 
 use super::*;
 
@@ -27,7 +26,7 @@ struct Work {
 /// The launch process and all ranks.
 struct Pretended {
     scheduler: Scheduler,
-    random: SmallRng,
+    random: Random,
     work: Work,
     sent: usize,
     closed: bool,
@@ -58,7 +57,7 @@ impl Pretended {
     fn new(work: Work) -> Self {
         Self {
             scheduler: Scheduler::new((1..=work.workers).map(Rank).collect(), LIMITS),
-            random: SmallRng::seed_from_u64(work.seed),
+            random: seeded(work.seed),
             sent: 0,
             closed: false,
             hands: (0..=work.workers).map(|_| VecDeque::new()).collect(),

@@ -18,7 +18,6 @@ use std::sync::Arc;
 
 use haul_engine::{Call, Done, Engine, Op, Outcome, Token};
 use haul_sys::{Fd, FileType, Mode, Name, Open, Operation, Special};
-use rand::Rng;
 use tempfile::TempDir;
 
 /// A temporary directory and its open descriptor.
@@ -155,14 +154,6 @@ pub(crate) fn address(buffer: &haul_sys::Buffer) -> usize {
 /// Writes directly to stderr, which the test harness doesn't capture.
 pub(crate) fn say(text: &str) {
     std::io::stderr().write_all(format!("{text}\n").as_bytes()).unwrap();
-}
-
-/// Returns the seed from `HAUL_SEED`, or a random one, and prints it.
-pub(crate) fn seed(what: &str) -> u64 {
-    let given = std::env::var("HAUL_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(|| rand::rng().random());
-    say(&format!("{what}: HAUL_SEED={seed}"));
-    seed
 }
 
 /// Returns the descriptor number.

@@ -75,7 +75,7 @@ pub(super) fn init(threads: usize, requests: usize) -> Result<(), Errno> {
 
 /// A control block: the operation, and its result once complete.
 ///
-/// The `unsafe` methods touch fields that nobody else may touch at the time; [`super::Slot`]
+/// The `unsafe` methods touch fields that nobody else may touch at the time; [`super::slot::Slot`]
 /// defines who may when.
 pub(super) struct Control(UnsafeCell<libc::aiocb>);
 

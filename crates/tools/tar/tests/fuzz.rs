@@ -21,8 +21,7 @@ use archive::{Archive, BLOCK, Header, summed};
 use haul_flow::{Line, Problem, Report, Tally};
 use haul_sys::Standard;
 use haul_tar::Options;
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use haul_testkit::random::{Random, Rng, seeded};
 
 /// Number of runs when `HAUL_FUZZ_RUNS` is not set.
 const RUNS: u64 = 20_000;
@@ -105,7 +104,7 @@ fn seeds() -> Vec<Vec<u8>> {
 }
 
 /// Applies one random mutation.
-fn change(random: &mut StdRng, archive: &mut Vec<u8>) {
+fn change(random: &mut Random, archive: &mut Vec<u8>) {
     let at = random.random_range(0..archive.len());
     let block = at / BLOCK * BLOCK;
     let end = (block + BLOCK).min(archive.len());
@@ -150,7 +149,7 @@ fn archives_changed_at_random_are_read_or_refused() {
     let seeds = seeds();
     let (mut fine, mut refused) = (0_u64, 0_u64);
     for seed in first..first + runs {
-        let mut random = StdRng::seed_from_u64(seed);
+        let mut random = seeded(seed);
         let mut archive = seeds[random.random_range(0..seeds.len())].clone();
         for _ in 0..random.random_range(1..6) {
             if !archive.is_empty() {

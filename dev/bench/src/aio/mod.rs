@@ -58,13 +58,13 @@ pub(crate) fn aio(
     let mut benchmark = Benchmark { file, engines, report, output, progress, interrupt };
     if !options.json {
         let heading = outcome::heading(&benchmark.report);
-        benchmark.output.write_all(heading.as_bytes()).map_err(no_output)?;
+        benchmark.output.write_all(heading.as_bytes()).map_err(Error::no_output)?;
     }
     for kind in &options.kind {
         for pattern in &options.pattern {
             for row in benchmark.run(*pattern, *kind)? {
                 if !options.json {
-                    benchmark.output.write_all(outcome::row(&row).as_bytes()).map_err(no_output)?;
+                    benchmark.output.write_all(outcome::row(&row).as_bytes()).map_err(Error::no_output)?;
                 }
                 benchmark.report.results.push(row);
             }
@@ -74,7 +74,7 @@ pub(crate) fn aio(
         serde_json::to_writer_pretty(&mut *benchmark.output, &benchmark.report)
             .map_err(io::Error::from)
             .and_then(|()| benchmark.output.write_all(b"\n"))
-            .map_err(no_output)?;
+            .map_err(Error::no_output)?;
     }
     Ok(Verdict::Good)
 }
@@ -136,7 +136,7 @@ impl Benchmark<'_> {
                     kind.name(),
                     outcome::speed(once.speed)
                 );
-                writeln!(self.progress, "{line}").map_err(no_output)?;
+                writeln!(self.progress, "{line}").map_err(Error::no_output)?;
                 if round > 0 {
                     result.push(once);
                 }
@@ -170,10 +170,6 @@ impl Benchmark<'_> {
         let speed = settings.file_bytes as f64 / timing.seconds / 1e6;
         Ok(Round { speed, fsync_seconds, in_flight_max: timing.in_flight_max })
     }
-}
-
-fn no_output(source: io::Error) -> Error {
-    Error::Io { doing: "write the results".to_owned(), source }
 }
 
 #[cfg(test)]

@@ -73,20 +73,13 @@ fn cells(figures: &Figures, unit: Unit) -> Vec<String> {
     cells.push(figures.with_sync.map_or_else(none, |synced| number(synced.mean, unit)));
     cells.push(table::seconds(figures.cpu_seconds_per_gib));
     cells.push(figures.cpu_seconds_per_thousand_files.map_or_else(none, table::seconds));
-    cells.push(peak(figures));
+    cells.push(table::peak(figures.memory_peak_bytes, figures.memory_floor_bytes, rate));
     let test = figures.test.as_ref();
     cells.push(test.map_or_else(none, |test| format!("{:.2}", test.times_as_good)));
     let p = |pick: fn(&Test) -> Option<f64>| test.and_then(pick).map_or_else(none, probability);
     cells.push(p(|test| test.welch.map(|found| found.p)));
     cells.push(p(|test| test.pooled.map(|found| found.p)));
     cells
-}
-
-/// Formats peak memory in megabytes, as an upper bound if it only shows the benchmark's own.
-fn peak(figures: &Figures) -> String {
-    let is_bound = figures.memory_peak_bytes <= figures.memory_floor_bytes + 200_000;
-    let bound = if is_bound { "\u{2264}" } else { "" };
-    format!("{bound}{}", rate(figures.memory_peak_bytes as f64 / 1e6))
 }
 
 /// Explains the columns of the tables of details.

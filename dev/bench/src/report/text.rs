@@ -6,9 +6,7 @@ use super::tables::{LEGEND, details};
 use super::{facts, view};
 use crate::run::findings::Findings;
 use crate::run::published::document;
-
-/// Maximum width of running text, in columns.
-const WIDTH: usize = 100;
+use crate::table::write_paragraph;
 
 /// Maximum width of the row names, in columns; a longer name gets a line of its own.
 const NAME_WIDTH: usize = 22;
@@ -87,22 +85,8 @@ fn write_cells(out: &mut String, name: &str, name_width: usize, cells: &[String]
     out.push('\n');
 }
 
-/// Writes a paragraph wrapped at spaces, with continuation lines indented.
 fn paragraph(out: &mut String, text: &str) {
-    let mut column = 0;
-    for word in text.split(' ') {
-        let length = word.chars().count();
-        if column > 0 && column + 1 + length > WIDTH {
-            out.push_str("\n    ");
-            column = 4;
-        } else if column > 0 || word.is_empty() {
-            out.push(' ');
-            column += 1;
-        }
-        out.push_str(word);
-        column += length;
-    }
-    out.push('\n');
+    write_paragraph(out, text, "    ");
 }
 
 #[cfg(test)]
@@ -110,6 +94,7 @@ mod tests {
     use super::*;
     use crate::run::findings::tests::example;
     use crate::run::study::Name;
+    use crate::table::WIDTH;
 
     #[test]
     fn every_study_fits_into_a_terminal() {

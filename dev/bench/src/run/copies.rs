@@ -49,7 +49,7 @@ fn find(study: &Study, session: &Session<'_>) -> Result<Vec<Candidate>> {
     if settings().any(|one| one.words.is_none()) {
         only.push(candidates::GNU.to_owned());
     }
-    let haul = session.haul.clone();
+    let haul = session.program.clone();
     candidates::find(&Search {
         haul: Some(haul),
         haul_settings,
@@ -91,11 +91,7 @@ impl Copier {
                 Ok(())
             })
         });
-        let leftovers = ground.finish();
-        if leftovers.is_empty() {
-            return run;
-        }
-        Err(Error::LeftBehind { leftovers, cause: run.err().map(Box::new) })
+        Error::unless_left(run, ground.finish())
     }
 
     fn run_part(

@@ -40,6 +40,7 @@ use crate::ground::{Layout, Sides, check_place};
 use crate::image::FileSystem;
 use crate::interrupt::Interrupt;
 use crate::machine::Machine;
+use crate::outfile::OutFile;
 use crate::report;
 use crate::verify::UMASK;
 
@@ -117,8 +118,8 @@ pub(crate) struct Session<'a> {
     pub(crate) options: &'a RunOptions,
     /// Rounds counted.
     pub(crate) rounds: u32,
-    /// Absolute path of the haul binary.
-    pub(crate) haul: PathBuf,
+    /// Absolute path of the haul binary; for s2, of this program, whose engines are measured.
+    pub(crate) program: PathBuf,
     /// Where progress is written.
     pub(crate) progress: &'a mut dyn Write,
     pub(crate) interrupt: &'a Interrupt,
@@ -127,7 +128,7 @@ pub(crate) struct Session<'a> {
 impl Session<'_> {
     /// Writes a progress line.
     pub(crate) fn tell(&mut self, line: &str) -> Result<()> {
-        writeln!(self.progress, "{line}").map_err(no_output)
+        writeln!(self.progress, "{line}").map_err(Error::no_output)
     }
 }
 
@@ -161,21 +162,24 @@ pub(crate) fn run(
     progress: &mut dyn Write,
     interrupt: &Interrupt,
 ) -> Result<Verdict> {
-    // Created before measuring: an unwritable path should not cost an hour.
-    let mut files = Files { json: None, csv: None, html: None };
     let earlier = options.from.as_deref().map(|path| read(path, options.study)).transpose()?;
-    let mut study = match &earlier {
+    let to_measure = match &earlier {
         Some(_) => None,
-        None => Some((laid_out(options)?, candidates::haul_binary(options.haul.as_deref())?)),
+        None => Some((laid_out(options)?, measured_program(options)?)),
     };
-    files.create(options)?;
-    let (findings, run) = match (earlier, study.take()) {
+    let json = OutFile::create(options.json.as_deref())?;
+    let csv = OutFile::create(options.csv.as_deref())?;
+    let html = OutFile::create(options.html.as_deref())?;
+    let (findings, run) = match (earlier, to_measure) {
         (Some(findings), _) => (findings, Ok(())),
-        (None, Some((study, haul))) => measure(&study, haul, options, progress, interrupt)?,
+        (None, Some((study, program))) => measure(&study, program, options, progress, interrupt)?,
         (None, None) => return Err(Error::Refused("there is nothing to run".to_owned())),
     };
     let shown = if findings.parts.is_empty() { Ok(()) } else { print(&findings, output) };
-    let written = files.write(&findings, options);
+    let written = json
+        .write_json(&findings)
+        .and_then(|()| csv.write_text(|| report::csv::whole(&findings)))
+        .and_then(|()| html.write_text(|| report::html::whole(&findings)));
     run.and(shown).and(written).map(|()| verdict(&findings))
 }
 
@@ -187,6 +191,11 @@ fn laid_out(options: &RunOptions) -> Result<Study> {
     }
     if !options.mounts.is_empty() && options.study != Name::S5 {
         return Err(Error::Refused("--mounts belongs to s5".to_owned()));
+    }
+    if options.haul.is_some() && options.study == Name::S2 {
+        return Err(Error::Refused(
+            "--haul has no part in s2: haul-bench measures its own engines".to_owned(),
+        ));
     }
     let mut study = study(options.study, options.scale, ablate)?;
     if !options.mounts.is_empty() {
@@ -202,19 +211,28 @@ fn laid_out(options: &RunOptions) -> Result<Study> {
     Ok(study)
 }
 
+/// Returns the program that the study measures.
+fn measured_program(options: &RunOptions) -> Result<PathBuf> {
+    match options.study {
+        Name::S2 => std::env::current_exe()
+            .map_err(|source| Error::Io { doing: "find this program".to_owned(), source }),
+        _ => candidates::haul_binary(options.haul.as_deref()),
+    }
+}
+
 /// Measures, and returns the finished parts together with the error that stopped it, if any.
 fn measure(
     study: &Study,
-    haul: PathBuf,
+    program: PathBuf,
     options: &RunOptions,
     progress: &mut dyn Write,
     interrupt: &Interrupt,
 ) -> Result<(Findings, Result<()>)> {
     // Inherited by the candidates; the permissions of a correct copy depend on it.
     rustix::process::umask(UMASK.into());
-    let versions = candidates::versions(&haul);
+    let versions = candidates::versions(&program);
     let rounds = options.rounds.unwrap_or(study.rounds);
-    let mut session = Session { options, rounds, haul, progress, interrupt };
+    let mut session = Session { options, rounds, program, progress, interrupt };
     let mut parts = Vec::new();
     let machine = Machine::look();
     let mut done = |part| parts.push(part);
@@ -259,7 +277,7 @@ fn cold(unit: Unit) -> &'static str {
              every copy was read back and compared"
         }
         Unit::MegabytesPerSecond => {
-            "cold: the image was made anew before every run, and haul bench aio takes the file it laid out \
+            "cold: the image was made anew before every run, and haul-bench aio takes the file it laid out \
              out of memory before its clock starts"
         }
     }
@@ -278,11 +296,7 @@ fn read(path: &Path, study: Name) -> Result<Findings> {
 
 fn print(findings: &Findings, output: &mut dyn Write) -> Result<()> {
     let text = report::text::whole(findings);
-    output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(no_output)
-}
-
-fn no_output(source: std::io::Error) -> Error {
-    Error::Io { doing: "write the results".to_owned(), source }
+    output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(Error::no_output)
 }
 
 /// haul fails if its own choice has no time, or if any of its settings makes a wrong copy. An
@@ -293,42 +307,4 @@ fn verdict(findings: &Findings) -> Verdict {
         Outcome::Failed(why) => line.id == AUTO || (line.id != study::CP && why.starts_with("wrong copy")),
     });
     if failed { Verdict::HaulFailed } else { Verdict::Good }
-}
-
-/// Output files that were asked for.
-struct Files {
-    json: Option<File>,
-    csv: Option<File>,
-    html: Option<File>,
-}
-
-impl Files {
-    fn create(&mut self, options: &RunOptions) -> Result<()> {
-        let create = |path: &Option<PathBuf>| {
-            path.as_deref().map(|path| File::create(path).map_err(Error::doing("create", path))).transpose()
-        };
-        self.json = create(&options.json)?;
-        self.csv = create(&options.csv)?;
-        self.html = create(&options.html)?;
-        Ok(())
-    }
-
-    fn write(&self, findings: &Findings, options: &RunOptions) -> Result<()> {
-        if let (Some(file), Some(path)) = (&self.json, &options.json) {
-            serde_json::to_writer_pretty(file, findings)
-                .map_err(|error| Error::doing("write", path)(error.into()))?;
-        }
-        write_text(&self.csv, &options.csv, || report::csv::whole(findings))?;
-        write_text(&self.html, &options.html, || report::html::whole(findings))
-    }
-}
-
-fn write_text(file: &Option<File>, path: &Option<PathBuf>, make: impl FnOnce() -> String) -> Result<()> {
-    match (file, path) {
-        (Some(file), Some(path)) => {
-            let mut file = file;
-            file.write_all(make().as_bytes()).map_err(Error::doing("write", path))
-        }
-        _ => Ok(()),
-    }
 }

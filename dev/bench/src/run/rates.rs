@@ -1,10 +1,13 @@
-//! Runs the study that reads and writes one file, with `haul bench aio` on a freshly made image.
+//! Runs the study that reads and writes one file, with `haul-bench aio` on a freshly made image.
+//!
+//! The program runs itself: the engines that are measured are those it is built with, whichever
+//! haul takes part in the other studies.
 //!
 //! ```text
 //!   round 0 (discarded)  sync kernel-aio posix-aio ... sync/direct ...
 //!   round 1              the same
 //!
-//!   one run:  format and mount ─► haul bench aio ─► unmount
+//!   one run:  format and mount ─► haul-bench aio ─► unmount
 //! ```
 //!
 //! The figure is the rate that the inner loop reports for itself, which excludes the creation of
@@ -24,7 +27,7 @@ use crate::image::{Access, Image, Room};
 use crate::measure::measure;
 use crate::programs;
 
-/// The output of `haul bench aio`, as far as it is used.
+/// The output of `haul-bench aio`, as far as it is used.
 #[derive(Deserialize)]
 struct Printed {
     results: Vec<Row>,
@@ -78,10 +81,7 @@ pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut
     } else if let Err(error) = work.close() {
         leftovers.push(format!("{} ({error}); remove it", place.display()));
     }
-    if leftovers.is_empty() {
-        return run;
-    }
-    Err(Error::LeftBehind { leftovers, cause: run.err().map(Box::new) })
+    Error::unless_left(run, leftovers)
 }
 
 fn run_part(image: &mut Image, part: &Part, session: &mut Session<'_>) -> Result<Measured> {
@@ -89,7 +89,7 @@ fn run_part(image: &mut Image, part: &Part, session: &mut Session<'_>) -> Result
         .settings
         .iter()
         .map(|setting| {
-            let command = format!("haul {} DIRECTORY", words(part, setting).join(" "));
+            let command = format!("haul-bench {} DIRECTORY", words(part, setting).join(" "));
             Collected { setting, command, runs: Vec::new() }
         })
         .collect();
@@ -114,19 +114,14 @@ fn run_part(image: &mut Image, part: &Part, session: &mut Session<'_>) -> Result
     Ok(measured(part, part.work.totals(), None, collected, Unit::MegabytesPerSecond))
 }
 
-/// Returns the arguments after `haul` for a setting, up to the directory.
+/// Returns the arguments after `haul-bench` for a setting, up to the directory.
 fn words(part: &Part, setting: &Setting) -> Vec<String> {
     let shared = match &part.work {
         Work::Rate { words, .. } => words.as_slice(),
         Work::Copy(_) | Work::Striped(_) => &[],
     };
     let own = setting.words.as_deref().unwrap_or_default();
-    ["bench", "aio", "--json"]
-        .into_iter()
-        .map(str::to_owned)
-        .chain(shared.to_vec())
-        .chain(own.to_vec())
-        .collect()
+    ["aio", "--json"].into_iter().map(str::to_owned).chain(shared.to_vec()).chain(own.to_vec()).collect()
 }
 
 fn run_once(
@@ -137,7 +132,7 @@ fn run_once(
     session: &Session<'_>,
 ) -> Result<RunFigures> {
     let (printed, said) = (programs::scratch()?, programs::scratch()?);
-    let mut command = Command::new(&session.haul);
+    let mut command = Command::new(&session.program);
     command.args(words(part, setting)).arg(directory).env("LC_ALL", "C");
     command.stdin(Stdio::null()).stdout(programs::share(&printed)?).stderr(programs::share(&said)?);
     let limit = Duration::from_secs(session.options.time_limit.into());
@@ -200,7 +195,7 @@ mod tests {
         let line = words(part, &part.settings[6]).join(" ");
         assert_eq!(
             line,
-            "bench aio --json --pattern random --kind read --file-size 134217728 --record-size 65536 \
+            "aio --json --pattern random --kind read --file-size 134217728 --record-size 65536 \
              --depth 64 --per-iteration 8 --max-submit 8 --alignment 4096 --rounds 1 --engine kernel-aio --direct"
         );
     }

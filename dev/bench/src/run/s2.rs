@@ -1,4 +1,4 @@
-//! S2, asynchronous buffered I/O by retry (Bhattacharya): aio-stress, here as `haul bench aio`.
+//! S2, asynchronous buffered I/O by retry (Bhattacharya): aio-stress, here as `haul-bench aio`.
 //!
 //! One file of 1 GB, records of 64 KB, depth 64, 8 I/Os per iteration, at most 8 per submit,
 //! buffers aligned to 4 KB, buffered and with O_DIRECT, nothing of the file in memory at the
@@ -6,7 +6,7 @@
 //! retries ("patched"). Here every engine of haul does the same work, and the blocking engine is
 //! the reference.
 //!
-//! `haul bench aio` writes the file and drops it from memory before its clock starts. After writes
+//! `haul-bench aio` writes the file and drops it from memory before its clock starts. After writes
 //! without O_SYNC, it reports the time of an fsync separately. (aio-stress does the same and prints
 //! the rate with its fsync in parentheses. The document's parentheses probably mean the same, but
 //! it does not say so.)
@@ -20,7 +20,7 @@ pub(crate) struct Row {
     pub(crate) label: &'static str,
     /// Name for `--only`.
     pub(crate) name: &'static str,
-    /// Arguments of `haul bench aio`.
+    /// Arguments of `haul-bench aio`.
     words: [&'static str; 4],
 }
 

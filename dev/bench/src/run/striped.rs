@@ -137,7 +137,7 @@ pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut
 
 /// Finds the stand-in: at the given path, beside haul, or in PATH.
 fn find_standin(session: &Session<'_>) -> Result<PathBuf> {
-    let beside = session.haul.with_file_name("haul-standin");
+    let beside = session.program.with_file_name("haul-standin");
     match &session.options.standin {
         Some(given) => given.canonicalize().map_err(Error::doing("find", given)),
         None if programs::is_executable(&beside) => Ok(beside),
@@ -436,7 +436,7 @@ fn run_once(
     ground.forget()?;
     ground.pace("on")?;
     let (printed, said) = (programs::scratch()?, programs::scratch()?);
-    let mut command = command(ground, setting, &session.haul);
+    let mut command = command(ground, setting, &session.program);
     command.stdin(Stdio::null()).stdout(programs::share(&printed)?).stderr(programs::share(&said)?);
     let limit = Duration::from_secs(session.options.time_limit.into());
     let measured = measure(&mut command, limit, session.interrupt)?;

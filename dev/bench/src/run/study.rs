@@ -96,7 +96,7 @@ pub(crate) enum Work {
     Copy(Shape),
     /// Copies directories on a striped file system.
     Striped(Vec<Directory>),
-    /// Reads or writes a file with `haul bench aio`.
+    /// Reads or writes a file with `haul-bench aio`.
     Rate {
         /// Size of the file.
         file_bytes: u64,

@@ -12,9 +12,8 @@
 pub(crate) mod published;
 pub(crate) mod scenes;
 
-use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -24,6 +23,7 @@ use serde::Serialize;
 use crate::compare::Verdict;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::outfile::OutFile;
 use crate::report;
 
 use scenes::{Assumptions, Client, Planned, RESTART_TIME};
@@ -160,15 +160,15 @@ pub(crate) fn run(
     progress: &mut dyn Write,
     interrupt: &Interrupt,
 ) -> Result<Verdict> {
-    let json = create(options.json.as_deref())?;
-    let html = create(options.html.as_deref())?;
+    let json = OutFile::create(options.json.as_deref())?;
+    let html = OutFile::create(options.html.as_deref())?;
     let assumed = options.assumptions();
     let mut simulate = |planned: Vec<Planned>| -> Result<Vec<Point>> {
         let mut points = Vec::with_capacity(planned.len());
         for planned in planned {
             interrupt.check()?;
             let point = Point::simulate(&planned);
-            writeln!(progress, "{}", report::simulated::line(&point)).map_err(no_output)?;
+            writeln!(progress, "{}", report::simulated::line(&point)).map_err(Error::no_output)?;
             points.push(point);
         }
         Ok(points)
@@ -189,22 +189,8 @@ pub(crate) fn run(
         by_ranks,
         cases,
     };
-    output.write_all(report::simulated::text(&simulated).as_bytes()).map_err(no_output)?;
-    if let (Some(file), Some(path)) = (json, &options.json) {
-        serde_json::to_writer_pretty(file, &simulated)
-            .map_err(|error| Error::doing("write", path)(error.into()))?;
-    }
-    if let (Some(mut file), Some(path)) = (html, &options.html) {
-        file.write_all(report::simulated::page(&simulated).as_bytes())
-            .map_err(Error::doing("write", path))?;
-    }
+    output.write_all(report::simulated::text(&simulated).as_bytes()).map_err(Error::no_output)?;
+    json.write_json(&simulated)?;
+    html.write_text(|| report::simulated::page(&simulated))?;
     Ok(Verdict::Good)
-}
-
-fn create(path: Option<&Path>) -> Result<Option<File>> {
-    path.map(|path| File::create(path).map_err(Error::doing("create", path))).transpose()
-}
-
-fn no_output(source: std::io::Error) -> Error {
-    Error::Io { doing: "write the results".to_owned(), source }
 }

@@ -8,7 +8,6 @@ mod material;
 mod races;
 mod ranks;
 
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -25,6 +24,7 @@ use crate::image::FileSystem;
 use crate::interrupt::Interrupt;
 use crate::machine::Machine;
 use crate::measure::measure;
+use crate::outfile::OutFile;
 use crate::programs;
 use crate::statistics::Summary;
 use crate::verify::Digest;
@@ -116,17 +116,12 @@ pub(crate) fn run(
     check_machine(LAYOUT)?;
     let makings = Makings::new(options.scale, &options.tree)?;
     let haul = candidates::haul_binary(options.haul.as_deref())?;
-    let json =
-        options.json.as_deref().map(|path| fs::File::create(path).map_err(Error::doing("create", path)));
-    let json = json.transpose()?;
+    let json = OutFile::create(options.json.as_deref())?;
     let report = Report { machine: Machine::look(), rounds: options.rounds, outcomes: Vec::new() };
     let mut match_day = MatchDay { options, haul, makings, report, output, progress, interrupt };
     match_day.tell_head()?;
     let raced = match_day.races(&chosen).and_then(|()| match_day.ranks());
-    if let (Some(file), Some(path)) = (json, &options.json) {
-        serde_json::to_writer_pretty(file, &match_day.report)
-            .map_err(|error| Error::doing("write", path)(error.into()))?;
-    }
+    json.write_json(&match_day.report)?;
     raced.map(|()| match_day.verdict())
 }
 
@@ -186,11 +181,7 @@ impl MatchDay<'_> {
         drop(made);
         let run = expected
             .and_then(|expected| races.iter().try_for_each(|race| self.race(&mut ground, race, expected)));
-        let leftovers = ground.finish();
-        if leftovers.is_empty() {
-            return run;
-        }
-        Err(Error::LeftBehind { leftovers, cause: run.err().map(Box::new) })
+        Error::unless_left(run, ground.finish())
     }
 
     fn race(&mut self, ground: &mut Ground, race: &'static Race, expected: Digest) -> Result<()> {
@@ -259,17 +250,17 @@ impl MatchDay<'_> {
         let outcome = Outcome { race, aims: aims.iter().map(reached).collect(), runners };
         let lines = lines(&outcome);
         self.report.outcomes.push(outcome);
-        write!(self.output, "{lines}").map_err(no_output)
+        write!(self.output, "{lines}").map_err(Error::no_output)
     }
 
     fn tell_head(&mut self) -> Result<()> {
         let head =
             "| race | who | seconds | min–max | their time / haul's | aim |\n|---|---|---:|---:|---:|---:|\n";
-        write!(self.output, "{head}").map_err(no_output)
+        write!(self.output, "{head}").map_err(Error::no_output)
     }
 
     fn tell(&mut self, line: &str) -> Result<()> {
-        writeln!(self.progress, "{line}").map_err(no_output)
+        writeln!(self.progress, "{line}").map_err(Error::no_output)
     }
 
     /// Returns [`Verdict::HaulFailed`] if haul failed in any race.
@@ -328,10 +319,6 @@ fn lines(outcome: &Outcome) -> String {
         format!("| {} | {} | {figures} | {aim} |\n", outcome.race, ran.name)
     };
     outcome.runners.iter().map(line).collect()
-}
-
-fn no_output(source: std::io::Error) -> Error {
-    Error::Io { doing: "write the results".to_owned(), source }
 }
 
 /// Finds another program of haul's, beside its binary or in PATH.

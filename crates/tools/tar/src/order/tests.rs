@@ -1,5 +1,7 @@
 //! A tree written by many workers, each in another place, and what must hold for the archive.
 
+use haul_testkit::random::{IndexedRandom, Random, Rng, seeded};
+
 use super::*;
 
 /// A tree: the parent of each directory, and its number of files. The first directory is an
@@ -7,16 +9,6 @@ use super::*;
 struct Tree {
     above: Vec<usize>,
     files: Vec<usize>,
-}
-
-/// A seeded generator, so that failures can be reproduced.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % bound
-    }
 }
 
 const BLOCK: usize = 512;
@@ -91,7 +83,11 @@ struct Work {
 
 /// Adds the tree as several workers would, each in another place. Returns the archive, in which
 /// content is `x`, and the files that must not be buffered, in the order in which they were added.
-fn written(tree: &Tree, dice: &mut Dice, may_wait_bytes: usize) -> (Vec<u8>, Vec<(usize, Option<usize>)>) {
+fn written(
+    tree: &Tree,
+    random: &mut Random,
+    may_wait_bytes: usize,
+) -> (Vec<u8>, Vec<(usize, Option<usize>)>) {
     let order = Order::new(Arc::default(), may_wait_bytes);
     let mut writing = Writing { order, archive: Vec::new(), rooms: Vec::new() };
     let work = |files: &usize| Work { files: (0..*files).collect(), ..Work::default() };
@@ -100,18 +96,19 @@ fn written(tree: &Tree, dice: &mut Dice, may_wait_bytes: usize) -> (Vec<u8>, Vec
     works[0].number = Some(writing.order.begin(TOP, 0, Vec::new()));
     let (mut next, mut busy, mut in_order) = (1, vec![0_usize], Vec::new());
     while !busy.is_empty() {
-        let directory = busy[dice.below(busy.len())];
-        if dice.below(2) == 0
+        let directory = *busy.choose(random).unwrap();
+        if random.random()
             && let Some(above) = tree.above.get(next)
             && let Some(number) = works[*above].number
         {
-            works[next].number = Some(writing.order.begin(number, dice.below(9) as u64, header(next, None)));
+            works[next].number =
+                Some(writing.order.begin(number, random.random_range(0..9), header(next, None)));
             busy.push(next);
             next += 1;
         } else if let Some(file) = works[directory].files.pop() {
             // The same when the file is retried.
             let may_wait = !(directory + file).is_multiple_of(3);
-            if add(&mut writing, &mut works[directory], (directory, file), dice, may_wait) && !may_wait {
+            if add(&mut writing, &mut works[directory], (directory, file), random, may_wait) && !may_wait {
                 in_order.push((directory, Some(file)));
             }
         }
@@ -130,8 +127,8 @@ fn written(tree: &Tree, dice: &mut Dice, may_wait_bytes: usize) -> (Vec<u8>, Vec
                 works[tree.above[directory]].below -= 1;
             }
         }
-        if writing.rooms.len() > dice.below(8) {
-            writing.fill(dice.below(writing.rooms.len()));
+        if writing.rooms.len() > random.random_range(0..8) {
+            writing.fill(random.random_range(0..writing.rooms.len()));
         }
         writing.write_placed();
     }
@@ -143,13 +140,14 @@ fn add(
     writing: &mut Writing,
     work: &mut Work,
     (directory, file): (usize, usize),
-    dice: &mut Dice,
+    random: &mut Random,
     may_wait: bool,
 ) -> bool {
-    let blocks = if dice.below(60) == 0 { 9000 } else { [0, 1, 3, 40, 700][dice.below(5)] };
+    let blocks =
+        if random.random_range(0..60) == 0 { 9000 } else { *[0, 1, 3, 40, 700].choose(random).unwrap() };
     let header = header(directory, Some(file));
     let bytes = vec![b'x'; blocks * BLOCK];
-    let is_here = blocks < 100 && dice.below(2) == 0;
+    let is_here = blocks < 100 && random.random();
     let content = if is_here { Content::Here(&bytes) } else { Content::Later(bytes.len() as u64) };
     let number = work.number.unwrap();
     let added = writing.order.add(number, &header, &content, may_wait, || (directory, file));
@@ -196,19 +194,20 @@ fn check(tree: &Tree, members: &[(usize, Option<usize>)]) {
     }
 }
 
-fn tree(dice: &mut Dice) -> Tree {
-    let directories = 2 + dice.below(40);
-    let above = (0..directories).map(|number| if number == 0 { 0 } else { dice.below(number) }).collect();
-    Tree { above, files: (0..directories).map(|_| dice.below(9)).collect() }
+fn tree(random: &mut Random) -> Tree {
+    let directories = 2 + random.random_range(0..40);
+    let above =
+        (0..directories).map(|number| if number == 0 { 0 } else { random.random_range(0..number) }).collect();
+    Tree { above, files: (0..directories).map(|_| random.random_range(0..9)).collect() }
 }
 
 #[test]
 fn a_walk_by_many() {
     for seed in 0..120 {
-        let mut dice = Dice(seed);
-        let tree = tree(&mut dice);
+        let mut random = seeded(seed);
+        let tree = tree(&mut random);
         let may_wait_bytes = if seed % 2 == 0 { usize::MAX } else { 100_000 };
-        let (archive, _) = written(&tree, &mut dice, may_wait_bytes);
+        let (archive, _) = written(&tree, &mut random, may_wait_bytes);
         check(&tree, &members(&archive));
     }
 }
@@ -217,9 +216,9 @@ fn a_walk_by_many() {
 fn who_must_not_wait_comes_in_the_order_of_its_adding() {
     let mut compared = 0;
     for seed in 200..300 {
-        let mut dice = Dice(seed);
-        let tree = tree(&mut dice);
-        let (archive, in_order) = written(&tree, &mut dice, 1_000_000);
+        let mut random = seeded(seed);
+        let tree = tree(&mut random);
+        let (archive, in_order) = written(&tree, &mut random, 1_000_000);
         let there = members(&archive).into_iter().filter(|member| in_order.contains(member));
         assert!(there.eq(in_order.iter().copied()), "seed {seed}");
         compared += in_order.len();

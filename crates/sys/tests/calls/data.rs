@@ -1,0 +1,112 @@
+//! Bytes: reading, writing, copying in the kernel, holes and positions.
+
+use haul_sys::{
+    Advice, Cache, Errno, Fd, Open, Seek, advise, allocate, copy_range, is_direct, open, position,
+    punch_hole, read, read_all, read_on, read_path, seek, stand_at, stand_at_end, stat, synchronize,
+    truncate, try_read, write, write_on,
+};
+use haul_testkit::random;
+
+use super::{Ground, c_string};
+
+#[test]
+fn bytes_are_read_and_written_at_their_offsets() {
+    let ground = Ground::new();
+    let target = ground.target("file");
+    assert_eq!(write(&target, 10, b"world", Cache::Keep).unwrap(), 5);
+    assert_eq!(write(&target, 0, b"hello", Cache::Keep).unwrap(), 5);
+    synchronize(&target).unwrap();
+    target.close().unwrap();
+    let source = open(&ground.directory, c"file", Open::READ).unwrap();
+    let mut bytes = [b'?'; 20];
+    assert_eq!(read(&source, 0, &mut bytes, Cache::Keep).unwrap(), 15);
+    assert_eq!(&bytes[..15], b"hello\0\0\0\0\0world");
+    // Only 0 is the end.
+    assert_eq!(read(&source, 15, &mut bytes, Cache::Keep).unwrap(), 0);
+    assert_eq!(read_all(&source, 3, &mut bytes).unwrap(), 12);
+    assert_eq!(read_path(&c_string(&ground.path("file")), 1 << 20).unwrap().len(), 15);
+    assert!(write(&source, 0, b"x", Cache::Keep).unwrap_err().is(Errno::BADF));
+    advise(&source, Advice::Sequential, 0).unwrap();
+    assert!(!is_direct(&source).unwrap());
+}
+
+#[test]
+fn what_was_just_written_is_read_without_waiting() {
+    let ground = Ground::new();
+    let content = random::bytes(1, 100_000);
+    let file = ground.source("file", &content);
+    let mut bytes = vec![0; content.len()];
+    match try_read(&file, 0, &mut bytes, Cache::Keep) {
+        // tmpfs can't.
+        Err(error) => assert!(error.is(Errno::OPNOTSUPP), "{error:?}"),
+        Ok(None) => panic!("nothing is cached of what was just written"),
+        Ok(Some(length)) => assert_eq!(bytes[..length], content[..length]),
+    }
+}
+
+#[test]
+fn the_kernel_copies_a_range_to_the_same_offset() {
+    let ground = Ground::new();
+    let content = random::bytes(2, 50_000);
+    let (source, target) = (ground.source("source", &content), ground.target("target"));
+    let mut offset = 0;
+    loop {
+        match copy_range(&source, &target, offset, 1 << 20) {
+            Ok(0) => break,
+            Ok(copied) => offset += copied as u64,
+            Err(error) if error.is(Errno::OPNOTSUPP) || error.is(Errno::XDEV) => return,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    assert!(std::fs::read(ground.path("target")).unwrap() == content);
+}
+
+#[test]
+fn holes_are_found_and_made() {
+    let ground = Ground::new();
+    let target = ground.target("file");
+    write(&target, 1 << 20, &[1; 1 << 16], Cache::Keep).unwrap();
+    truncate(&target, 3 << 20).unwrap();
+    let source = open(&ground.directory, c"file", Open::READ).unwrap();
+    assert_eq!(stat(&source).unwrap().size, 3 << 20);
+    let data = seek(&source, Seek::Data, 0).unwrap().unwrap();
+    assert!(data <= 1 << 20);
+    let hole = seek(&source, Seek::Hole, 1 << 20).unwrap().unwrap();
+    assert!(hole >= (1 << 20) + (1 << 16));
+    assert_eq!(seek(&source, Seek::Data, 3 << 20).unwrap(), None);
+    match punch_hole(&target, 1 << 20, 1 << 16) {
+        Err(error) => assert!(error.is(Errno::OPNOTSUPP), "{error:?}"),
+        Ok(()) => {
+            let mut bytes = [9; 10];
+            assert_eq!(read_all(&source, 1 << 20, &mut bytes).unwrap(), 10);
+            assert_eq!(bytes, [0; 10]);
+        }
+    }
+    match allocate(&target, 5 << 20) {
+        Err(error) => assert!(error.is(Errno::OPNOTSUPP), "{error:?}"),
+        Ok(()) => assert!(stat(&target).unwrap().blocks * 512 >= 5 << 20),
+    }
+}
+
+#[test]
+fn a_descriptor_keeps_its_own_position() {
+    let ground = Ground::new();
+    let target = ground.target("file");
+    assert_eq!(write_on(&target, b"abc").unwrap(), 3);
+    assert_eq!(position(&target).unwrap(), 3);
+    // Writing at an offset leaves it where it is.
+    write(&target, 10, b"x", Cache::Keep).unwrap();
+    assert_eq!(position(&target).unwrap(), 3);
+    stand_at_end(&target).unwrap();
+    assert_eq!(position(&target).unwrap(), 11);
+    stand_at(&target, 1).unwrap();
+    write_on(&target, b"B").unwrap();
+    let source = open(&ground.directory, c"file", Open::READ).unwrap();
+    let mut bytes = [0; 2];
+    assert_eq!(read_on(&source, &mut bytes).unwrap(), 2);
+    assert_eq!(&bytes, b"aB");
+    let (reader, _writer) = std::io::pipe().unwrap();
+    assert!(position(&reader).unwrap_err().is(Errno::SPIPE));
+    // The current directory is no file, and to close it is nothing.
+    Fd::current_directory().close().unwrap();
+}
