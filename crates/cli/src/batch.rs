@@ -29,14 +29,14 @@ use std::time::Duration;
 
 use haul_cluster::batch::follow::Signals;
 use haul_cluster::batch::spool::{Spool, VARIABLE as SPOOL_VARIABLE};
-use haul_cluster::batch::{self, Listener, Order, Outcome};
+use haul_cluster::batch::{self, BatchError, Event, Listener, Order, Outcome};
 use haul_cluster::launch::ProcessGroup;
 use haul_cluster::launch::command::{Surroundings, System};
 use haul_flow::Tally;
 
 use crate::applet;
 use crate::flags::When;
-use crate::messages::Messages;
+use crate::messages::{self, Messages};
 use crate::output::Output;
 use crate::progress::Source;
 use crate::report::{Console, complain};
@@ -90,7 +90,7 @@ pub(crate) fn submit(
         .with_debug(run_options.debug)
         .with_progress(run_options.progress);
     let remarks = run_options.debug || console.shows_progress() || io::stderr().is_terminal();
-    let mut passing = Passing { console: &console, begun: Vec::new(), remarks };
+    let mut passing = Passing { console: &console, begun: Vec::new(), job: String::new(), remarks };
     let outcome = std::thread::scope(|scope| {
         count_meanwhile(scope, &console, work);
         let outcome = batch::run(&order, &signals, &mut passing);
@@ -112,34 +112,25 @@ fn prepare(run_options: &RunOptions, work: &impl Work, system: System) -> io::Re
 }
 
 /// Reports the job's outcome and returns the exit status.
-fn conclude(console: &Console, work: &impl Work, outcome: io::Result<Outcome>) -> u8 {
+fn conclude(console: &Console, work: &impl Work, outcome: Result<Outcome, BatchError>) -> u8 {
     let failed = |text: String| {
         console.remark(&text);
         work.exit_status(0, true)
     };
-    match outcome {
-        Ok(Outcome::Finished(status)) => u8::try_from(status).unwrap_or(work.exit_status(0, true)),
-        Ok(Outcome::Refused(why)) => failed(format!("the batch system takes no job: {why}")),
-        Ok(Outcome::GivenUp { job, status, spool }) => {
-            console.remark(&format!("job {job} gave up; {}", way_on(&spool)));
-            u8::try_from(status).unwrap_or(1)
-        }
-        Ok(Outcome::Lost { job, over, spool }) => failed(format!("job {job} {over}; {}", way_on(&spool))),
-        Ok(Outcome::Interrupted { job, signal, gone: true }) => {
-            console.remark(&format!("job {job} was cancelled"));
-            SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(0))
-        }
-        Ok(Outcome::Interrupted { job, signal, gone: false }) => {
-            console.remark(&format!("job {job} was to be cancelled, and may still run"));
-            SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(0))
-        }
-        Err(error) => failed(format!("cannot follow a batch job: {error}")),
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(refused @ BatchError::Refused(_)) => return failed(refused.to_string()),
+        Err(error) => return failed(format!("cannot follow a batch job: {error}")),
+    };
+    if let Some(text) = messages::cluster::outcome(&outcome) {
+        console.remark(&text);
     }
-}
-
-/// Returns the hint for resuming a copy that a job did not finish.
-fn way_on(spool: &Path) -> String {
-    format!("to go on where it ended, add --journal={}", spool.join("journal").display())
+    match outcome {
+        Outcome::Finished(status) => u8::try_from(status).unwrap_or(work.exit_status(0, true)),
+        Outcome::GivenUp { status, .. } => u8::try_from(status).unwrap_or(1),
+        Outcome::Lost { .. } => work.exit_status(0, true),
+        Outcome::Interrupted { signal, .. } => SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(0)),
+    }
 }
 
 /// In a job: keeps the journal of an abandoned copy, so that it can be resumed.
@@ -166,6 +157,8 @@ struct Passing<'a> {
     /// An incomplete line of standard error, held back because a terminal shows other things
     /// between lines.
     begun: Vec<u8>,
+    /// The job's id.
+    job: String,
     /// True if remarks about the job itself are printed.
     remarks: bool,
 }
@@ -203,9 +196,12 @@ impl Listener for Passing<'_> {
         }
     }
 
-    fn remark(&mut self, text: &str) {
+    fn event(&mut self, event: Event) {
+        if let Event::Submitted(job) = &event {
+            self.job.clone_from(job);
+        }
         if self.remarks {
-            self.console.remark(text);
+            self.console.remark(&messages::cluster::event(&self.job, &event));
         }
     }
 }

@@ -20,7 +20,7 @@ use haul_cluster::master::Master;
 use haul_cluster::mpi::{LAUNCHER_VARIABLES, Refusal, World, launched};
 use haul_cluster::rank_loop::{RankLoop, ReadyRank, Word};
 use haul_cluster::transport::{Broken, Rank, Transport};
-use haul_cluster::{Distributed, RunId};
+use haul_cluster::{Distributed, RunId, Unfit};
 use haul_compare::Comparer;
 use haul_copy::{Copier, CopyOptions, Operands, TemporaryNames};
 use haul_each::Runner;
@@ -29,7 +29,7 @@ use haul_tar::{Extractor, Fill};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::flags::Request;
-
+use crate::messages;
 use crate::report::complain;
 
 /// Time after which a silent process is given up, unless `HAUL_SILENCE` is set. A file system may
@@ -94,7 +94,7 @@ pub(crate) fn journal(request: &Request) -> Result<Option<Journal>, String> {
     let path = request.cluster.journal.clone().or_else(|| spool.map(|spool| spool.journal()));
     let Some(path) = path else { return Ok(None) };
     let journal = Journal::open(&path, fingerprint(request), u8::from(copies_to_a_name(&request.operands)));
-    journal.map(Some).map_err(|error| format!("cannot use the journal {}: {error}", path.display()))
+    journal.map(Some).map_err(|error| messages::cluster::journal(&path, &error))
 }
 
 /// Returns a hash that identifies a copy: operands, current directory and options.
@@ -133,8 +133,8 @@ pub(crate) fn group(
     options: &haul_cluster::Options,
     journal: Option<Journal>,
 ) -> Result<ProcessGroup, String> {
-    let program = std::env::current_exe().map_err(|error| format!("this program has no name: {error}"))?;
-    let spawn = Spawn::new(clients, program, options)?;
+    let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+    let spawn = Spawn::new(clients, program, options).map_err(|refusal| refusal.to_string())?;
     Ok(ProcessGroup::new(Box::new(spawn), crew_options(options), journal))
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn rank(words: &[OsString]) -> ExitCode {
     let link = if world.rank() == Rank::MASTER {
         match Link::to_launch(std::io::stdin(), std::io::stdout()) {
             Ok(link) => Some(link),
-            Err(error) => return fail(&format!("haul: no thread can be made: {error}")),
+            Err(error) => return fail(&format!("haul: cannot create a thread: {error}")),
         }
     } else {
         None
@@ -185,8 +185,8 @@ fn serve(world: World, link: Option<MasterLink>) -> Result<World, Broken> {
     match PORTABLE.iter().find(|(name, _)| *name == from_init.tool()) {
         Some((_, serve)) => serve(*from_init),
         None => {
-            let why = format!("the program there has no '{}'", from_init.tool());
-            from_init.refuse(why)
+            let tool = from_init.tool().to_owned();
+            from_init.refuse(Unfit::NoTool(tool))
         }
     }
 }

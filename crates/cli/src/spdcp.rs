@@ -74,7 +74,7 @@ fn version_of(program: &OsString) -> String {
     let shown = program.to_string_lossy().escape_debug().to_string();
     let answer = match Command::new(program).arg("--version").output() {
         Ok(output) if output.status.success() => output.stdout,
-        Ok(output) => return format!("{shown}: tells no version ({})", output.status),
+        Ok(output) => return format!("{shown}: prints no version ({})", output.status),
         Err(error) => return format!("{shown}: {error}"),
     };
     let line = String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().escape_debug().to_string();

@@ -20,6 +20,7 @@ use crate::batch::{self, Teller};
 use crate::cluster;
 use crate::flags::{StatisticsForm, When};
 use crate::messages::Messages;
+use crate::messages::cluster::{not_shut_down, not_started};
 use crate::output::Output;
 use crate::progress::Whole;
 use crate::report::{Console, complain};
@@ -126,7 +127,7 @@ pub(crate) fn launch(
         Ok(group) => by(messages, run_options, Some(&group), work),
         Err(why) => {
             if cluster::speaks() {
-                complain(&messages.debug(&format!("cannot work with {clients} clients: {why}")));
+                complain(&messages.debug(&not_started(clients, &why)));
             }
             ExitCode::from(work.exit_status(0, true))
         }
@@ -181,7 +182,7 @@ pub(crate) fn count_meanwhile<'a>(scope: &'a Scope<'a, '_>, console: &'a Console
 fn dismiss(group: &ProcessGroup, console: &Console) {
     match group.dismiss(console) {
         Ok(messages) => console.debug(&format!("{messages} messages between the processes")),
-        Err(why) => console.debug(&format!("the processes did not end as they should: {why}")),
+        Err(why) => console.debug(&not_shut_down(&why)),
     }
 }
 

@@ -171,7 +171,7 @@ fn a_job_of_pbs_that_takes_too_long_can_be_submitted_again() {
     let output = end_of(child);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    let told = format!("haul cp: job {job} took longer than its walltime; to go on where it ended, add ");
+    let told = format!("haul cp: job {job} took longer than its walltime; to resume, add ");
     let last = said.lines().last().unwrap_or_default();
     let journal = last.strip_prefix(&told).unwrap_or_else(|| panic!("{said}"));
     let (before, recorded) = (ground.files(), ground.recorded());

@@ -250,7 +250,7 @@ fn spdcp_submits_itself_by_its_name() {
     assert_eq!(ground.differences("source", "target/source"), NONE);
     // A closed queue is reported as such; usage errors need no job.
     for (words, said) in [
-        (&["-r", "-s2", "-q", "closed", "source", "there"][..], "spdcp: the batch system takes no job: "),
+        (&["-r", "-s2", "-q", "closed", "source", "there"][..], "spdcp: the batch system refused the job: "),
         (&["-r", "-s2", "source"][..], "spdcp: missing destination file operand after 'source'"),
     ] {
         let refused = ground
@@ -286,7 +286,7 @@ fn in_an_allocation_its_hosts_copy_and_no_job_is_submitted() {
     let crowded = ground.command(&["salloc", "-Q", "-n2", "sh", "-c", &inside("three", 4)]).output().unwrap();
     let said = text(&crowded.stderr);
     assert!(crowded.status.code() == Some(1) && !ground.path("three").exists());
-    assert!(said.starts_with("haul cp: cannot work with 4 clients: 4 clients are too many: job "), "{said}");
+    assert!(said.starts_with("haul cp: cannot start 4 clients: 4 clients are too many: job "), "{said}");
     assert!(said.ends_with(" has room for 2\n"), "{said}");
     assert_eq!(ground.jobs().len(), 3);
 }
@@ -355,7 +355,7 @@ fn a_job_cancelled_by_others_is_told_of_and_its_journal_lets_the_copy_go_on() {
     let output = child.wait_with_output().unwrap();
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    let told = format!("haul cp: job {id} was cancelled; to go on where it ended, add ");
+    let told = format!("haul cp: job {id} was cancelled; to resume, add ");
     let last = said.lines().last().unwrap_or_default();
     let journal = last.strip_prefix(&told).unwrap_or_else(|| panic!("{said}"));
     assert!(ground.is_quiet());

@@ -16,8 +16,8 @@ use haul_flow::plan::CHUNK_ENTRIES;
 use haul_flow::{CancelToken, Context, DirCache, Feed, Job, Local, Problem, RunSpec, Settings, Wording};
 
 use crate::distributed::Distributed;
-use crate::item::{CompletionSink, ItemKey, ItemReceiver, PackedItem, Piece};
-use crate::remote_path::RemotePaths;
+use crate::item::{CompletionSink, ItemKey, PackedItem, Piece};
+use crate::remote_path::{ItemReceiver, RemotePaths};
 use crate::schedule::{FileId, ItemId};
 use crate::send_queue::SendQueue;
 use crate::transport::Rank;
@@ -27,7 +27,7 @@ use crate::wire::{Message, RangeOver, unpack};
 const CANNOT_REACH: Wording = Wording("cannot reach directory {}");
 
 /// A message could not be decoded.
-const CANNOT_UNDERSTAND: Wording = Wording("cannot understand a part of the work: {bare}");
+const CANNOT_DECODE: Wording = Wording("cannot decode a work item: {bare}");
 
 /// Turns a rank's messages into jobs.
 pub(crate) struct Agent<'a, T: Distributed + 'static> {
@@ -149,7 +149,7 @@ fn in_turn<P>(parts: Vec<P>, directory: impl Fn(&P) -> u64) -> Vec<P> {
 }
 
 fn unpacked(body: &[u8]) -> Result<PackedItem, Problem> {
-    unpack(body).map_err(|why| Problem::new(CANNOT_UNDERSTAND).naming(why))
+    unpack(body).map_err(|why| Problem::new(CANNOT_DECODE).naming(why.to_string()))
 }
 
 /// Returns how many entries of a work item to give to one worker, so that `workers` are all busy
@@ -168,7 +168,7 @@ fn admit<T: Distributed + 'static>(
     let receiver = ItemReceiver { cache: cx.cache(), ways };
     let cannot = |(path, cause): (Vec<u8>, _)| Problem::new(CANNOT_REACH).naming(path).because(cause);
     let sink = Arc::clone(send_queue) as Arc<dyn CompletionSink<T>>;
-    receiver.admit(cx.tool(), sink, packed, chunk).map_err(cannot)
+    packed.admit(&receiver, cx.tool(), sink, chunk).map_err(cannot)
 }
 
 /// Processes work items and ranges until the last feed of the driver is dropped.

@@ -26,11 +26,6 @@ pub(crate) fn own() -> &'static str {
     })
 }
 
-/// Returns the message for a process of build `there` that can't work for one of build `here`.
-pub(crate) fn mismatch(here: &str, there: &str) -> String {
-    format!("the program there is another build, {there}; here it is {here}")
-}
-
 fn id(file: &File) -> io::Result<u64> {
     let length = file.metadata()?.len();
     let mut hasher = Xxh3::new();

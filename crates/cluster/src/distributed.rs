@@ -3,11 +3,11 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use haul_flow::layout::Striping;
 use haul_flow::{Context, DirHandle, DirNode, Entry, OpenFile, OpenSource, Tool};
+use haul_striping::Striping;
 use haul_sys::{Error, Fd};
 
-use crate::item::ItemReceiver;
+use crate::remote_path::ItemReceiver;
 
 /// Implemented by tools whose entries can be processed by other processes. Methods with a default
 /// are for tools that decide about entries in the walking process, or whose directories are

@@ -4,6 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::error::JobError;
 use crate::launch::{Place, Processes, Start, Started};
 use crate::link::{Link, inside};
 use crate::wire::{ToLaunch, ToMaster};
@@ -23,9 +24,9 @@ impl InProcess {
 }
 
 impl Start for InProcess {
-    fn start(&self, _: u32, _: &[Place]) -> Result<Started, String> {
+    fn start(&self, _: u32, _: &[Place]) -> Result<Started, JobError> {
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let link = link.ok_or_else(|| "the processes on this host have ended".to_owned())?;
+        let link = link.ok_or(JobError::Ended)?;
         Ok(Started { link, processes: Box::new(Themselves) })
     }
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! walking process                                  process that received the item
-//! Job::Files ─► PendingItem ─► PackedItem ─► (bytes) ─► ItemReceiver::admit
+//! Job::Files ─► PendingItem ─► PackedItem ─► (bytes) ─► PackedItem::admit
 //!                   │ kept until done                        ▼
 //!                   │                     DirNode with a WorkItem ─► Job::Files
 //!                   ▼                                        │ every entry complete
@@ -25,8 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use haul_flow::{
-    Batch, Context, DirCache, DirHandle, DirNode, Entry, Job, OpenFile, Problem, Root, RootOwner, Tool,
-    Transfer, plan,
+    Batch, Context, DirNode, Entry, Job, OpenFile, Problem, Root, RootOwner, Tool, Transfer, plan,
 };
 use haul_sys::{EntryType, Error, Names, PackedNames, Stat};
 use serde::{Deserialize, Serialize};
@@ -34,7 +33,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::distributed::Distributed;
 use crate::entered::Entered;
-use crate::remote_path::{RemotePath, RemotePaths};
+use crate::remote_path::{ItemReceiver, RemotePath};
 use crate::stamp::{SeenEntries, Stamp};
 
 /// Description of a work item for the process that receives it, without its directory and entries.
@@ -255,6 +254,45 @@ impl PackedItem {
         text.extend_from_slice(self.names.bytes());
         xxh3_128(&text)
     }
+
+    /// Creates the jobs of this received item, each of at most `chunk` entries so that several
+    /// workers share it. Skips entries whose known stamps still match.
+    ///
+    /// # Errors
+    /// If a directory can't be held or is another one; its path comes with the error.
+    pub fn admit<T: Distributed + 'static>(
+        self,
+        receiver: &ItemReceiver<'_>,
+        tool: &T,
+        sink: Arc<dyn CompletionSink<T>>,
+        chunk: usize,
+    ) -> Result<Vec<Job<T>>, (Vec<u8>, Error)> {
+        let source = receiver.hold(&self.source)?;
+        let own = tool.unpack(&self.own, receiver)?;
+        let names = self.names.unpack();
+        let known = self.item.stamps.clone();
+        let part = Arc::new(WorkItem::new(self.item, sink));
+        let owner = Arc::clone(&part) as Arc<dyn RootOwner<T>>;
+        let holds_operands = part.item.operands;
+        let node: DirNode<T> = Root { source, own, owner, holds_operands }.into();
+        let node = Arc::new(node);
+        let (names, last) = match known {
+            Some(known) => {
+                let (seen, names) = SeenEntries::look(tool, receiver.cache, (&node, names), &known);
+                part.seen.get_or_init(|| seen);
+                // The item must complete even if every entry is skipped.
+                node.expect(1);
+                let node = Arc::clone(&node);
+                (names, Some(Job::Visit(Box::new(move |cx: &Context<'_, T>| cx.release(&node)))))
+            }
+            None => (names, None),
+        };
+        node.expect(names.len());
+        let jobs = plan::chunks(names.len(), chunk);
+        let whole = Batch::whole(names);
+        let files = jobs.map(|range| Job::Files(Arc::clone(&node), whole.part(range)));
+        Ok(files.chain(last).collect())
+    }
 }
 
 impl<T: Distributed> PendingItem<T> {
@@ -375,61 +413,4 @@ fn by_name(told: Vec<(CString, Vec<u8>)>) -> HashMap<CString, Vec<Vec<u8>>> {
 fn enter_here<T: Tool>(cx: &Context<'_, T>, entry: &Entry<T>) {
     let names = Names::of(entry.name(), entry.kind);
     cx.share(Job::Files(Arc::clone(&entry.node), Batch::whole(names)));
-}
-
-/// Resolves the directories of received work items.
-pub struct ItemReceiver<'a> {
-    /// Handles of open directories.
-    pub cache: &'a DirCache,
-    /// Directories already found by their remote paths.
-    pub ways: &'a RemotePaths,
-}
-
-impl ItemReceiver<'_> {
-    /// Holds the directory at a remote path.
-    ///
-    /// # Errors
-    /// If it can't be opened or is another directory; its path comes with the error.
-    pub fn hold(&self, way: &RemotePath) -> Result<Arc<DirHandle>, (Vec<u8>, Error)> {
-        self.ways.hold(self.cache, way).map_err(|cause| (way.path(), cause))
-    }
-
-    /// Creates the jobs of a received work item, each of at most `chunk` entries so that several
-    /// workers share it. Skips entries whose known stamps still match.
-    ///
-    /// # Errors
-    /// If a directory can't be held or is another one; its path comes with the error.
-    pub fn admit<T: Distributed + 'static>(
-        &self,
-        tool: &T,
-        sink: Arc<dyn CompletionSink<T>>,
-        packed: PackedItem,
-        chunk: usize,
-    ) -> Result<Vec<Job<T>>, (Vec<u8>, Error)> {
-        let source = self.hold(&packed.source)?;
-        let own = tool.unpack(&packed.own, self)?;
-        let names = packed.names.unpack();
-        let known = packed.item.stamps.clone();
-        let part = Arc::new(WorkItem::new(packed.item, sink));
-        let owner = Arc::clone(&part) as Arc<dyn RootOwner<T>>;
-        let holds_operands = part.item.operands;
-        let node: DirNode<T> = Root { source, own, owner, holds_operands }.into();
-        let node = Arc::new(node);
-        let (names, last) = match known {
-            Some(known) => {
-                let (seen, names) = SeenEntries::look(tool, self.cache, (&node, names), &known);
-                part.seen.get_or_init(|| seen);
-                // The item must complete even if every entry is skipped.
-                node.expect(1);
-                let node = Arc::clone(&node);
-                (names, Some(Job::Visit(Box::new(move |cx: &Context<'_, T>| cx.release(&node)))))
-            }
-            None => (names, None),
-        };
-        node.expect(names.len());
-        let jobs = plan::chunks(names.len(), chunk);
-        let whole = Batch::whole(names);
-        let files = jobs.map(|range| Job::Files(Arc::clone(&node), whole.part(range)));
-        Ok(files.chain(last).collect())
-    }
 }

@@ -9,6 +9,7 @@ pub mod batch;
 mod build;
 mod distributed;
 mod entered;
+mod error;
 pub mod in_process;
 mod item;
 pub mod launch;
@@ -30,10 +31,11 @@ pub mod transport;
 pub mod wire;
 
 pub use distributed::{Distributed, Joined};
+pub use error::{JobError, LinkClosed, Undecodable, Unfit};
 pub use item::{
-    CompletionSink, ItemKey, ItemOutcome, ItemReceiver, ItemSpec, LargeFile, PackedItem, PartialFile,
-    PendingItem, Piece, WorkItem, item_of,
+    CompletionSink, ItemKey, ItemOutcome, ItemSpec, LargeFile, PackedItem, PartialFile, PendingItem, Piece,
+    WorkItem, item_of,
 };
 pub use options::{Options, Walk};
-pub use remote_path::{RemotePath, RemotePaths};
+pub use remote_path::{ItemReceiver, RemotePath, RemotePaths};
 pub use stamp::{RunId, Stamp};

@@ -24,6 +24,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::error::LinkClosed;
 use crate::wire::{pack, unpack};
 
 /// First bytes of a frame.
@@ -43,7 +44,7 @@ pub enum Arrival<M> {
     /// Stray output from something other than the peer.
     Stray(Vec<u8>),
     /// The link is closed, and why.
-    Gone(String),
+    Gone(LinkClosed),
 }
 
 type Post<S> = Box<dyn FnMut(S) -> io::Result<()> + Send>;
@@ -108,7 +109,7 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
         match self.receiver.try_recv() {
             Ok(arrival) => Some(arrival),
             Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Arrival::Gone("the link is closed".to_owned())),
+            Err(TryRecvError::Disconnected) => Some(Arrival::Gone(LinkClosed::Eof)),
         }
     }
 
@@ -144,7 +145,7 @@ impl<R> Incoming<R> {
         match self.receiver.recv_timeout(patience) {
             Ok(arrival) => Some(arrival),
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => Some(Arrival::Gone("the link is closed".to_owned())),
+            Err(RecvTimeoutError::Disconnected) => Some(Arrival::Gone(LinkClosed::Eof)),
         }
     }
 }
@@ -277,20 +278,21 @@ fn read<R: DeserializeOwned>(
     let why = loop {
         let (stray, payload) = match read_frame(&mut input, after_frame) {
             Ok(read) => read,
-            Err(error) => break error.to_string(),
+            Err(why) => break why,
         };
         after_frame = true;
         if !stray.is_empty() && receiver.send(Arrival::Stray(stray)).is_err() {
             return;
         }
-        let Some(payload) = payload else { break "the link is closed".to_owned() };
+        let Some(payload) = payload else { break LinkClosed::Eof };
         let arrival = match payload.split_first() {
             Some((&READ_SO_FAR, count)) => {
                 note(unpack(count).ok());
                 continue;
             }
-            Some((&MESSAGE, message)) => unpack(message).map_or_else(Arrival::Gone, Arrival::Message),
-            _ => break "a frame of an unknown kind".to_owned(),
+            Some((&MESSAGE, message)) => unpack(message)
+                .map_or_else(|why| Arrival::Gone(LinkClosed::Undecodable(why)), Arrival::Message),
+            _ => break LinkClosed::UnknownKind,
         };
         if receiver.send(arrival).is_err() {
             return;
@@ -301,7 +303,7 @@ fn read<R: DeserializeOwned>(
 }
 
 /// Reads stray bytes and the frame after them; no frame at EOF.
-fn read_frame(input: &mut impl Read, after_frame: bool) -> io::Result<(Vec<u8>, Option<Vec<u8>>)> {
+fn read_frame(input: &mut impl Read, after_frame: bool) -> Result<(Vec<u8>, Option<Vec<u8>>), LinkClosed> {
     let (mut stray, mut matched, mut is_first) = (Vec::new(), 0, after_frame);
     let mut byte = [0];
     while matched < MARK.len() {
@@ -330,12 +332,12 @@ fn read_frame(input: &mut impl Read, after_frame: bool) -> io::Result<(Vec<u8>, 
     input.read_exact(&mut sum)?;
     let length = u32::from_le_bytes(length);
     if length > PAYLOAD_MAX {
-        return Err(io::Error::new(ErrorKind::InvalidData, format!("a frame of {length} bytes")));
+        return Err(LinkClosed::TooLong(length));
     }
     let mut payload = vec![0; length as usize];
     input.read_exact(&mut payload)?;
     if xxh3_64(&payload) != u64::from_le_bytes(sum) {
-        return Err(io::Error::new(ErrorKind::InvalidData, "a frame with a wrong sum"));
+        return Err(LinkClosed::Damaged);
     }
     Ok((stray, Some(payload)))
 }

@@ -12,6 +12,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::error::LinkClosed;
 use crate::link::{Arrival, Link};
 use crate::schedule::{CountedBy, Event, Item, LargeFile, Limits, Order, Scheduler};
 use crate::standstill::Standstill;
@@ -111,7 +112,7 @@ impl Master {
 
     fn tell(&mut self, message: ToLaunch) -> Result<(), Broken> {
         self.link_told = Instant::now();
-        self.link.send(message).map_err(|error| broken_link(error.to_string()))
+        self.link.send(message).map_err(|cause| Broken::Link(cause.into()))
     }
 
     fn tell_all(&mut self, message: &Message) {
@@ -130,7 +131,7 @@ impl Master {
                 Arrival::Message(message) => self.take_from_launch(message)?,
                 Arrival::Stray(_) => {}
                 Arrival::Gone(_) if self.stopping => break,
-                Arrival::Gone(why) => return Err(broken_link(why)),
+                Arrival::Gone(why) => return Err(Broken::Link(why)),
             }
         }
         Ok(heard)
@@ -269,9 +270,8 @@ impl Master {
         for (index, peer) in self.peers.iter().enumerate().skip(1).filter(|(_, peer)| !peer.gone) {
             let silent = now.saturating_duration_since(peer.heard);
             if silent > self.silence {
-                let host = peer.host.as_deref().unwrap_or("a host that never answered");
-                let why = format!("no message from {host} (rank {index}) for {} s", silent.as_secs());
-                return Err(Broken { doing: "lost a rank", why });
+                let (rank, host) = (Rank(index as u32), peer.host.clone());
+                return Err(Broken::LostRank { rank, host, silence: silent });
             }
             if now.saturating_duration_since(peer.told) > rhythm {
                 self.outgoing.push((Rank(index as u32), Message::Alive));
@@ -281,7 +281,7 @@ impl Master {
             return Ok(());
         }
         if now.saturating_duration_since(self.link_heard) > self.silence {
-            return Err(broken_link("no message from it".to_owned()));
+            return Err(Broken::Link(LinkClosed::Silent));
         }
         if now.saturating_duration_since(self.link_told) > rhythm {
             self.tell(ToLaunch::Alive)?;
@@ -293,10 +293,6 @@ impl Master {
 /// Returns the ranks that copy, of `size` in all.
 pub(crate) fn workers(size: u32) -> std::ops::Range<u32> {
     u32::from(size >= RANKS_WITH_A_MASTER_APART)..size
-}
-
-fn broken_link(why: String) -> Broken {
-    Broken { doing: "the link to the launch process", why }
 }
 
 /// True if a message concerns the work, not heartbeat, startup or shutdown.

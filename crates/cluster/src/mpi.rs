@@ -28,10 +28,10 @@ use std::time::{Duration, Instant};
 use flight::Flight;
 use library::{Library, NotOpened};
 
-use crate::launch::command;
+use crate::launch::Family;
 use crate::transport::{Broken, Rank, Transport};
 pub use launched::{LAUNCHER_VARIABLES, Launched, launched};
-pub use refusal::Refusal;
+pub use refusal::{Refusal, Unusable};
 
 /// Tag of all messages.
 const TAG: i32 = 0;
@@ -146,7 +146,10 @@ impl World {
         let deadline = Instant::now() + GOODBYE_MAX;
         goodbye::until(deadline, || self.settle())?;
         if !self.receiving.is_empty() {
-            return Err(Broken { doing: "ending MPI", why: "not all messages were asked for".to_owned() });
+            return Err(Broken::Transport {
+                doing: "ending MPI",
+                why: "some received messages were never processed".to_owned(),
+            });
         }
         goodbye::agree(&self.library, self.rank, self.size, deadline)?;
         goodbye::guarded(&self.library, FINALIZE_MAX, status)
@@ -216,7 +219,7 @@ impl Transport for World {
     fn send(&mut self, to: Rank, message: Vec<u8>) -> Result<(), Broken> {
         if to.0 >= self.size {
             let why = format!("there is no rank {} among {}", to.0, self.size);
-            return Err(Broken { doing: "sending a message", why });
+            return Err(Broken::Transport { doing: "sending a message", why });
         }
         if to == self.rank {
             self.own.push_back(message);
@@ -300,18 +303,18 @@ fn find(launched: Option<&Launched>) -> Result<Library, Refusal> {
 ///
 /// # Errors
 /// If there is no library, or if it is not usable.
-pub fn library_of(launcher: &Path, family: command::Family) -> Result<String, Refusal> {
+pub fn library_of(launcher: &Path, family: Family) -> Result<String, Refusal> {
     let program = launcher.canonicalize().unwrap_or_else(|_| launcher.to_owned());
     let folders = launched::library_folders(Some(&program));
     open_first(launched::library_names(family.into()), &folders).map(|library| describe(&library))
 }
 
-impl From<command::Family> for launched::Family {
-    fn from(family: command::Family) -> Self {
+impl From<Family> for launched::Family {
+    fn from(family: Family) -> Self {
         match family {
-            command::Family::OpenMpi4 | command::Family::OpenMpi5 => Self::OpenMpi,
-            command::Family::Mpich => Self::Mpich,
-            command::Family::Srun | command::Family::Other => Self::Any,
+            Family::OpenMpi4 | Family::OpenMpi5 => Self::OpenMpi,
+            Family::Mpich => Self::Mpich,
+            Family::Srun | Family::Other => Self::Any,
         }
     }
 }

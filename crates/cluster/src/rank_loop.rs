@@ -20,6 +20,7 @@ use haul_flow::{Config, DirCache, Local, Policy, Settings};
 
 use crate::agent::{Agent, WorkerPool, work};
 use crate::distributed::Distributed;
+use crate::error::Unfit;
 use crate::master::Master;
 use crate::remote_path::RemotePaths;
 use crate::send_queue::SendQueue;
@@ -131,8 +132,7 @@ impl<X: Transport> RankLoop<X> {
             if from == Rank::MASTER {
                 self.heard = Instant::now();
             }
-            let garbled = |why| Broken { doing: "reading a message", why };
-            match work(unpack(&bytes).map_err(garbled)?) {
+            match work(unpack(&bytes).map_err(Broken::Undecodable)?) {
                 Some(Message::InitMessage(init_message)) => turn = Turn::InitMessage(init_message),
                 Some(Message::Stop) => turn = Turn::Stop,
                 Some(message) => {
@@ -175,8 +175,7 @@ impl<X: Transport> RankLoop<X> {
         self.heard += self.standstill.turn(now);
         let silent = now.saturating_duration_since(self.heard);
         if silent > self.silence {
-            let why = format!("no message from rank 0 for {} s", silent.as_secs());
-            return Err(Broken { doing: "lost the master", why });
+            return Err(Broken::LostMaster(silent));
         }
         if now.saturating_duration_since(self.told) > self.silence / 6 {
             self.send(Rank::MASTER, &Message::Alive)?;
@@ -213,7 +212,7 @@ impl<X: Transport> ReadyRank<X> {
     ///
     /// # Errors
     /// If the refusal can't be sent.
-    pub fn refuse(self, why: String) -> Result<X, Broken> {
+    pub fn refuse(self, why: Unfit) -> Result<X, Broken> {
         self.station.sit_out(why)
     }
 
@@ -227,7 +226,7 @@ impl<X: Transport> ReadyRank<X> {
             Err(why) => return self.station.sit_out(why),
         };
         let Some(tool) = T::from_init(&self.init_message.options) else {
-            return self.station.sit_out("the program there is of another version".to_owned());
+            return self.station.sit_out(Unfit::OtherOptions);
         };
         let Self { mut station, init_message } = self;
         let rank = station.transport.rank();
@@ -241,7 +240,7 @@ impl<X: Transport> ReadyRank<X> {
         let workers = Builder::new().name("work".to_owned()).spawn(move || work(pool, &workers_outbox));
         let workers = match workers {
             Ok(workers) => workers,
-            Err(error) => return station.sit_out(format!("no thread can be made: {error}")),
+            Err(error) => return station.sit_out(Unfit::Thread(Arc::new(error))),
         };
         let cancel = pool.tool.policy().cancel;
         let agent = Agent { ways: Arc::new(ways), send_queue: Arc::clone(&send_queue), feed, rank, cancel };
@@ -255,15 +254,15 @@ impl<X: Transport> ReadyRank<X> {
     }
 
     /// Sets working directory and umask, and checks the engine and the tokens.
-    fn prepare(&mut self) -> Result<(DirCache, RemotePaths, Settings), String> {
+    fn prepare(&mut self) -> Result<(DirCache, RemotePaths, Settings), Unfit> {
         let init_message = &self.init_message;
         let directory = OsStr::from_bytes(&init_message.working_directory);
         std::env::set_current_dir(directory)
-            .map_err(|error| format!("cannot work in '{}': {error}", directory.to_string_lossy()))?;
+            .map_err(|cause| Unfit::Directory { path: directory.into(), cause: Arc::new(cause) })?;
         haul_sys::set_umask(haul_sys::Mode::new(init_message.umask));
         let settings = Settings::resolve(&for_many_hosts(&init_message.config));
         if let Err((name, cause)) = settings.first_engine() {
-            return Err(format!("cannot use the engine '{name}': {cause}"));
+            return Err(Unfit::Engine { name, cause });
         }
         let (cache, ways) = (DirCache::new(settings.held), RemotePaths::default());
         for token in &init_message.tokens {
@@ -308,8 +307,8 @@ impl<X: Transport> RankLoop<X> {
     }
 
     /// Reports why this rank can't work, and waits for the end.
-    fn sit_out(mut self, why: String) -> Result<X, Broken> {
-        self.greet(Some(why))?;
+    fn sit_out(mut self, why: Unfit) -> Result<X, Broken> {
+        self.greet(Some(why.to_string()))?;
         while !matches!(self.turn(&mut Some)?, Turn::Stop) {}
         self.leave()
     }

@@ -174,7 +174,7 @@ impl RemotePaths {
             let next = step.open(cache, held.as_ref())?;
             held = Some(self.remember(held.as_ref(), step, next));
         }
-        let nowhere = || Error::new(Operation::Openat, "a way of no steps".to_owned(), Errno::NOENT);
+        let nowhere = || Error::new(Operation::Openat, "an empty path".to_owned(), Errno::NOENT);
         let held = held.ok_or_else(nowhere)?;
         self.recognise(way, held.identity())?;
         Ok(held)
@@ -222,6 +222,24 @@ impl RemotePaths {
             format!("{path:?}, another directory than the one sent"),
             Errno::STALE,
         ))
+    }
+}
+
+/// Resolves the directories of received work items.
+pub struct ItemReceiver<'a> {
+    /// Handles of open directories.
+    pub cache: &'a DirCache,
+    /// Directories already found by their remote paths.
+    pub ways: &'a RemotePaths,
+}
+
+impl ItemReceiver<'_> {
+    /// Holds the directory at a remote path.
+    ///
+    /// # Errors
+    /// If it can't be opened or is another directory; its path comes with the error.
+    pub fn hold(&self, way: &RemotePath) -> Result<Arc<DirHandle>, (Vec<u8>, Error)> {
+        self.ways.hold(self.cache, way).map_err(|cause| (way.path(), cause))
     }
 }
 

@@ -6,6 +6,7 @@ use std::ffi::{CStr, CString};
 
 use haul_flow::{DirCache, JobSpec, Problem, Wording, sweep};
 
+use crate::error::Unfit;
 use crate::remote_path::{RemotePath, RemotePaths};
 use crate::stamp::RunId;
 use crate::wire::Token;
@@ -28,7 +29,9 @@ impl<'a, T> Tokens<'a, T> {
         for place in spec.places.iter().filter(|_| run.is_some_and(|run| run.epoch > 1)) {
             let is_ours = |name: &CStr| name.to_bytes().starts_with(family.as_bytes());
             let kept = sweep(spec.run.cache, place, is_ours).unwrap_or_else(|cause| vec![cause]);
-            kept.iter().for_each(|cause| spec.run.report.debug(&format!("a token stays: {cause:#}")));
+            kept.iter().for_each(|cause| {
+                spec.run.report.debug(&format!("cannot remove the token of an earlier run: {cause:#}"))
+            });
         }
         // The name has no NUL.
         let name = CString::new(format!("{family}{:016x}", rand::random::<u64>())).unwrap_or_default();
@@ -42,7 +45,7 @@ impl<'a, T> Tokens<'a, T> {
                 .and_then(|directory| haul_sys::open(&*directory, &name, rights)?.close());
             match made {
                 Ok(()) => left.push((index, Token { place: RemotePath::to(place), name: name.clone() })),
-                Err(cause) => spec.run.report.debug(&format!("no token: {cause:#}")),
+                Err(cause) => spec.run.report.debug(&format!("cannot create a token: {cause:#}")),
             }
         }
         Self { spec, left }
@@ -69,14 +72,14 @@ impl<T> Drop for Tokens<'_, T> {
 }
 
 /// Checks that a directory contains the launch process's token.
-pub(crate) fn check(cache: &DirCache, ways: &RemotePaths, token: &Token) -> Result<(), String> {
+pub(crate) fn check(cache: &DirCache, ways: &RemotePaths, token: &Token) -> Result<(), Unfit> {
     let path = String::from_utf8_lossy(&token.place.path()).into_owned();
-    let path = if path.is_empty() { "." } else { path.as_str() };
-    let unseen = |cause: haul_sys::Error| format!("cannot see the directory '{path}': {cause}");
+    let path = if path.is_empty() { ".".to_owned() } else { path };
+    let unseen = |cause| Unfit::Unseen { path: path.clone(), cause };
     let held = ways.hold(cache, &token.place).map_err(unseen)?;
     let directory = cache.open(&held).map_err(unseen)?;
     haul_sys::stat_at(&*directory, &token.name).map(drop).map_err(|cause| {
-        let name = token.name.to_string_lossy();
-        format!("the directory '{path}' is another one there: the file '{name}' is not in it: {cause}")
+        let token = token.name.to_string_lossy().into_owned();
+        Unfit::OtherDirectory { path: path.clone(), token, cause }
     })
 }

@@ -8,6 +8,9 @@
 pub mod threads;
 
 use std::fmt;
+use std::time::Duration;
+
+use crate::error::{LinkClosed, Undecodable};
 
 /// A process of a job: 0 is the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
@@ -24,18 +27,48 @@ impl Rank {
     }
 }
 
-/// Why the transport failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
-    /// Operation that failed.
-    pub doing: &'static str,
-    /// The transport's own error text.
-    pub why: String,
+/// Why a rank's event loop ended: the job is lost.
+#[derive(Clone, Debug)]
+pub enum Broken {
+    /// The message transport failed.
+    Transport {
+        /// The operation.
+        doing: &'static str,
+        /// The transport's own error text.
+        why: String,
+    },
+    /// A message can't be decoded.
+    Undecodable(Undecodable),
+    /// A rank is silent.
+    LostRank {
+        /// The rank.
+        rank: Rank,
+        /// Its host, if it ever answered.
+        host: Option<String>,
+        /// For how long.
+        silence: Duration,
+    },
+    /// Rank 0 is silent.
+    LostMaster(Duration),
+    /// The link to the launch process is closed.
+    Link(LinkClosed),
 }
 
 impl fmt::Display for Broken {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {}", self.doing, self.why)
+        match self {
+            Self::Transport { doing, why } => write!(out, "{doing}: {why}"),
+            Self::Undecodable(why) => write!(out, "reading a message: {why}"),
+            Self::LostRank { rank, host, silence } => {
+                let host = host.as_deref().unwrap_or("a host that never answered");
+                let silence = silence.as_secs();
+                write!(out, "lost a rank: no message from {host} (rank {}) for {silence} s", rank.0)
+            }
+            Self::LostMaster(silence) => {
+                write!(out, "lost the master: no message from rank 0 for {} s", silence.as_secs())
+            }
+            Self::Link(why) => write!(out, "the link to the launch process: {why}"),
+        }
     }
 }
 

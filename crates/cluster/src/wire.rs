@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::build;
+use crate::error::{Undecodable, Unfit};
 use crate::item::ItemOutcome;
 use crate::remote_path::RemotePath;
 use crate::schedule::{CountedBy, FileId, ItemId};
@@ -45,12 +46,12 @@ impl PackedInit {
     /// Unpacks the init message.
     ///
     /// # Errors
-    /// If this process is of another build; the message says so.
-    pub fn unpack(&self) -> Result<InitMessage, String> {
+    /// If this process is of another build, or the message can't be decoded.
+    pub fn unpack(&self) -> Result<InitMessage, Unfit> {
         if self.build != build::own() {
-            return Err(build::mismatch(&self.build, build::own()));
+            return Err(Unfit::OtherBuild { here: self.build.clone(), there: build::own().to_owned() });
         }
-        unpack(&self.init_message)
+        unpack(&self.init_message).map_err(Unfit::Undecodable)
     }
 }
 
@@ -99,7 +100,7 @@ pub struct Hello {
     pub host: String,
     /// Its process id on that host.
     pub process: u32,
-    /// Why it can't take part; `None` if it can.
+    /// Why it can't take part, as [`Unfit`] prints it; `None` if it can.
     pub unfit: Option<String>,
 }
 
@@ -383,9 +384,9 @@ pub fn pack(message: &impl Serialize) -> Vec<u8> {
 /// Unpacks a message.
 ///
 /// # Errors
-/// If the bytes can't be decoded; the message says why.
-pub fn unpack<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, String> {
-    postcard::from_bytes(bytes).map_err(|error| format!("a message of {} bytes: {error}", bytes.len()))
+/// If the bytes can't be decoded.
+pub fn unpack<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, Undecodable> {
+    postcard::from_bytes(bytes).map_err(|why| Undecodable { bytes: bytes.len(), why })
 }
 
 pub(crate) fn counted_by(leader_counts: bool) -> CountedBy {

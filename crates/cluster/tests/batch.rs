@@ -11,7 +11,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use haul_cluster::batch::follow::Signals;
-use haul_cluster::batch::{Listener, Order, Outcome, Over, run};
+use haul_cluster::batch::{BatchError, Event, Listener, Order, Outcome, Over, run};
 use haul_cluster::launch::command::{StartLine, Surroundings, System, Wanted, start_line};
 use haul_cluster::launch::job::Job;
 use haul_testkit::hosts::{self, Hosts};
@@ -27,7 +27,7 @@ struct Heard<'a> {
     output: Vec<u8>,
     error: Vec<u8>,
     progress: Vec<String>,
-    remarks: Vec<String>,
+    events: Vec<Event>,
     react: Box<dyn FnMut(&str) + 'a>,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Heard<'a> {
             output: Vec::new(),
             error: Vec::new(),
             progress: Vec::new(),
-            remarks: Vec::new(),
+            events: Vec::new(),
             react: Box::new(react),
         }
     }
@@ -58,9 +58,11 @@ impl Listener for Heard<'_> {
     fn progress(&mut self, content: &[u8]) {
         self.progress.push(String::from_utf8_lossy(content).into_owned());
     }
-    fn remark(&mut self, text: &str) {
-        self.remarks.push(text.to_owned());
-        (self.react)(text);
+    fn event(&mut self, event: Event) {
+        if let Event::Submitted(job) = &event {
+            (self.react)(&format!("submitted job {job}"));
+        }
+        self.events.push(event);
     }
 }
 
@@ -89,7 +91,7 @@ fn names_in(folder: &Path) -> Vec<String> {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// Returns the job's id from the remark that it was submitted.
+/// Returns the job's id from the event that it was submitted.
 fn submitted(remark: &str) -> Option<String> {
     remark.strip_prefix("submitted job ").map(str::to_owned)
 }
@@ -112,7 +114,7 @@ fn a_job_is_followed_to_its_status() {
     let mut heard = Heard::reacting(|_| ());
     let began = Instant::now();
     let outcome = run(&wanted, &Signals::none(), &mut heard).unwrap();
-    note!("a job of Slurm in {:?}: {:?}", began.elapsed(), heard.remarks);
+    note!("a job of Slurm in {:?}: {:?}", began.elapsed(), heard.events);
     assert_eq!(outcome, Outcome::Finished(3));
     assert!(heard.output == data);
     assert_eq!(String::from_utf8_lossy(&heard.error), "3 main\n");
@@ -143,8 +145,8 @@ fn a_queue_that_refuses_is_told_of() {
     for (queue, reason) in [("closed", "not available"), ("missing", "invalid partition specified: missing")]
     {
         let wanted = Order { queue: Some(queue.to_owned()), ..in_slurm(&slurm, folder.path(), "true") };
-        let outcome = run(&wanted, &Signals::none(), &mut Heard::reacting(|_| ())).unwrap();
-        assert!(matches!(&outcome, Outcome::Refused(why) if why.contains(reason)), "{outcome:?}");
+        let error = run(&wanted, &Signals::none(), &mut Heard::reacting(|_| ())).unwrap_err();
+        assert!(matches!(&error, BatchError::Refused(why) if why.contains(reason)), "{error:?}");
         assert_eq!(names_in(folder.path()), Vec::<String>::new());
     }
 }
@@ -251,7 +253,7 @@ fn a_job_whose_node_is_killed_is_followed_when_it_begins_again() {
     });
     let began = Instant::now();
     let outcome = run(&in_slurm(&slurm, folder.path(), script), &Signals::none(), &mut heard).unwrap();
-    note!("restarted in {:?}: {:?}", began.elapsed(), heard.remarks);
+    note!("restarted in {:?}: {:?}", began.elapsed(), heard.events);
     assert_eq!(outcome, Outcome::Finished(0));
     let text = heard.text();
     assert!(text.starts_with("on n") && text.ends_with("\nagain\n"), "{text}");
@@ -437,8 +439,8 @@ fn pbs_refuses_cancels_and_is_interrupted() {
     let (pbs, folder) = (Pbs::new(&[]).unwrap(), tempfile::tempdir().unwrap());
     let wanted = in_pbs(&pbs, folder.path(), "echo begun; exec sleep 1000");
     let refused = Order { queue: Some("closed".to_owned()), ..wanted.clone() };
-    let outcome = run(&refused, &Signals::none(), &mut Heard::reacting(|_| ())).unwrap();
-    assert_eq!(outcome, Outcome::Refused("qsub: Queue is not enabled".to_owned()));
+    let error = run(&refused, &Signals::none(), &mut Heard::reacting(|_| ())).unwrap_err();
+    assert!(matches!(&error, BatchError::Refused(why) if why == "qsub: Queue is not enabled"), "{error:?}");
 
     let qdel = pbs.bin().join("qdel");
     let mut heard = Heard::reacting(|text| {

@@ -15,7 +15,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use haul_cluster::launch::command::{Family, Refusal, StartLine, Surroundings, Wanted, start_line};
+use haul_cluster::launch::Family;
+use haul_cluster::launch::command::{Refusal, StartLine, Surroundings, Wanted, start_line};
 use haul_cluster::launch::job::{GRACE, Job};
 use haul_testkit::needs::find_tool;
 use haul_testkit::{needs, note, random, require, rustix, skip, wait};

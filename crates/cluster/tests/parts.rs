@@ -119,7 +119,7 @@ impl Post {
         let sink = Arc::clone(self) as Arc<dyn CompletionSink<Recorder>>;
         let admit = move |cx: &Context<'_, Recorder>| {
             let receiver = ItemReceiver { cache: cx.cache(), ways: &ways };
-            let jobs = receiver.admit(cx.tool(), sink, packed, entries).unwrap();
+            let jobs = packed.admit(&receiver, cx.tool(), sink, entries).unwrap();
             jobs.into_iter().for_each(|job| cx.share(job));
         };
         self.other.lock().unwrap().as_ref().unwrap().share(Job::Visit(Box::new(admit)));
@@ -352,7 +352,7 @@ fn move_piece(bytes: usize, piece: std::ops::Range<u64>, size: u64) -> (Vec<bool
     let feed = local.feed();
     feed.share(Job::Visit(Box::new(move |cx| {
         let receiver = ItemReceiver { cache: cx.cache(), ways: &RemotePaths::default() };
-        let jobs = receiver.admit(cx.tool(), sink, packed, 64).unwrap();
+        let jobs = packed.admit(&receiver, cx.tool(), sink, 64).unwrap();
         jobs.into_iter().for_each(|job| cx.share(job));
     })));
     drop(feed);

@@ -23,7 +23,6 @@ mod decision;
 mod driver;
 mod executor;
 mod held;
-pub mod layout;
 mod leftovers;
 mod links;
 mod local;

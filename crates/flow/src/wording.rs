@@ -21,6 +21,6 @@ pub const ERROR_WRITING: Wording = Wording("error writing {}");
 /// Closing failed, so data may be lost.
 pub const FAILED_TO_CLOSE: Wording = Wording("failed to close {}");
 /// A run ended with incomplete entries. It must not pass for a success.
-pub const UNFINISHED: Wording = Wording("not everything was done, by a fault of this program");
+pub const UNFINISHED: Wording = Wording("some entries were not processed: this is a bug in haul");
 /// The requested engine isn't available.
 pub const CANNOT_USE_ENGINE: Wording = Wording("cannot use the engine {}");

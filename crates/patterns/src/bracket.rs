@@ -155,7 +155,7 @@ pub fn read(text: &[u8], alphabet: Alphabet, place: Place) -> Result<(Class, usi
         }
     }
     let colons = reader.at - begin > 1 && text[begin] == b':' && text[reader.at - 1] == b':';
-    if colons && !negated {
+    if place == Place::Expression && colons && !negated {
         return Err(Refused("character class syntax is [[:space:]], not [:space:]"));
     }
     Ok((alphabet.set(&reader.ranges, negated), reader.at + 1))

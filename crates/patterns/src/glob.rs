@@ -73,6 +73,11 @@ impl Glob {
             || matches(&self.by_bytes, name, None, end)
     }
 
+    /// True if the pattern matches no name at all, because it has an invalid bracket expression.
+    pub fn matches_nothing(&self) -> bool {
+        self.by_bytes.iter().any(|token| matches!(token, Token::Never))
+    }
+
     /// True if the pattern begins with a star, so that any match further on is also one from
     /// the start.
     pub fn begins_anywhere(&self) -> bool {
@@ -214,5 +219,13 @@ mod tests {
         };
         assert!(matches("*[é]", "aé") && matches("?", "é") && !matches("[è]", "é") && !matches("a?b", "aéé"));
         assert!(matches("*[!a]", "é"));
+    }
+
+    #[test]
+    fn a_class_name_without_its_brackets_is_a_set_of_letters() {
+        let glob = Glob::new(b"[:space:]", true);
+        assert!(
+            glob.matches(b"s", End::Name) && glob.matches(b":", End::Name) && !glob.matches(b" ", End::Name)
+        );
     }
 }

@@ -4,8 +4,11 @@
 pub mod bracket;
 pub mod case;
 pub mod glob;
+mod set;
 
 use std::fmt;
+
+pub use set::GlobSet;
 
 /// Why a pattern is invalid, in GNU grep's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@
 //! Invariant: a name fills one placeholder, whatever it contains
 //! (test: `a_name_with_a_hole_in_it_is_left_alone`).
 
+pub(crate) mod cluster;
 mod quoting;
 
 use std::io;

@@ -130,9 +130,9 @@ fn a_journal_that_cannot_be_used_is_refused_before_anything_is_touched() {
         nothing_hidden(scene.sandbox.path());
     };
     fs::write(&journal, "haul journal 1\n").unwrap();
-    refuse("another release of haul has written it");
+    refuse("another release of haul wrote it; remove it");
     fs::write(&journal, "a letter to my aunt").unwrap();
-    refuse("it is no journal");
+    refuse("it is not a journal");
     fs::write(&journal, "").unwrap();
     let file = File::open(&journal).unwrap();
     file.try_lock().unwrap();

@@ -104,7 +104,7 @@ fn each_file_is_opened_once() {
             cold::make(&scene.path().join("tree")).unwrap();
         }
         let told = scene.good(&format!("$HAUL tar {options} --debug -cf a.tar tree 2>&1; tar -df a.tar"));
-        assert!(told.contains("members put off: 0\n"), "{options} {is_cold}: {told}");
+        assert!(told.contains("members deferred: 0\n"), "{options} {is_cold}: {told}");
     }
 }
 
@@ -121,7 +121,7 @@ fn workers_wait_for_one_that_is_held_up() {
     ));
     let options = "--engine=sync --jobs=2 --debug -cf a.tar";
     let told = scene.good(&format!("$HAUL tar {options} slow/. tree 2>&1; tar -df a.tar"));
-    assert!(told.contains("members put off: 0\n"), "{told}");
+    assert!(told.contains("members deferred: 0\n"), "{told}");
 }
 
 #[test]

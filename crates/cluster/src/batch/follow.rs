@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::spool::Spool;
-use super::{Listener, Order, Outcome, Over, State};
+use super::{BatchError, Event, Listener, Order, Outcome, Over, State};
 
 /// Interval between polls of the spool.
 const LOOK: Duration = Duration::from_millis(200);
@@ -123,8 +123,8 @@ struct Following<'a> {
     out: Tail,
     err: Tail,
     progress: Vec<u8>,
-    /// The last remark about the job.
-    said: String,
+    /// The job's last state, and whether the job had begun before.
+    known: Option<(State, bool)>,
 }
 
 impl Following<'_> {
@@ -140,19 +140,18 @@ impl Following<'_> {
     }
 
     /// Reports the job's state if it has changed.
-    fn tell(&mut self, job: &str, state: &State, listener: &mut dyn Listener) {
-        let has_begun = self.spool.file("begun").exists();
-        let text = match state {
-            State::Waiting(reason) if has_begun => {
-                format!("job {job} was put back into the queue, and waits: {reason}")
-            }
-            State::Waiting(reason) => format!("job {job} waits: {reason}"),
-            State::Running => format!("job {job} runs"),
+    fn tell(&mut self, state: State, listener: &mut dyn Listener) {
+        let has_begun = matches!(state, State::Waiting(_)) && self.spool.file("begun").exists();
+        let event = match &state {
+            State::Waiting(reason) if has_begun => Event::Requeued(reason.clone()),
+            State::Waiting(reason) => Event::Waiting(reason.clone()),
+            State::Running => Event::Running,
             State::Over(_) | State::Unknown => return,
         };
-        if text != self.said {
-            listener.remark(&text);
-            self.said = text;
+        let known = Some((state, has_begun));
+        if known != self.known {
+            listener.event(event);
+            self.known = known;
         }
     }
 }
@@ -164,10 +163,10 @@ pub(super) fn follow(
     spool: &Spool,
     signals: &Signals,
     listener: &mut dyn Listener,
-) -> io::Result<Outcome> {
+) -> Result<Outcome, BatchError> {
     let tail = |name| Tail { name, passed: 0 };
     let mut following =
-        Following { spool, out: tail("out"), err: tail("err"), progress: Vec::new(), said: String::new() };
+        Following { spool, out: tail("out"), err: tail("err"), progress: Vec::new(), known: None };
     let (mut asked, mut pause) = (Instant::now(), Duration::ZERO);
     let mut over: Option<(Over, Instant)> = None;
     loop {
@@ -198,12 +197,12 @@ pub(super) fn follow(
                     over = over.or_else(|| Some((how, Instant::now())));
                 }
                 Ok(state) => {
-                    following.tell(job, &state, listener);
+                    following.tell(state, listener);
                     // It was requeued after all.
                     over = None;
                 }
                 Err(error) => {
-                    listener.remark(&format!("cannot ask for job {job}, trying again: {error}"));
+                    listener.event(Event::Unanswered(error));
                     pause = (pause * 2).clamp(ASK, ASK_MAX);
                     continue;
                 }
@@ -221,14 +220,14 @@ fn lost(job: &str, spool: &Spool, over: Over) -> Outcome {
 /// Cancels a job and waits until it is gone, or until another signal arrives. Returns true if it
 /// is gone.
 fn cancel(order: &Order, job: &str, signals: &Signals, listener: &mut dyn Listener) -> bool {
-    listener.remark(&format!("cancelling job {job}"));
+    listener.event(Event::Cancelling);
     let deadline = Instant::now() + CANCEL_PATIENCE;
     let mut cancelled = false;
     while Instant::now() < deadline {
         if !cancelled {
             match order.queue().cancel(order, job) {
                 Ok(()) => cancelled = true,
-                Err(error) => listener.remark(&format!("cannot cancel job {job}, trying again: {error}")),
+                Err(error) => listener.event(Event::NotCancelled(error)),
             }
         }
         if matches!(order.queue().state(order, job), Ok(State::Over(_) | State::Unknown)) {

@@ -163,18 +163,6 @@ pub enum Over {
     Failed(String),
 }
 
-impl fmt::Display for Over {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Well => out.write_str("ended without a result"),
-            Self::Cancelled => out.write_str("was cancelled"),
-            Self::TimedOut => out.write_str("took longer than its walltime"),
-            Self::HostFailed => out.write_str("lost a host"),
-            Self::Failed(how) => write!(out, "failed: {how}"),
-        }
-    }
-}
-
 /// Outcome of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -190,8 +178,6 @@ pub enum Outcome {
         /// The spool with the journal: nothing is removed.
         spool: PathBuf,
     },
-    /// The job was refused, for this reason in the batch system's words.
-    Refused(String),
     /// The job ended before the command did.
     Lost {
         /// The job's id.
@@ -220,8 +206,80 @@ pub trait Listener {
     fn error(&mut self, bytes: &[u8]);
     /// Called with the whole progress file when it has changed.
     fn progress(&mut self, content: &[u8]);
-    /// Called with events of the job: submitted, waiting and why, running, requeued.
-    fn remark(&mut self, text: &str);
+    /// Called with each event of the job.
+    fn event(&mut self, event: Event);
+}
+
+/// Something that happened to a job.
+#[derive(Debug)]
+pub enum Event {
+    /// The batch system accepted it, under this id.
+    Submitted(String),
+    /// It waits, for this reason in the batch system's words.
+    Waiting(String),
+    /// The batch system put it back into the queue, where it waits for this reason.
+    Requeued(String),
+    /// It runs.
+    Running,
+    /// The batch system doesn't say how it is. It is asked again.
+    Unanswered(BatchError),
+    /// A signal arrived, and the job is being cancelled.
+    Cancelling,
+    /// It can't be cancelled. That is tried again.
+    NotCancelled(BatchError),
+}
+
+/// Why a job can't be submitted or followed.
+#[derive(Debug)]
+pub enum BatchError {
+    /// The spool can't be created in this directory, the last one that was tried.
+    NoSpool {
+        /// The directory.
+        parent: PathBuf,
+        /// The reason.
+        cause: io::Error,
+    },
+    /// No directory is known that the job's hosts see too.
+    NothingShared,
+    /// A program of the batch system can't be run.
+    CannotRun {
+        /// The program.
+        program: String,
+        /// The reason.
+        cause: io::Error,
+    },
+    /// The batch system refused the job, for this reason in its own words.
+    Refused(String),
+    /// A program of the batch system failed, with this error output.
+    Failed(String),
+    /// The spool has something else in place of an exit status.
+    NoStatus(String),
+    /// The spool or another file can't be used.
+    Io(io::Error),
+}
+
+impl fmt::Display for BatchError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSpool { parent, cause } => {
+                write!(out, "cannot create a job directory in {}: {cause}", parent.display())
+            }
+            Self::NothingShared => out.write_str("no place for a job directory"),
+            Self::CannotRun { program, cause } => write!(out, "cannot run {program}: {cause}"),
+            Self::Refused(why) => write!(out, "the batch system refused the job: {why}"),
+            Self::Failed(why) => out.write_str(why),
+            Self::NoStatus(text) => write!(out, "not an exit status: {}", text.escape_debug()),
+            Self::Io(cause) => cause.fmt(out),
+        }
+    }
+}
+
+impl std::error::Error for BatchError {}
+
+impl From<io::Error> for BatchError {
+    fn from(cause: io::Error) -> Self {
+        Self::Io(cause)
+    }
 }
 
 /// Interface to a batch system.
@@ -229,32 +287,32 @@ trait Queue {
     /// Returns the script lines addressed to the batch system.
     fn directives(&self, order: &Order) -> String;
 
-    /// Submits the script of a spool. Returns the job's id, or why it was refused.
-    fn submit(&self, order: &Order, spool: &spool::Spool) -> io::Result<Result<String, String>>;
+    /// Submits the script of a spool. Returns the job's id.
+    fn submit(&self, order: &Order, spool: &spool::Spool) -> Result<String, BatchError>;
 
-    fn state(&self, order: &Order, job: &str) -> io::Result<State>;
+    fn state(&self, order: &Order, job: &str) -> Result<State, BatchError>;
 
-    fn cancel(&self, order: &Order, job: &str) -> io::Result<()>;
+    fn cancel(&self, order: &Order, job: &str) -> Result<(), BatchError>;
 }
 
 /// Submits an order and follows it to its end.
 ///
 /// # Errors
-/// If no spool can be created or the batch system's programs can't be run.
-pub fn run(order: &Order, signals: &follow::Signals, listener: &mut dyn Listener) -> io::Result<Outcome> {
+/// If no spool can be created, the job is refused, or the batch system's programs can't be run.
+pub fn run(
+    order: &Order,
+    signals: &follow::Signals,
+    listener: &mut dyn Listener,
+) -> Result<Outcome, BatchError> {
     let spool = spool::Spool::create(order)?;
     let job = match order.queue().submit(order, &spool) {
-        Ok(Ok(job)) => job,
-        Ok(Err(why)) => {
-            spool.remove()?;
-            return Ok(Outcome::Refused(why));
-        }
+        Ok(job) => job,
         Err(error) => {
             spool.remove()?;
             return Err(error);
         }
     };
-    listener.remark(&format!("submitted job {job}"));
+    listener.event(Event::Submitted(job.clone()));
     let outcome = follow::follow(order, &job, &spool, signals, listener)?;
     match outcome {
         Outcome::Finished(status) if spool.is_kept() => {
@@ -262,14 +320,36 @@ pub fn run(order: &Order, signals: &follow::Signals, listener: &mut dyn Listener
         }
         // A job that may still run writes to the spool.
         Outcome::Lost { .. } | Outcome::Interrupted { gone: false, .. } => Ok(outcome),
-        _ => spool.remove().map(|()| outcome),
+        _ => Ok(spool.remove().map(|()| outcome)?),
     }
 }
 
 /// Runs a program of the batch system and returns its output.
-fn output_of(command: &mut Command) -> io::Result<Output> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    command.output().map_err(|error| io::Error::new(error.kind(), format!("cannot run {name}: {error}")))
+fn output_of(command: &mut Command) -> Result<Output, BatchError> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.output().map_err(|cause| BatchError::CannotRun { program, cause })
+}
+
+/// Runs a program of the batch system that prints nothing of interest.
+fn succeed(command: &mut Command) -> Result<(), BatchError> {
+    let output = output_of(command)?;
+    if output.status.success() { Ok(()) } else { Err(BatchError::Failed(complaint(&output))) }
+}
+
+/// Runs a program that submits a job, and returns the id in the last line that it prints.
+fn id_from(command: &mut Command, is_id: impl Fn(&str) -> bool) -> Result<String, BatchError> {
+    let output = output_of(command)?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    // Slurm prints "ID" or "ID;CLUSTER".
+    let id = text.lines().last().and_then(|line| line.split(';').next()).unwrap_or_default().trim();
+    match output.status.success() {
+        true if !id.is_empty() && is_id(id) => Ok(id.to_owned()),
+        true => {
+            let program = command.get_program().to_string_lossy();
+            Err(BatchError::Refused(format!("{program} printed no job id: {}", complaint(&output))))
+        }
+        false => Err(BatchError::Refused(complaint(&output))),
+    }
 }
 
 /// Returns a program's error output as one line.

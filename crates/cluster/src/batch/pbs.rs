@@ -2,11 +2,10 @@
 //!
 //! Written from their manuals, and tested only with stand-ins for the three programs.
 
-use std::io;
 use std::process::Output;
 
 use super::spool::Spool;
-use super::{Order, Over, Queue, State, complaint, output_of};
+use super::{BatchError, Order, Over, Queue, State, complaint, id_from, output_of, succeed};
 
 /// Added to the number of a signal that ended the job's script.
 const BY_SIGNAL: i32 = 256;
@@ -30,23 +29,14 @@ impl Queue for Pbs {
         lines
     }
 
-    fn submit(&self, order: &Order, spool: &Spool) -> io::Result<Result<String, String>> {
+    fn submit(&self, order: &Order, spool: &Spool) -> Result<String, BatchError> {
         // The log goes to the current directory.
-        let output = output_of(order.program("qsub").arg("script").current_dir(spool.folder()))?;
-        if !output.status.success() {
-            return Ok(Err(complaint(&output)));
-        }
-        let text = String::from_utf8_lossy(&output.stdout);
-        let id = text.lines().last().unwrap_or_default().trim();
-        let is_id = id.starts_with(|first: char| first.is_ascii_digit()) && !id.contains(char::is_whitespace);
-        Ok(if is_id {
-            Ok(id.to_owned())
-        } else {
-            Err(format!("qsub gave no job id: {}", complaint(&output)))
+        id_from(order.program("qsub").arg("script").current_dir(spool.folder()), |id| {
+            id.starts_with(|first: char| first.is_ascii_digit()) && !id.contains(char::is_whitespace)
         })
     }
 
-    fn state(&self, order: &Order, job: &str) -> io::Result<State> {
+    fn state(&self, order: &Order, job: &str) -> Result<State, BatchError> {
         let ask = |options: &[&str]| output_of(order.program("qstat").args(options).arg(job));
         let output = ask(&["-f"])?;
         if output.status.success() {
@@ -58,12 +48,11 @@ impl Queue for Pbs {
             let past = ask(&["-x", "-f"])?;
             return Ok(if past.status.success() { state_of(&past) } else { State::Unknown });
         }
-        if said.contains("Unknown Job") { Ok(State::Unknown) } else { Err(io::Error::other(said)) }
+        if said.contains("Unknown Job") { Ok(State::Unknown) } else { Err(BatchError::Failed(said)) }
     }
 
-    fn cancel(&self, order: &Order, job: &str) -> io::Result<()> {
-        let output = output_of(order.program("qdel").arg(job))?;
-        if output.status.success() { Ok(()) } else { Err(io::Error::other(complaint(&output))) }
+    fn cancel(&self, order: &Order, job: &str) -> Result<(), BatchError> {
+        succeed(order.program("qdel").arg(job))
     }
 }
 

@@ -3,10 +3,8 @@
 //! Options are passed on `sbatch`'s command line, where any name is safe. The log is named relative
 //! to the spool, because Slurm expands `%` in that name.
 
-use std::io;
-
 use super::spool::Spool;
-use super::{Order, Over, Queue, State, complaint, output_of};
+use super::{BatchError, Order, Over, Queue, State, complaint, id_from, output_of, succeed};
 
 pub(super) struct Slurm;
 
@@ -15,7 +13,7 @@ impl Queue for Slurm {
         String::new()
     }
 
-    fn submit(&self, order: &Order, spool: &Spool) -> io::Result<Result<String, String>> {
+    fn submit(&self, order: &Order, spool: &Spool) -> Result<String, BatchError> {
         let mut command = order.program("sbatch");
         command
             .args([
@@ -37,22 +35,10 @@ impl Queue for Slurm {
         for (option, value) in options {
             command.args(value.map(|value| format!("{option}{value}")));
         }
-        let output = output_of(command.arg(spool.script()))?;
-        if !output.status.success() {
-            return Ok(Err(complaint(&output)));
-        }
-        // Prints "ID" or "ID;CLUSTER".
-        let text = String::from_utf8_lossy(&output.stdout);
-        let id = text.lines().last().and_then(|line| line.split(';').next()).unwrap_or_default().trim();
-        let is_id = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
-        Ok(if is_id {
-            Ok(id.to_owned())
-        } else {
-            Err(format!("sbatch gave no job id: {}", complaint(&output)))
-        })
+        id_from(command.arg(spool.script()), |id| id.bytes().all(|byte| byte.is_ascii_digit()))
     }
 
-    fn state(&self, order: &Order, job: &str) -> io::Result<State> {
+    fn state(&self, order: &Order, job: &str) -> Result<State, BatchError> {
         let output =
             output_of(order.program("squeue").args(["-h", "-t", "all", "-o", "%T|%r", "-j"]).arg(job))?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -62,14 +48,13 @@ impl Queue for Slurm {
         // An ended job is only known for some minutes. Any other failure may be temporary.
         let said = complaint(&output);
         if !output.status.success() && !said.contains("Invalid job id") {
-            return Err(io::Error::other(said));
+            return Err(BatchError::Failed(said));
         }
         Ok(accounted(order, job))
     }
 
-    fn cancel(&self, order: &Order, job: &str) -> io::Result<()> {
-        let output = output_of(order.program("scancel").arg(job))?;
-        if output.status.success() { Ok(()) } else { Err(io::Error::other(complaint(&output))) }
+    fn cancel(&self, order: &Order, job: &str) -> Result<(), BatchError> {
+        succeed(order.program("scancel").arg(job))
     }
 }
 

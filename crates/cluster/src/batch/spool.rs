@@ -21,7 +21,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::Order;
+use super::{BatchError, Order};
 
 /// Variable that tells a command that it runs in a job, and where the spool is.
 pub const VARIABLE: &str = "HAUL_SPOOL";
@@ -55,8 +55,8 @@ impl Spool {
     }
 
     /// Creates a spool, with its script, in the first of the order's directories that accepts one.
-    pub(super) fn create(order: &Order) -> io::Result<Self> {
-        let mut refused = io::Error::new(io::ErrorKind::NotFound, "no folder for the spool of a batch job");
+    pub(super) fn create(order: &Order) -> Result<Self, BatchError> {
+        let mut refused = BatchError::NothingShared;
         for parent in &order.shared {
             // The batch system's daemons don't have our current directory.
             let parent = std::path::absolute(parent)?;
@@ -67,14 +67,11 @@ impl Spool {
                         Ok(()) => Ok(spool),
                         Err(error) => {
                             spool.remove()?;
-                            Err(error)
+                            Err(error.into())
                         }
                     };
                 }
-                Err(error) => {
-                    let text = format!("cannot make a spool in {}: {error}", parent.display());
-                    refused = io::Error::new(error.kind(), text);
-                }
+                Err(cause) => refused = BatchError::NoSpool { parent, cause },
             }
         }
         Err(refused)
@@ -125,13 +122,11 @@ impl Spool {
     }
 
     /// Returns the exit status of the command, if it has ended.
-    pub(super) fn status(&self) -> io::Result<Option<i32>> {
+    pub(super) fn status(&self) -> Result<Option<i32>, BatchError> {
         match fs::read_to_string(self.folder.join("status")) {
-            Ok(text) => text.trim().parse().map(Some).map_err(|_| {
-                io::Error::new(io::ErrorKind::InvalidData, format!("no exit status: {}", text.escape_debug()))
-            }),
+            Ok(text) => text.trim().parse().map(Some).map_err(|_| BatchError::NoStatus(text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -334,8 +329,11 @@ mod tests {
     #[test]
     fn without_a_folder_nothing_is_submitted() {
         let wanted = Order { shared: vec!["/proc".into()], ..order(Path::new("/"), &[OsStr::new("true")]) };
-        let error = Spool::create(&wanted).unwrap_err().to_string();
-        assert!(error.starts_with("cannot make a spool in /proc: "), "{error}");
+        let error = Spool::create(&wanted).unwrap_err();
+        assert!(
+            matches!(&error, BatchError::NoSpool { parent, .. } if parent == Path::new("/proc")),
+            "{error}"
+        );
     }
 
     #[test]

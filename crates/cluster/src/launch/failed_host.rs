@@ -1,14 +1,22 @@
 //! Finds which host or process failed, from what launchers print when a job dies: only they know.
 
+use std::fmt;
+
 /// The loss that ended a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Loss {
+pub struct Loss {
     /// Description for the user.
-    pub(crate) text: String,
+    pub text: String,
     /// Host of the loss, if known.
-    pub(crate) host: Option<String>,
+    pub host: Option<String>,
     /// True if the host is lost, not just a process on it.
-    pub(crate) with_host: bool,
+    pub with_host: bool,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.text)
+    }
 }
 
 impl Loss {

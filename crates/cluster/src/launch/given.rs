@@ -4,7 +4,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use super::command::Family;
+use super::family::Family;
 
 /// Options that map ranks. Open MPI's `mpirun` accepts each with one dash or two.
 const MAPPING: [&str; 1] = ["map-by"];

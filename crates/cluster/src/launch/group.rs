@@ -2,18 +2,18 @@
 //! message to the last goodbye, over all attempts.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_flow::{Executor, JobSpec, Local, Operand, Policy, Problem, Report as Listens, Status, Wording};
+use haul_flow::{JobSpec, Problem, Report as Listens, Wording};
 
 use super::failed_host::{Loss, failed_host};
 use super::journal::Journal;
 use super::places::{self, Next, Place, named_once};
-use super::remote::Remote;
 use super::start::{Processes, Start, Started};
 use crate::Walk;
 use crate::distributed::Distributed;
+use crate::error::JobError;
 use crate::link::{Arrival, Incoming, Outgoing};
 use crate::master;
 use crate::standstill::Standstill;
@@ -34,7 +34,7 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(30);
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// The job can't be started or completed.
-const CANNOT_RUN: Wording = Wording("cannot work with several processes: {bare}");
+const CANNOT_RUN: Wording = Wording("cannot start the processes: {bare}");
 
 /// A host can't take part.
 const UNFIT: Wording = Wording("host {bare}: {bare}");
@@ -45,7 +45,7 @@ const JOURNAL_LOST: Wording = Wording("the journal cannot be written: {bare}");
 /// A restarted job.
 pub(crate) struct Again {
     /// Why the previous attempt ended.
-    pub(crate) why: String,
+    pub(crate) why: Loss,
     /// Hosts left out from now on.
     pub(crate) without: Option<String>,
     /// The new attempt.
@@ -72,7 +72,7 @@ pub(crate) enum Heard {
     /// Nothing of importance.
     Nothing,
     /// The attempt is lost, and why.
-    Lost(String),
+    Lost(JobError),
 }
 
 /// The job of one attempt.
@@ -103,17 +103,23 @@ pub struct ProcessGroup {
     outgoing: Mutex<Option<(Outgoing<ToMaster>, Instant)>>,
     /// Number of ranks that copy, in the current attempt.
     workers: AtomicUsize,
-    lost: OnceLock<String>,
+    lost: OnceLock<JobError>,
     /// Hosts of the next attempt, once one was left out.
     places: Mutex<Vec<Place>>,
-    /// Loss found by the last failed start.
-    missed: Mutex<Option<Loss>>,
     sentences: Sentences,
     told_journal: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the problem that tells the user of an error.
+fn problem_of(error: JobError) -> Problem {
+    match error {
+        JobError::Unfit { host, why } => Problem::new(UNFIT).naming(host).naming(why),
+        other => Problem::new(CANNOT_RUN).naming(other.to_string()),
+    }
 }
 
 impl ProcessGroup {
@@ -129,7 +135,6 @@ impl ProcessGroup {
             workers: AtomicUsize::new(1),
             lost: OnceLock::new(),
             places: Mutex::default(),
-            missed: Mutex::default(),
             sentences: Sentences::default(),
             told_journal: AtomicBool::new(false),
         }
@@ -160,18 +165,21 @@ impl ProcessGroup {
         self.is_lost() && self.journal.as_ref().is_some_and(Journal::has_records)
     }
 
-    pub(crate) fn why_lost(&self) -> String {
-        self.lost.get().cloned().unwrap_or_default()
+    pub(crate) fn why_lost(&self) -> JobError {
+        self.lost.get().cloned().unwrap_or(JobError::Ended)
     }
 
     /// Starts the job, and waits until all ranks are ready.
-    fn start_ranks<T: Distributed>(&self, spec: &JobSpec<'_, T>, number: u32) -> Result<ReadyGroup, Problem> {
-        let cannot = |why: String| Problem::new(CANNOT_RUN).naming(why);
+    fn start_ranks<T: Distributed>(
+        &self,
+        spec: &JobSpec<'_, T>,
+        number: u32,
+    ) -> Result<ReadyGroup, JobError> {
         let run = self.journal.as_ref().map(Journal::run);
         let tokens = Tokens::leave(spec, run);
         let places = lock(&self.places).clone();
-        let Started { mut link, processes } = self.start.start(number, &places).map_err(cannot)?;
-        let init_message = self.init_message(spec, number, &tokens).map_err(cannot)?;
+        let Started { mut link, processes } = self.start.start(number, &places)?;
+        let init_message = self.init_message(spec, number, &tokens)?;
         let sent = link.send(ToMaster::InitMessage(PackedInit::new(&init_message)));
         let (outgoing, incoming) = link.split();
         let (heard, hosts, printed) = (Instant::now(), Vec::new(), Vec::new());
@@ -180,20 +188,32 @@ impl ProcessGroup {
             Attempt { incoming, processes, hosts, heard, standstill, printed, number, stopped: None };
         let ready = match sent {
             Ok(()) => self.wait_until_ready(&mut attempt, spec.run.report),
-            Err(error) => Err(cannot(format!("the processes do not answer: {error}"))),
+            Err(cause) => Err(JobError::NotSent(Arc::new(cause))),
         };
-        if let Err(mut problem) = ready {
+        if let Err(error) = ready {
             attempt.processes.end();
             let printed = attempt.take_printed();
             spec.run.report.note(&printed);
-            let missed = failed_host(&printed).filter(|_| problem.wording == CANNOT_RUN);
-            if let Some(missed) = &missed {
-                problem = cannot(missed.text.clone());
-            }
-            *lock(&self.missed) = missed;
-            return Err(problem);
+            let missed = failed_host(&printed).filter(|_| error.may_pass());
+            return Err(missed.map_or(error, JobError::Died));
         }
         Ok(ReadyGroup { outgoing, attempt })
+    }
+
+    /// Starts the first attempt, if that has not happened yet.
+    pub(crate) fn ensure_started<T: Distributed>(&self, spec: &JobSpec<'_, T>) -> Result<(), Problem> {
+        if lock(&self.attempt).is_some() || self.is_lost() {
+            return Ok(());
+        }
+        match self.start_ranks(spec, 1).or_else(|error| self.try_once_more(spec, error)) {
+            Ok(ready) => self.take_up(ready),
+            Err(error) => {
+                // No work was begun, and none will be. Only this thread sets it.
+                self.lost.set(JobError::NeverStarted).unwrap_or_default();
+                return Err(problem_of(error));
+            }
+        }
+        Ok(())
     }
 
     /// Switches to a ready job: from now on messages reach its ranks.
@@ -206,10 +226,10 @@ impl ProcessGroup {
     fn try_once_more<T: Distributed>(
         &self,
         spec: &JobSpec<'_, T>,
-        problem: Problem,
-    ) -> Result<ReadyGroup, Problem> {
-        if problem.wording != CANNOT_RUN || !self.start.starts_again() {
-            return Err(problem);
+        error: JobError,
+    ) -> Result<ReadyGroup, JobError> {
+        if !error.may_pass() || !self.start.starts_again() {
+            return Err(error);
         }
         self.start_ranks(spec, 2)
     }
@@ -219,9 +239,8 @@ impl ProcessGroup {
         spec: &JobSpec<'_, T>,
         attempt: u32,
         tokens: &Tokens<'_, T>,
-    ) -> Result<InitMessage, String> {
-        let directory =
-            std::env::current_dir().map_err(|error| format!("the current directory has no name: {error}"))?;
+    ) -> Result<InitMessage, JobError> {
+        let directory = std::env::current_dir().map_err(|cause| JobError::NoDirectory(Arc::new(cause)))?;
         Ok(InitMessage {
             tool: T::NAME.to_owned(),
             options: spec.run.tool.init_message(),
@@ -238,17 +257,16 @@ impl ProcessGroup {
         })
     }
 
-    fn wait_until_ready(&self, attempt: &mut Attempt, report: &dyn Listens) -> Result<(), Problem> {
-        let cannot = |why: String| Problem::new(CANNOT_RUN).naming(why);
+    fn wait_until_ready(&self, attempt: &mut Attempt, report: &dyn Listens) -> Result<(), JobError> {
         let (mut began, within) = (Instant::now(), READY_WITHIN.0.max(self.options.silence * READY_WITHIN.1));
         loop {
             began += attempt.standstill.turn(Instant::now());
             if began.elapsed() > within {
-                return Err(cannot(format!("after {} s not all answer", within.as_secs())));
+                return Err(JobError::NoAnswer { within });
             }
             // Some launchers don't exit when they can't reach a host.
             if let Some(loss) = attempt.finds_host_missing() {
-                return Err(cannot(loss.text));
+                return Err(JobError::Died(loss));
             }
             match attempt.incoming.wait(Duration::from_millis(100)) {
                 Some(Arrival::Message(ToLaunch::Ready { hosts, carrier })) => {
@@ -262,16 +280,15 @@ impl ProcessGroup {
                     return Ok(());
                 }
                 Some(Arrival::Message(ToLaunch::Unfit { reasons })) => {
-                    let mut problems =
-                        reasons.into_iter().map(|(host, why)| Problem::new(UNFIT).naming(host).naming(why));
-                    let last = problems.next_back().unwrap_or_else(|| cannot("a host is unfit".to_owned()));
-                    problems.for_each(|problem| report.problem(problem));
+                    let mut unfit = reasons.into_iter().map(|(host, why)| JobError::Unfit { host, why });
+                    let last = unfit.next_back().unwrap_or(JobError::Ended);
+                    unfit.for_each(|error| report.problem(problem_of(error)));
                     return Err(last);
                 }
-                Some(Arrival::Message(ToLaunch::Lost { why })) => return Err(cannot(why)),
+                Some(Arrival::Message(ToLaunch::Lost { why })) => return Err(JobError::Lost(why)),
                 Some(Arrival::Message(_)) | None => {}
                 Some(Arrival::Stray(text)) => attempt.printed.extend(text),
-                Some(Arrival::Gone(why)) => return Err(cannot(format!("the processes are gone: {why}"))),
+                Some(Arrival::Gone(why)) => return Err(JobError::Disconnected(why)),
             }
         }
     }
@@ -302,7 +319,7 @@ impl ProcessGroup {
                 let host = attempt.hosts.get(rank.index()).cloned().unwrap_or_default();
                 Heard::Report(host, report)
             }
-            Some(Arrival::Message(ToLaunch::Lost { why })) => Heard::Lost(why),
+            Some(Arrival::Message(ToLaunch::Lost { why })) => Heard::Lost(JobError::Lost(why)),
             Some(Arrival::Message(ToLaunch::Remark(text))) => Heard::Remark(text),
             Some(Arrival::Message(ToLaunch::Stopped { messages })) => {
                 attempt.stopped = Some(messages);
@@ -313,11 +330,10 @@ impl ProcessGroup {
                 attempt.printed.extend(text);
                 Heard::Nothing
             }
-            Some(Arrival::Gone(why)) => Heard::Lost(format!("the processes are gone: {why}")),
-            None if attempt.heard.elapsed() > self.options.silence => Heard::Lost(format!(
-                "no message from the processes for {} s",
-                attempt.heard.elapsed().as_secs()
-            )),
+            Some(Arrival::Gone(why)) => Heard::Lost(JobError::Disconnected(why)),
+            None if attempt.heard.elapsed() > self.options.silence => {
+                Heard::Lost(JobError::Silent(attempt.heard.elapsed()))
+            }
             None => Heard::Nothing,
         }
     }
@@ -360,7 +376,7 @@ impl ProcessGroup {
 
     /// Ends the rest of the job and restarts it, without the lost host if there are others. Returns
     /// the new job, which must be taken up; `None` if the job is lost for good.
-    pub(crate) fn begin_again<T: Distributed>(&self, spec: &JobSpec<'_, T>, why: &str) -> Option<Again> {
+    pub(crate) fn begin_again<T: Distributed>(&self, spec: &JobSpec<'_, T>, why: &JobError) -> Option<Again> {
         lock(&self.outgoing).take();
         let mut ended = lock(&self.attempt).take()?;
         // A launcher that exits by itself first prints which process died.
@@ -378,13 +394,14 @@ impl ProcessGroup {
             spec.run.report.debug(&format!("{}: attempt {number} of {ATTEMPTS}", loss.text));
             match self.start_ranks(spec, number) {
                 Ok(ready) => {
-                    return Some(Again { why: loss.text, without: self.left_out(&ended.hosts), ready });
+                    return Some(Again { why: loss, without: self.left_out(&ended.hosts), ready });
                 }
                 // The cause may persist, but be gone soon.
-                Err(problem) if problem.wording == CANNOT_RUN && number < ATTEMPTS => {
-                    spec.run.report.problem(problem.as_warning());
-                    let missed = lock(&self.missed).take().unwrap_or_default();
-                    if missed.host.is_some() {
+                Err(error) if error.may_pass() && number < ATTEMPTS => {
+                    spec.run.report.problem(problem_of(error.clone()).as_warning());
+                    if let JobError::Died(missed) = error
+                        && missed.host.is_some()
+                    {
                         if missed.with_host && !loss.with_host {
                             // Processes on other hosts died because this host is gone.
                             (loss, *lock(&self.places)) = (missed.clone(), before.clone());
@@ -394,14 +411,14 @@ impl ProcessGroup {
                         self.choose_this_host(&ended.hosts);
                     }
                 }
-                Err(problem) => {
-                    spec.run.report.problem(problem);
+                Err(error) => {
+                    spec.run.report.problem(problem_of(error));
                     break;
                 }
             }
         }
         // Only this thread sets it.
-        self.lost.set(loss.text).unwrap_or_default();
+        self.lost.set(JobError::Died(loss)).unwrap_or_default();
         None
     }
 
@@ -441,7 +458,7 @@ impl ProcessGroup {
     /// # Errors
     /// If the ranks don't say goodbye properly; their work is still done. A process that fails
     /// after that doesn't matter, but its output is passed on.
-    pub fn dismiss(&self, report: &dyn Listens) -> Result<u64, String> {
+    pub fn dismiss(&self, report: &dyn Listens) -> Result<u64, JobError> {
         if lock(&self.attempt).is_none() {
             self.start.release();
             return Ok(0);
@@ -459,7 +476,7 @@ impl ProcessGroup {
                 break Ok(messages);
             }
             if began.elapsed() > LEAVE_WITHIN {
-                break Err("the processes do not end".to_owned());
+                break Err(JobError::NotEnded { within: LEAVE_WITHIN });
             }
         };
         lock(&self.outgoing).take();
@@ -479,8 +496,8 @@ impl Attempt {
 
     /// Chooses between the launcher's account of the loss and that of the ranks or the link.
     /// Whoever misses a host knows more than whoever sees processes die because of it.
-    fn loss(&self, failed_host: Option<Loss>, why: &str) -> Loss {
-        let suspects = self.suspects(why);
+    fn loss(&self, failed_host: Option<Loss>, why: &JobError) -> Loss {
+        let suspects = self.suspects(&why.to_string());
         failed_host.filter(|failed_host| failed_host.with_host || !suspects.with_host).unwrap_or(suspects)
     }
 
@@ -513,28 +530,6 @@ impl Attempt {
     }
 }
 
-impl<T: Distributed + 'static> Executor<T> for ProcessGroup {
-    fn execute(&self, spec: &JobSpec<'_, T>, operands: Vec<Operand<T::Directory>>) -> Status {
-        let runs = lock(&self.attempt).is_some();
-        if !runs && !self.is_lost() {
-            match self.start_ranks(spec, 1).or_else(|problem| self.try_once_more(spec, problem)) {
-                Ok(ready) => self.take_up(ready),
-                Err(problem) => {
-                    spec.run.report.problem(problem);
-                    // No work was begun, and none will be.
-                    self.lost.set("the processes were not started".to_owned()).unwrap_or_default();
-                    return Status::Failure;
-                }
-            }
-        }
-        let local = Local::of(&spec.run.settings, &Policy::default());
-        let remote = Remote::new(&local, self, spec);
-        let status = remote.run(operands);
-        remote.tell_losses();
-        if remote.has_failed() { Status::Failure } else { status }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -542,8 +537,8 @@ mod tests {
     struct Never;
 
     impl Start for Never {
-        fn start(&self, _attempt: u32, _places: &[Place]) -> Result<Started, String> {
-            Err("there is nothing to start".to_owned())
+        fn start(&self, _attempt: u32, _places: &[Place]) -> Result<Started, JobError> {
+            Err(JobError::Ended)
         }
 
         fn starts_again(&self) -> bool {

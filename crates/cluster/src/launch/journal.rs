@@ -19,6 +19,7 @@
 //! Guarantee: what it contains was reported as done, and was on storage at that time.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::ops::Range;
@@ -55,6 +56,44 @@ enum Record {
     Moved { entry: u128, range: Range<u64> },
 }
 
+/// Why a journal can't be used.
+#[derive(Debug)]
+pub enum JournalError {
+    /// Another run has locked it.
+    InUse,
+    /// The file is something else.
+    NoJournal,
+    /// Another release of haul wrote it, in another format.
+    OtherRelease,
+    /// It belongs to a run with other operands or options.
+    OtherRun,
+    /// A record is too long for the format.
+    RecordTooLong,
+    /// The file can't be read or written.
+    Io(io::Error),
+}
+
+impl fmt::Display for JournalError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InUse => out.write_str("another run is using it"),
+            Self::NoJournal => out.write_str("it is not a journal"),
+            Self::OtherRelease => out.write_str("another release of haul wrote it"),
+            Self::OtherRun => out.write_str("it is the journal of another copy"),
+            Self::RecordTooLong => out.write_str("a record is too long"),
+            Self::Io(cause) => cause.fmt(out),
+        }
+    }
+}
+
+impl std::error::Error for JournalError {}
+
+impl From<io::Error> for JournalError {
+    fn from(cause: io::Error) -> Self {
+        Self::Io(cause)
+    }
+}
+
 /// Sum of the records of a journal.
 #[derive(Default)]
 struct Known {
@@ -79,7 +118,7 @@ struct Written {
     file: File,
     /// Records of work added by this run.
     records: u64,
-    lost: Option<io::Error>,
+    lost: Option<JournalError>,
 }
 
 impl Journal {
@@ -89,7 +128,7 @@ impl Journal {
     /// # Errors
     /// If the file can't be used, is in use by another run, or belongs to another job. It is not
     /// changed then.
-    pub fn open(path: &Path, spec: u64, note: u8) -> io::Result<Self> {
+    pub fn open(path: &Path, spec: u64, note: u8) -> Result<Self, JournalError> {
         let (mut file, not_locked) = open_locked(path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
@@ -171,13 +210,13 @@ impl Journal {
     }
 
     /// Returns the first write error, once. Work missing in the journal will be done again.
-    pub fn take_failure(&self) -> Option<io::Error> {
+    pub fn take_failure(&self) -> Option<JournalError> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner).lost.take()
     }
 
     fn add(&self, record: &Record) {
         let mut written = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        match frame(&pack(record)).and_then(|bytes| written.file.write_all(&bytes)) {
+        match frame(&pack(record)).and_then(|bytes| Ok(written.file.write_all(&bytes)?)) {
             Ok(()) => written.records += u64::from(!matches!(record, Record::Run { .. } | Record::Start)),
             Err(error) => {
                 written.lost.get_or_insert(error);
@@ -187,14 +226,14 @@ impl Journal {
 }
 
 impl Known {
-    fn of(records: Vec<Record>, spec: u64) -> io::Result<Self> {
+    fn of(records: Vec<Record>, spec: u64) -> Result<Self, JournalError> {
         let mut known = Self::default();
         for record in records {
             match record {
                 Record::Run { number, spec: other, note } if other == spec => {
                     known.run = Some((number, note));
                 }
-                Record::Run { .. } => return Err(refused("it is the journal of another copy")),
+                Record::Run { .. } => return Err(JournalError::OtherRun),
                 Record::Start => known.starts = known.starts.saturating_add(1),
                 Record::Item { print, stamps } => {
                     known.parts.insert(print, stamps.into());
@@ -224,7 +263,7 @@ impl Known {
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 
 /// Opens and locks the file. If the file system has no locks, returns why it is not locked.
-fn open_locked(path: &Path) -> io::Result<(File, Option<io::Error>)> {
+fn open_locked(path: &Path) -> Result<(File, Option<io::Error>), JournalError> {
     let deadline = Instant::now() + LOCK_WAIT;
     loop {
         let file = File::options().read(true).append(true).create(true).open(path)?;
@@ -236,7 +275,7 @@ fn open_locked(path: &Path) -> io::Result<(File, Option<io::Error>)> {
                 std::thread::sleep(LOCK_WAIT / 100);
                 continue;
             }
-            Err(TryLockError::WouldBlock) => return Err(refused("another run is using it")),
+            Err(TryLockError::WouldBlock) => return Err(JournalError::InUse),
             Err(TryLockError::Error(error)) => Some(error),
         };
         // Others may have removed and recreated the file before we locked it.
@@ -245,36 +284,32 @@ fn open_locked(path: &Path) -> io::Result<(File, Option<io::Error>)> {
             Ok(there) if (there.dev(), there.ino()) == (opened.dev(), opened.ino()) => {
                 return Ok((file, not_locked));
             }
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
     }
 }
 
-fn refused(why: &str) -> io::Error {
-    io::Error::new(ErrorKind::InvalidInput, why)
-}
-
 /// Adds the header to a payload. Fails if the payload is too long for its length field, because it
 /// would be read as another record.
-fn frame(payload: &[u8]) -> io::Result<Vec<u8>> {
-    let length = u16::try_from(payload.len()).map_err(|_| refused("a record is too long"))?;
+fn frame(payload: &[u8]) -> Result<Vec<u8>, JournalError> {
+    let length = u16::try_from(payload.len()).map_err(|_| JournalError::RecordTooLong)?;
     let sum = xxh3_64(payload) as u32;
     Ok([&length.to_le_bytes()[..], &sum.to_le_bytes(), payload].concat())
 }
 
 /// Parses records up to the first incomplete one. Returns its offset too: 0 if not even the magic
 /// is complete.
-fn records(bytes: &[u8]) -> io::Result<(Vec<Record>, usize)> {
+fn records(bytes: &[u8]) -> Result<(Vec<Record>, usize), JournalError> {
     if MAGIC.starts_with(bytes) && bytes.len() < MAGIC.len() {
         return Ok((Vec::new(), 0));
     }
     if !bytes.starts_with(MAGIC) {
         let is_frame = payload(bytes).is_some();
-        return Err(refused(match is_frame || bytes.starts_with(MAGIC_OF_ALL) {
-            true => "another release of haul has written it: remove it to copy everything again",
-            false => "it is no journal",
-        }));
+        return Err(match is_frame || bytes.starts_with(MAGIC_OF_ALL) {
+            true => JournalError::OtherRelease,
+            false => JournalError::NoJournal,
+        });
     }
     let (mut records, mut at) = (Vec::new(), MAGIC.len());
     while let Some(payload) = payload(&bytes[at..]) {
@@ -362,22 +397,22 @@ mod tests {
 
     /// Opens a journal with this `content`, which must be refused and left unchanged. Returns
     /// the error.
-    fn refusal(content: &[u8]) -> String {
+    fn refusal(content: &[u8]) -> JournalError {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         std::fs::write(&path, content).unwrap();
         let error = Journal::open(&path, 7, 1).err().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), content);
-        error.to_string()
+        error
     }
 
     #[test]
     fn files_that_are_no_journals_of_this_release_are_refused_and_left_alone() {
-        assert_eq!(refusal(b"a letter to my aunt"), "it is no journal");
+        assert!(matches!(refusal(b"a letter to my aunt"), JournalError::NoJournal));
         // The first format had no magic and began with a record.
         let older = frame(b"\0\x07\x07\0").unwrap();
         for content in [&older[..], b"haul journal 1\n", b"haul journal 3\nmore"] {
-            assert!(refusal(content).contains("another release"), "{content:?}");
+            assert!(matches!(refusal(content), JournalError::OtherRelease), "{content:?}");
         }
     }
 
@@ -388,7 +423,7 @@ mod tests {
         let journal = Journal::open(&path, 7, 1).unwrap();
         let before = std::fs::read(&path).unwrap();
         let error = Journal::open(&path, 7, 1).err().unwrap();
-        assert_eq!(error.to_string(), "another run is using it");
+        assert!(matches!(error, JournalError::InUse));
         assert_eq!(std::fs::read(&path).unwrap(), before);
         drop(journal);
         assert_eq!(Journal::open(&path, 7, 1).unwrap().run().epoch, 2);

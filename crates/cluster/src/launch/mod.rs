@@ -10,6 +10,7 @@
 
 pub mod command;
 mod failed_host;
+mod family;
 mod given;
 pub(crate) mod group;
 pub mod job;
@@ -21,8 +22,10 @@ mod remote;
 mod spawn;
 mod start;
 
+pub use failed_host::Loss;
+pub use family::Family;
 pub use group::{GroupOptions, ProcessGroup};
-pub use journal::Journal;
+pub use journal::{Journal, JournalError};
 pub use places::Place;
 pub use spawn::Spawn;
 pub use start::{Processes, Start, Started};

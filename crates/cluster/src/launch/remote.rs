@@ -17,7 +17,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use haul_flow::{
-    CancelToken, Driver, Entry, Feed, Job, JobSpec, Local, Operand, Problem, Status, Wording, plan,
+    CancelToken, Driver, Entry, Executor, Feed, Job, JobSpec, Local, Operand, Policy, Problem, Status,
+    Wording, plan,
 };
 
 use super::group::{Again, Heard, ProcessGroup};
@@ -56,10 +57,10 @@ const AGAIN: Wording = Wording("{bare}; restarting what is left");
 const AGAIN_WITHOUT: Wording = Wording("{bare}; restarting what is left without {bare}");
 
 /// Driver of the launch process.
-pub(crate) struct Remote<'a, T: Distributed> {
-    pub(crate) local: &'a Local<Job<T>>,
-    pub(crate) group: &'a ProcessGroup,
-    pub(crate) spec: &'a JobSpec<'a, T>,
+struct Remote<'a, T: Distributed> {
+    local: &'a Local<Job<T>>,
+    group: &'a ProcessGroup,
+    spec: &'a JobSpec<'a, T>,
     table: Mutex<Outstanding<'a, T>>,
     room: Condvar,
     over: AtomicBool,
@@ -76,7 +77,7 @@ pub(crate) struct Remote<'a, T: Distributed> {
 }
 
 impl<'a, T: Distributed + 'static> Remote<'a, T> {
-    pub(crate) fn new(local: &'a Local<Job<T>>, group: &'a ProcessGroup, spec: &'a JobSpec<'a, T>) -> Self {
+    fn new(local: &'a Local<Job<T>>, group: &'a ProcessGroup, spec: &'a JobSpec<'a, T>) -> Self {
         Self {
             local,
             group,
@@ -272,8 +273,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     /// started, and added to the table.
     fn go_on(&self, Again { why, without, ready }: Again) {
         let problem = match without {
-            None => Problem::new(AGAIN).naming(why),
-            Some(hosts) => Problem::new(AGAIN_WITHOUT).naming(why).naming(hosts),
+            None => Problem::new(AGAIN).naming(why.text),
+            Some(hosts) => Problem::new(AGAIN_WITHOUT).naming(why.text).naming(hosts),
         };
         self.spec.run.report.problem(problem.as_warning());
         // Invariant: what is in the table when the ranks are taken up is sent here; anything later
@@ -308,17 +309,17 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     }
 
     /// Reports, after the run, what was not copied because the job is lost.
-    pub(crate) fn tell_losses(&self) {
+    fn tell_losses(&self) {
         let lost = self.lost.load(Ordering::Relaxed);
         if lost > 0 {
-            let why = self.group.why_lost();
+            let why = self.group.why_lost().to_string();
             self.spec.run.report.problem(Problem::new(LOST).naming(why).naming(lost.to_string()));
         }
     }
 
     /// True if something was not copied because the job is lost, or if a rank has reported
     /// an error.
-    pub(crate) fn has_failed(&self) -> bool {
+    fn has_failed(&self) -> bool {
         self.lost.load(Ordering::Relaxed) > 0 || self.failed.load(Ordering::Relaxed)
     }
 }
@@ -363,6 +364,20 @@ impl<T: Distributed + 'static> Driver<Job<T>> for Remote<'_, T> {
 
     fn do_without_one(&self) {
         self.local.do_without_one();
+    }
+}
+
+impl<T: Distributed + 'static> Executor<T> for ProcessGroup {
+    fn execute(&self, spec: &JobSpec<'_, T>, operands: Vec<Operand<T::Directory>>) -> Status {
+        if let Err(problem) = self.ensure_started(spec) {
+            spec.run.report.problem(problem);
+            return Status::Failure;
+        }
+        let local = Local::of(&spec.run.settings, &Policy::default());
+        let remote = Remote::new(&local, self, spec);
+        let status = remote.run(operands);
+        remote.tell_losses();
+        if remote.has_failed() { Status::Failure } else { status }
     }
 }
 

@@ -1,15 +1,18 @@
 //! Starts the processes of a job, once per attempt.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::command::{Family, StartLine, Surroundings, Wanted, start_line};
+use super::command::{Refusal, StartLine, Surroundings, Wanted, start_line};
+use super::family::Family;
 use super::job::Job;
 use super::places::Place;
 use super::start::{Processes, Start, Started};
 use crate::Options;
+use crate::error::JobError;
 use crate::link::Link;
 
 /// Maximum output of the processes to keep, in bytes: enough to find the reason of a failure.
@@ -30,8 +33,8 @@ impl Spawn {
     /// Determines how to start `ranks` ranks that run `program`.
     ///
     /// # Errors
-    /// If that is impossible; the message is for the user.
-    pub fn new(ranks: u32, program: PathBuf, options: &Options) -> Result<Self, String> {
+    /// If that is impossible.
+    pub fn new(ranks: u32, program: PathBuf, options: &Options) -> Result<Self, Refusal> {
         let surroundings = Surroundings::of_process();
         let program = surroundings.agent(&program);
         let (launcher, library) = (options.launcher.clone(), options.mpi_library.clone());
@@ -46,7 +49,7 @@ impl Spawn {
         Ok(spawn)
     }
 
-    fn line_on(&self, places: &[Place]) -> Result<StartLine, String> {
+    fn line_on(&self, places: &[Place]) -> Result<StartLine, Refusal> {
         let mut arguments = vec![OsString::from("--rank")];
         arguments.extend(self.library.as_ref().map(|library| library.clone().into_os_string()));
         let ranks = if places.is_empty() { self.ranks } else { places.iter().map(|place| place.ranks).sum() };
@@ -59,18 +62,20 @@ impl Spawn {
             library: self.library.as_deref(),
             places,
         };
-        start_line(&self.surroundings, &wanted).map_err(|refusal| refusal.to_string())
+        start_line(&self.surroundings, &wanted)
     }
 }
 
 impl Start for Spawn {
-    fn start(&self, _: u32, places: &[Place]) -> Result<Started, String> {
-        let chosen = if places.is_empty() { None } else { Some(self.line_on(places)?) };
+    fn start(&self, _: u32, places: &[Place]) -> Result<Started, JobError> {
+        let chosen =
+            if places.is_empty() { None } else { Some(self.line_on(places).map_err(JobError::Launcher)?) };
         let line = chosen.as_ref().unwrap_or(&self.line);
         let printed = Arc::new(Mutex::new(Vec::new()));
         let listening = Arc::clone(&printed);
-        let cannot = |error: std::io::Error| {
-            format!("cannot run {}: {error}", line.words.first().cloned().unwrap_or_default().display())
+        let cannot = |cause: io::Error| {
+            let program = line.words.first().cloned().unwrap_or_default();
+            JobError::NotStarted { program, cause: Arc::new(cause) }
         };
         let mut job = Job::start(line, move |line| {
             let mut printed = listening.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +86,7 @@ impl Start for Spawn {
         })
         .map_err(cannot)?;
         let (Some(input), Some(output)) = (job.take_output(), job.take_input()) else {
-            return Err("the processes have no pipes".to_owned());
+            return Err(cannot(io::ErrorKind::BrokenPipe.into()));
         };
         let link = Link::to_rank(input, output, line.stdin_window).map_err(cannot)?;
         Ok(Started { link, processes: Box::new(Ranks { job, printed }) })

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::places::Place;
+use crate::error::JobError;
 use crate::link::Link;
 use crate::wire::{ToLaunch, ToMaster};
 
@@ -12,8 +13,8 @@ pub trait Start: Sync {
     /// from 1.
     ///
     /// # Errors
-    /// If they can't be started; the message is for the user.
-    fn start(&self, attempt: u32, places: &[Place]) -> Result<Started, String>;
+    /// If they can't be started.
+    fn start(&self, attempt: u32, places: &[Place]) -> Result<Started, JobError>;
 
     /// True if specific hosts can be left out.
     fn chooses_hosts(&self) -> bool {

@@ -42,8 +42,8 @@ pub(super) fn until(
     let [mut pause, most] = PAUSE;
     while !is_so()? {
         if Instant::now() >= deadline {
-            let why = "other ranks do not end, or do not take what was sent to them".to_owned();
-            return Err(Broken { doing: "ending MPI", why });
+            let why = "other ranks did not finish, or did not receive their messages".to_owned();
+            return Err(Broken::Transport { doing: "ending MPI", why });
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(most);

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::abi::{Abi, Handle, MPICH, OPEN_MPI, STANDARD, Status};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Unusable};
 use crate::transport::Broken;
 
 /// Size of buffers for texts, in bytes. The longest text of any MPI function is MPICH's version,
@@ -120,8 +120,8 @@ impl Library {
 
     /// Determines the ABI and looks up the functions.
     fn known(opened: *mut c_void, path: &Path) -> Result<Self, Refusal> {
-        let useless = |why: String| Refusal::NotMpi { library: path.to_owned(), why };
-        let without = |name: &CStr| useless(format!("it has no {}", name.to_string_lossy()));
+        let useless = |why| Refusal::NotMpi { library: path.to_owned(), why };
+        let without = |name: &CStr| useless(Unusable::Lacks(name.to_string_lossy().into_owned()));
         let functions = Functions::find(opened).map_err(without)?;
         let abi = abi_of(opened, path).map_err(useless)?;
         let handle = |handle: Handle| match handle {
@@ -171,12 +171,12 @@ impl Library {
 
     /// Initialises MPI and has it return errors. A library that fails here may end the
     /// process instead.
-    pub(super) fn start(&self) -> Result<(), String> {
+    pub(super) fn start(&self) -> Result<(), Unusable> {
         let mut already = 0;
         // SAFETY: `already` outlives the call; the function may be called at any time.
         let code = unsafe { (self.functions.initialized)(&raw mut already) };
         if code != SUCCESS || already != 0 {
-            return Err("it was started before in this process".to_owned());
+            return Err(Unusable::Initialised);
         }
         let wanted = self.abi.thread_funneled;
         let mut given = 0;
@@ -186,35 +186,35 @@ impl Library {
             (self.functions.init_thread)(std::ptr::null_mut(), std::ptr::null_mut(), wanted, &raw mut given)
         };
         if code != SUCCESS {
-            return Err(self.error(code));
+            return Err(Unusable::Failed(self.error(code)));
         }
         if given < wanted {
-            return Err("it is not made for processes with several threads".to_owned());
+            return Err(Unusable::OneThread);
         }
         // SAFETY: MPI was started; both handles are the library's own.
         let code = unsafe { (self.functions.comm_set_errhandler)(self.world, self.errors_return) };
-        if code == SUCCESS { Ok(()) } else { Err(self.error(code)) }
+        if code == SUCCESS { Ok(()) } else { Err(Unusable::Failed(self.error(code))) }
     }
 
-    pub(super) fn size(&self) -> Result<u32, String> {
+    pub(super) fn size(&self) -> Result<u32, Unusable> {
         let mut size = 0;
         // SAFETY: MPI was started; the handle is the library's own; `size` outlives the call.
         let code = unsafe { (self.functions.comm_size)(self.world, &raw mut size) };
         if code == SUCCESS {
-            u32::try_from(size).map_err(|_| format!("{size} ranks"))
+            u32::try_from(size).map_err(|_| Unusable::Impossible(size))
         } else {
-            Err(self.error(code))
+            Err(Unusable::Failed(self.error(code)))
         }
     }
 
-    pub(super) fn rank(&self) -> Result<u32, String> {
+    pub(super) fn rank(&self) -> Result<u32, Unusable> {
         let mut rank = 0;
         // SAFETY: same as in `size`.
         let code = unsafe { (self.functions.comm_rank)(self.world, &raw mut rank) };
         if code == SUCCESS {
-            u32::try_from(rank).map_err(|_| format!("rank {rank}"))
+            u32::try_from(rank).map_err(|_| Unusable::Impossible(rank))
         } else {
-            Err(self.error(code))
+            Err(Unusable::Failed(self.error(code)))
         }
     }
 
@@ -358,7 +358,7 @@ pub(super) fn exit_now(status: u8) -> ! {
 }
 
 fn broken(doing: &'static str, why: String) -> Broken {
-    Broken { doing, why }
+    Broken::Transport { doing, why }
 }
 
 /// Opens a shared library for good.
@@ -417,7 +417,7 @@ fn text(write: impl FnOnce(*mut c_char, *mut c_int) -> c_int) -> Option<String> 
 /// A library with the standard ABI answers `MPI_Abi_get_version`; MPICH's native library has the
 /// function and returns -1. Open MPI plans to layer both ABIs over one inner library, whose symbols
 /// are visible through either. There the file name decides, which the standard fixes.
-fn abi_of(opened: *mut c_void, path: &Path) -> Result<&'static Abi, String> {
+fn abi_of(opened: *mut c_void, path: &Path) -> Result<&'static Abi, Unusable> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let named_standard = [path, &real]
         .iter()
@@ -427,7 +427,7 @@ fn abi_of(opened: *mut c_void, path: &Path) -> Result<&'static Abi, String> {
     match version {
         Some(1..) if named_standard || !open_mpi => Ok(&STANDARD),
         // Drafts of the standard had other values.
-        _ if named_standard => Err("its standard ABI is a draft, not that of MPI 5.0".to_owned()),
+        _ if named_standard => Err(Unusable::DraftAbi),
         _ if open_mpi => Ok(&OPEN_MPI),
         _ => Ok(&MPICH),
     }

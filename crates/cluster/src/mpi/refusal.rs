@@ -23,14 +23,14 @@ pub enum Refusal {
         /// Path of the library.
         library: PathBuf,
         /// The reason.
-        why: String,
+        why: Unusable,
     },
     /// MPI does not start.
     NotStarted {
         /// Description of the library.
         library: String,
-        /// Error of the library.
-        why: String,
+        /// The reason.
+        why: Unusable,
     },
     /// Library and launcher disagree on the number of ranks. If the library were trusted, each
     /// process would be the only one of its own job, and all would do the same work at the
@@ -52,6 +52,36 @@ pub enum Refusal {
         /// Description of the library.
         library: String,
     },
+}
+
+/// Why a library can't be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// It lacks a symbol.
+    Lacks(String),
+    /// Its ABI is a draft of the standard one.
+    DraftAbi,
+    /// MPI was initialised before in this process.
+    Initialised,
+    /// It doesn't support threads.
+    OneThread,
+    /// It gave an impossible size or rank.
+    Impossible(i32),
+    /// A call failed; the text is the library's.
+    Failed(String),
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lacks(symbol) => write!(out, "it has no {symbol}"),
+            Self::DraftAbi => out.write_str("its standard ABI is a draft, not that of MPI 5.0"),
+            Self::Initialised => out.write_str("MPI was already initialised in this process"),
+            Self::OneThread => out.write_str("it does not support processes with several threads"),
+            Self::Impossible(number) => write!(out, "it reports {number} as size or rank"),
+            Self::Failed(why) => out.write_str(why),
+        }
+    }
 }
 
 impl fmt::Display for Refusal {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use haul_flow::plan;
 
 use super::group::Left;
-use super::team::{self, Question, Rates};
+use super::team::{self, Question, Rates, megabytes};
 use super::{CountedBy, FileId, LargeFile, Limits, Order};
 use crate::transport::Rank;
 
@@ -308,11 +308,6 @@ fn gaps(size: u64, done: &[Range<u64>]) -> Vec<Range<u64>> {
         gaps.push(start..size);
     }
     gaps
-}
-
-/// Converts bytes to megabytes (10⁶).
-pub(crate) fn megabytes(bytes: u64) -> u64 {
-    bytes / 1_000_000
 }
 
 #[cfg(test)]

@@ -16,8 +16,6 @@
 //! Waiting files share the clients evenly. The choice limits a team only while there is other work,
 //! so a wrong choice affects the order of files, not the total time.
 
-use super::file::megabytes;
-
 /// Tolerated slowdown of a smaller team over the best, as a fraction.
 pub const TOLERANCE: f64 = 0.03;
 
@@ -150,6 +148,11 @@ impl Choice {
             _ => format!("{of}; nothing measured yet: a client for each stripe"),
         }
     }
+}
+
+/// Converts bytes to megabytes (10⁶).
+pub(crate) fn megabytes(bytes: u64) -> u64 {
+    bytes / 1_000_000
 }
 
 #[cfg(test)]

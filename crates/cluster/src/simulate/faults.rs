@@ -1,4 +1,4 @@
-//! Faults (lost ranks, slow ranks, targets of different speed) and recovery from a loss.
+//! Faults (lost ranks, slow ranks, targets of different speed), and what survives a loss.
 //!
 //! A lost rank ends the job, as an MPI job ends with any of its processes. The launch process
 //! restarts it without that rank and sends what was not reported as done: whole work items, and the
@@ -10,10 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::clock::{Happening, nanoseconds};
-use super::world::{World, mix};
-use super::{Class, Workload};
-use crate::schedule::{Event, FileId, ItemId, Scheduler};
+use crate::schedule::{FileId, ItemId};
 use crate::transport::Rank;
 
 /// Faults to inject. The default is none.
@@ -47,7 +44,7 @@ impl Default for Faults {
 /// Salts, so that choices from one seed are independent.
 const STRAGGLERS: u64 = 1 << 60;
 const TARGETS: u64 = 2 << 60;
-const LOSSES: u64 = 3 << 60;
+pub(super) const LOSSES: u64 = 3 << 60;
 
 impl Faults {
     /// Returns the slowdown factor of each of `ranks` ranks.
@@ -86,9 +83,9 @@ pub(super) struct Records {
     pub(super) files: u64,
     pub(super) bytes: u64,
     /// Large files in progress: the ranges moved.
-    large: HashMap<u64, Vec<Range<u64>>>,
+    pub(super) large: HashMap<u64, Vec<Range<u64>>>,
     /// Detached large files of work items in progress.
-    apart: HashMap<ItemId, Vec<u64>>,
+    pub(super) apart: HashMap<ItemId, Vec<u64>>,
     /// Work items of files whose announcement is in transit.
     pub(super) announced: HashMap<FileId, ItemId>,
     /// Ranks not lost.
@@ -120,94 +117,11 @@ impl Records {
     }
 }
 
-impl World<'_> {
-    /// Records an event that rank 0 passes on to the launch process.
-    pub(super) fn record(&mut self, event: &Event) {
-        match event {
-            Event::PartDone { part, .. } => {
-                self.record_part(*part);
-                self.launch.done(*part);
-            }
-            Event::Open(file) => {
-                if let Some(part) = self.records.announced.remove(&file.id)
-                    && !self.records.large.contains_key(&file.id.0)
-                {
-                    self.records.large.insert(file.id.0, Vec::new());
-                    self.records.apart.entry(part).or_default().push(file.id.0);
-                }
-            }
-            Event::RangeDone { file, range, moved: true, .. } => {
-                if let Some(ranges) = self.records.large.get_mut(&file.0) {
-                    ranges.push(range.clone());
-                }
-            }
-            Event::FileOver { file } => {
-                self.records.large.remove(&file.0);
-                self.records.files += 1;
-                self.records.bytes += self.class(file.0).bytes;
-            }
-            _ => {}
-        }
-    }
-
-    fn record_part(&mut self, part: ItemId) {
-        let apart = self.records.apart.remove(&part).unwrap_or_default();
-        let Some((first, entries)) = self.launch.files_in(part) else { return };
-        self.records.files += entries - apart.len() as u64;
-        self.records.bytes += match &self.scene.workload {
-            Workload::Small { bytes, .. } => entries * bytes,
-            Workload::Files(_) => {
-                let mut own = (first..first + entries).filter(|file| !apart.contains(file));
-                own.by_ref().map(|file| self.class(file).bytes).sum()
-            }
-        };
-    }
-
-    /// Loses a rank if enough was written since the last loss.
-    pub(super) fn lose_rank_if_due(&mut self) {
-        let (losses, faults) = (u64::from(self.records.attempts - 1), self.scene.faults);
-        if losses >= u64::from(faults.lost_ranks) || self.records.alive.len() < 2 {
-            return;
-        }
-        let share = self.scene.workload.bytes() as f64 / f64::from(faults.lost_ranks + 1);
-        if self.storage.written() as f64 >= share * (losses + 1) as f64 {
-            self.lose_rank();
-        }
-    }
-
-    /// Loses a rank, and restarts the job without it.
-    fn lose_rank(&mut self) {
-        let now = self.clock.now();
-        let alive = &mut self.records.alive;
-        let chosen = mix(self.scene.seed ^ LOSSES ^ u64::from(self.records.attempts)) % alive.len() as u64;
-        alive.remove(chosen as usize);
-        self.records.attempts += 1;
-        self.records.announced.clear();
-        // Messages in transit are lost with the processes; events already recorded are not.
-        self.clock.clear();
-        self.storage.cancel(now);
-        self.rank_0.cancel(now);
-        self.clients.iter_mut().for_each(|client| client.end(now));
-        (self.jobs, self.orders, self.reports) = <_>::default();
-        self.unsettled.clear();
-        let mut begun: Vec<u64> = self.records.large.keys().copied().collect();
-        begun.sort_unstable();
-        self.launch.begin_attempt(begun);
-        self.scheduler = Scheduler::new(self.records.alive.clone(), self.scene.limits);
-        self.walking = true;
-        self.clock.at(now + nanoseconds(self.scene.faults.restart_time), Happening::Walk);
-    }
-
-    /// Returns the class of a file.
-    pub(super) fn class(&self, file: u64) -> Class {
-        let Workload::Files(classes) = &self.scene.workload else { return Class::NONE };
-        let mut first = 0;
-        for class in classes {
-            first += class.files;
-            if file < first {
-                return *class;
-            }
-        }
-        Class::NONE
-    }
+/// Scrambles a number with SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// generators", 2014).
+pub(super) fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }

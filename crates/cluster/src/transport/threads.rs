@@ -81,7 +81,7 @@ impl Transport for Threads {
     fn send(&mut self, to: Rank, message: Vec<u8>) -> Result<(), Broken> {
         let Some(way) = self.everybody.get(to.index()) else {
             let why = format!("there is no rank {} among {}", to.0, self.everybody.len());
-            return Err(Broken { doing: "sending a message", why });
+            return Err(Broken::Transport { doing: "sending a message", why });
         };
         if to == self.rank || !(self.line.is_cut() || way.line.is_cut()) {
             // A dropped receiver is a lost rank, which is not an error here.

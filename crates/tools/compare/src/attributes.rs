@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 
-use haul_flow::layout::{FileSystems, Striped, is_placement};
 use haul_flow::{Context, Entry, Wording};
+use haul_striping::{FileSystems, Striped, is_placement};
 use haul_sys::{Errno, Error, Fd, FileType, Pinned, Seek, Stat, get_xattr, list_xattrs, seek};
 
 use super::Comparer;

@@ -22,17 +22,16 @@ mod ranges;
 mod streams;
 pub mod wording;
 
-use std::ffi::{CStr, CString, OsStr};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use haul_cluster::{Distributed, ItemReceiver, RemotePath};
-use haul_flow::layout::FileSystems;
 use haul_flow::{
     Block, Config, Context, DirNode, Enter, Entry, Executor, Failure, Handled, OpenDir, OpenFile, OpenSource,
     Operand, Plan, Probe, Problem, Report, Reported, Session, Split, Start, Status, Tally, Tool, Write,
 };
+use haul_patterns::GlobSet;
+use haul_striping::FileSystems;
 use haul_sys::{EntryType, Error, Fd, FileType, Open, Pinned, read_link, stat, stat_at, stat_path};
 
 pub use options::{Attributes, Listing, Operands, Options};
@@ -144,15 +143,9 @@ pub struct Comparer {
 impl Comparer {
     /// Creates a comparer, or returns the invalid pattern.
     fn new(options: Options) -> std::result::Result<Self, String> {
-        let mut exclude = GlobSetBuilder::new();
-        for pattern in &options.exclude {
-            let glob = GlobBuilder::new(pattern).backslash_escape(true).build();
-            exclude.add(glob.map_err(|_| pattern.clone())?);
-        }
-        let exclude = exclude.build().map_err(|_| options.exclude.join(" "))?;
         Ok(Self {
+            exclude: GlobSet::new(&options.exclude)?,
             options,
-            exclude,
             findings: Findings::default(),
             buffers: Buffers::default(),
             readers: Readers::default(),
@@ -162,7 +155,7 @@ impl Comparer {
 
     /// True if `--exclude` rules out a name.
     fn excludes(&self, name: &CStr) -> bool {
-        self.exclude.is_match(OsStr::from_bytes(name.to_bytes()))
+        self.exclude.matches(name.to_bytes())
     }
 
     /// True if the exit status is already decided and nothing else is wanted.

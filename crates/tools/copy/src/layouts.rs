@@ -8,8 +8,8 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use haul_flow::layout::{Bearer, FileSystems, Layout, Refusal, Striped, create, is_placement};
 use haul_flow::{Context, Entry, Problem};
+use haul_striping::{Bearer, FileSystems, Layout, Refusal, Striped, create, is_placement};
 use haul_sys::{Error, Fd, Mode, Open, Stat, open, stat};
 
 use super::Copier;

@@ -3,8 +3,8 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use haul_flow::layout::Bearer;
 use haul_flow::{Context, Entry, Holes, OpenFile, OpenSource, Problem, Start, Tally, Transfer};
+use haul_striping::Bearer;
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Seek, Stat};
 use haul_sys::{open, reflink, remove, seek, stat, stat_at, stat_path, truncate};
 

@@ -21,12 +21,12 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use haul_cluster::{Distributed, ItemReceiver};
 use haul_flow::{
     CancelToken, Config, Context, DirNode, Enter, Entry, Executor, Handled, OpenDir, OpenSource, Plan,
     Policy, Probe, Problem, Report, Session, Start, Status, Tally, Tool,
 };
+use haul_patterns::GlobSet;
 use haul_sys::{EntryType, Errno, Error, Fd, FileType, Operation, Stat, stat_at, stat_path};
 
 pub use options::{Halt, Kinds, Options, Size};
@@ -136,8 +136,8 @@ impl Runner {
         cancel.on_cancel(move || commands.halt(is_now));
         Ok(Self {
             command: Command::new(&options.command, options.shell, without_place),
-            names: globs(&options.names)?,
-            exclude: globs(&options.exclude)?,
+            names: GlobSet::new(&options.names)?,
+            exclude: GlobSet::new(&options.exclude)?,
             options,
             one_root,
             running,
@@ -155,7 +155,7 @@ impl Runner {
             EntryType::Symlink => Kinds::LINKS,
             _ => Kinds::empty(),
         };
-        self.options.kinds.intersects(kind) && (self.names.is_empty() || self.names.is_match(base(entry)))
+        self.options.kinds.intersects(kind) && (self.names.is_empty() || self.names.matches(base(entry)))
     }
 
     /// True if an entry matches by size and modification time.
@@ -228,21 +228,11 @@ impl Runner {
     }
 }
 
-/// Compiles name patterns.
-fn globs(patterns: &[String]) -> std::result::Result<GlobSet, String> {
-    let mut globs = GlobSetBuilder::new();
-    for pattern in patterns {
-        let glob = GlobBuilder::new(pattern).backslash_escape(true).build();
-        globs.add(glob.map_err(|_| pattern.clone())?);
-    }
-    globs.build().map_err(|_| patterns.join(" "))
-}
-
 /// Returns the name of an entry, without trailing slashes.
-fn base(entry: &Entry<Runner>) -> &OsStr {
+fn base(entry: &Entry<Runner>) -> &[u8] {
     let name = entry.name().to_bytes();
     let end = name.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
-    OsStr::from_bytes(&name[..end])
+    &name[..end]
 }
 
 impl Tool for Runner {
@@ -259,7 +249,7 @@ impl Tool for Runner {
     }
 
     fn plan(&self, _: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
-        let excluded = !entry.is_operand() && self.exclude.is_match(base(entry));
+        let excluded = !entry.is_operand() && self.exclude.matches(base(entry));
         match kind {
             _ if excluded || self.running.is_stopped() => Plan::Skip,
             EntryType::Directory => Plan::Enter,

@@ -79,7 +79,7 @@ impl Stow {
     pub(super) fn finish(self, report: &dyn Report) -> (u64, Output) {
         let (end, times_put_off, output) = self.tail.finish();
         if report.wants_debug() {
-            report.debug(&format!("members put off: {times_put_off}"));
+            report.debug(&format!("members deferred: {times_put_off}"));
         }
         (end, output)
     }

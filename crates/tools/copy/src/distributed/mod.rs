@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use haul_cluster::{Distributed, ItemReceiver, Joined, RemotePath};
-use haul_flow::layout::{Striping, striping};
 use haul_flow::{Context, DirHandle, DirNode, Entry, OpenFile, OpenSource, Problem, is_shared};
+use haul_striping::{Striping, striping};
 use haul_sys::{Error, Fd, FileType, Identity, Open, stat, stat_path};
 use serde::{Deserialize, Serialize};
 

@@ -10,13 +10,13 @@
 use std::ffi::CStr;
 
 /// Layout of a file.
-pub(super) const OF_FILE: &CStr = c"ceph.file.layout";
+pub(crate) const OF_FILE: &CStr = c"ceph.file.layout";
 /// Layout of a directory.
-pub(super) const OF_DIRECTORY: &CStr = c"ceph.dir.layout";
+pub(crate) const OF_DIRECTORY: &CStr = c"ceph.dir.layout";
 /// Only the namespace in the layout of a file.
-pub(super) const NAMESPACE_OF_FILE: &CStr = c"ceph.file.layout.pool_namespace";
+pub(crate) const NAMESPACE_OF_FILE: &CStr = c"ceph.file.layout.pool_namespace";
 /// Only the namespace in the layout of a directory.
-pub(super) const NAMESPACE_OF_DIRECTORY: &CStr = c"ceph.dir.layout.pool_namespace";
+pub(crate) const NAMESPACE_OF_DIRECTORY: &CStr = c"ceph.dir.layout.pool_namespace";
 
 /// A CephFS layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl CephLayout {
 
     /// Returns true if `given`, the layout read back, has a namespace and this one, the requested
     /// one, does not.
-    pub(super) fn misses_removal(&self, given: &Self) -> bool {
+    pub(crate) fn misses_removal(&self, given: &Self) -> bool {
         self.pool.is_some() && self.namespace.is_none() && given.namespace.is_some()
     }
 

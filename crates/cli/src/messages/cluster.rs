@@ -1,0 +1,91 @@
+//! Sentences about runs of several processes: what the kinds of `haul-cluster` mean to a user.
+
+use std::fmt::Display;
+use std::path::Path;
+
+use haul_cluster::batch::{Event, Outcome, Over};
+use haul_cluster::launch::JournalError;
+
+/// A process group of `clients` processes can't be started.
+pub(crate) fn not_started(clients: u32, why: &dyn Display) -> String {
+    format!("cannot start {clients} clients: {why}")
+}
+
+/// The processes of a job are not known to have ended.
+pub(crate) fn not_shut_down(why: &dyn Display) -> String {
+    format!("the processes did not shut down cleanly: {why}")
+}
+
+/// The journal at `path` can't be used.
+pub(crate) fn journal(path: &Path, error: &JournalError) -> String {
+    let hint = match error {
+        JournalError::OtherRelease => "; remove it to copy everything again",
+        _ => "",
+    };
+    format!("cannot use the journal {}: {error}{hint}", path.display())
+}
+
+/// Something happened to the batch job `job`.
+pub(crate) fn event(job: &str, event: &Event) -> String {
+    match event {
+        Event::Submitted(job) => format!("submitted job {job}"),
+        Event::Waiting(reason) => format!("job {job} is waiting: {reason}"),
+        Event::Requeued(reason) => format!("job {job} was requeued and is waiting: {reason}"),
+        Event::Running => format!("job {job} is running"),
+        Event::Unanswered(error) => format!("cannot query job {job}, trying again: {error}"),
+        Event::Cancelling => format!("cancelling job {job}"),
+        Event::NotCancelled(error) => format!("cannot cancel job {job}, trying again: {error}"),
+    }
+}
+
+/// How a batch job ended; `None` if its command's exit status says it all.
+pub(crate) fn outcome(outcome: &Outcome) -> Option<String> {
+    Some(match outcome {
+        Outcome::Finished(_) => return None,
+        Outcome::GivenUp { job, spool, .. } => format!("job {job} gave up; {}", resume(spool)),
+        Outcome::Lost { job, over, spool } => format!("job {job} {}; {}", ended(over), resume(spool)),
+        Outcome::Interrupted { job, gone: true, .. } => format!("job {job} was cancelled"),
+        Outcome::Interrupted { job, gone: false, .. } => {
+            format!("cannot confirm that job {job} was cancelled; it may still be running")
+        }
+    })
+}
+
+fn ended(over: &Over) -> String {
+    match over {
+        Over::Well => "ended without a result".to_owned(),
+        Over::Cancelled => "was cancelled".to_owned(),
+        Over::TimedOut => "took longer than its walltime".to_owned(),
+        Over::HostFailed => "lost a host".to_owned(),
+        Over::Failed(how) => format!("failed: {how}"),
+    }
+}
+
+/// Hint for resuming a copy that a job did not finish.
+fn resume(spool: &Path) -> String {
+    format!("to resume, add --journal={}", spool.join("journal").display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_job_says_how_to_resume() {
+        let lost = |over| Outcome::Lost { job: "7".to_owned(), over, spool: "/s".into() };
+        let text = |over| outcome(&lost(over)).unwrap_or_default();
+        assert_eq!(text(Over::Cancelled), "job 7 was cancelled; to resume, add --journal=/s/journal");
+        assert_eq!(
+            text(Over::Failed("x".to_owned())),
+            "job 7 failed: x; to resume, add --journal=/s/journal"
+        );
+        assert_eq!(outcome(&Outcome::Finished(3)), None);
+    }
+
+    #[test]
+    fn only_the_journal_of_another_release_is_to_be_removed() {
+        let text = |error| journal(Path::new("j"), &error);
+        assert_eq!(text(JournalError::NoJournal), "cannot use the journal j: it is not a journal");
+        assert!(text(JournalError::OtherRelease).ends_with("; remove it to copy everything again"));
+    }
+}
