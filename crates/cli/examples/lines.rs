@@ -56,11 +56,8 @@ struct Console;
 impl Report for Console {
     fn count(&self, _: Tally) {}
 
-    fn problem(&self, Problem { wording, names, cause, .. }: Problem) {
-        let names: Vec<_> = names.iter().map(|name| String::from_utf8_lossy(name)).collect();
-        let cause = cause.map(|cause| cause.to_string()).unwrap_or_default();
-        let text = format!("lines: {}: {cause}\n", wording.0.replace("{}", &names.join(" ")));
-        self.output(Standard::Error, text.as_bytes());
+    fn problem(&self, problem: Problem) {
+        self.output(Standard::Error, format!("lines: {problem}\n").as_bytes());
     }
 
     fn line(&self, _: Line) {}

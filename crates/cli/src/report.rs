@@ -267,7 +267,8 @@ impl<W: Write + Send> Report for Console<W> {
 
 #[cfg(test)]
 mod tests {
-    use haul_flow::Wording;
+    use haul_copy::CopyKind;
+    use haul_flow::FlowKind;
 
     use super::*;
     use crate::messages::Charset;
@@ -294,11 +295,11 @@ mod tests {
     #[test]
     fn errors_fail_the_run_and_warnings_do_not() {
         let warned = console();
-        warned.problem(Problem::new(Wording("(a warning of the test of warnings)")).as_warning());
+        warned.problem(Problem::new(FlowKind::Replaced).as_warning());
         assert_eq!(warned.counted().1, 1);
         assert_eq!(warned.finish(), ExitCode::SUCCESS);
         let failed = console();
-        failed.problem(Problem::new(Wording("(an error of the test of errors)")));
+        failed.problem(Problem::new(FlowKind::ErrorWriting));
         assert_eq!(failed.finish(), ExitCode::FAILURE);
     }
 
@@ -306,7 +307,7 @@ mod tests {
     fn a_run_whose_output_is_lost_has_failed() {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let console = Console::new(Messages::new("cp", Charset::Utf8), Output::new(full, false));
-        console.line(Line { wording: Wording("{} -> {}"), names: vec![b"a".to_vec(), b"b".to_vec()] });
+        console.line(Line::new(CopyKind::Copied, vec![b"a".to_vec(), b"b".to_vec()]));
         assert_eq!(console.finish(), ExitCode::FAILURE);
     }
 }

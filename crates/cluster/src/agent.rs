@@ -13,21 +13,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use haul_flow::plan::CHUNK_ENTRIES;
-use haul_flow::{CancelToken, Context, DirCache, Feed, Job, Local, Problem, RunSpec, Settings, Wording};
+use haul_flow::{CancelToken, Context, DirCache, Feed, Job, Local, Problem, RunSpec, Settings};
 
 use crate::distributed::Distributed;
 use crate::item::{CompletionSink, ItemKey, PackedItem, Piece};
+use crate::kind::ClusterKind;
 use crate::remote_path::{ItemReceiver, RemotePaths};
 use crate::schedule::{FileId, ItemId};
 use crate::send_queue::SendQueue;
 use crate::transport::Rank;
 use crate::wire::{Message, RangeOver, unpack};
-
-/// A directory of a work item can't be used on this rank.
-const CANNOT_REACH: Wording = Wording("cannot reach directory {}");
-
-/// A message could not be decoded.
-const CANNOT_DECODE: Wording = Wording("cannot decode a work item: {bare}");
 
 /// Turns a rank's messages into jobs.
 pub(crate) struct Agent<'a, T: Distributed + 'static> {
@@ -149,7 +144,7 @@ fn in_turn<P>(parts: Vec<P>, directory: impl Fn(&P) -> u64) -> Vec<P> {
 }
 
 fn unpacked(body: &[u8]) -> Result<PackedItem, Problem> {
-    unpack(body).map_err(|why| Problem::new(CANNOT_DECODE).naming(why.to_string()))
+    unpack(body).map_err(|why| Problem::new(ClusterKind::CannotUnderstand).naming(why.to_string()))
 }
 
 /// Returns how many entries of a work item to give to one worker, so that `workers` are all busy
@@ -166,7 +161,8 @@ fn admit<T: Distributed + 'static>(
     chunk: usize,
 ) -> Result<Vec<Job<T>>, Problem> {
     let receiver = ItemReceiver { cache: cx.cache(), ways };
-    let cannot = |(path, cause): (Vec<u8>, _)| Problem::new(CANNOT_REACH).naming(path).because(cause);
+    let cannot =
+        |(path, cause): (Vec<u8>, _)| Problem::new(ClusterKind::CannotReach).naming(path).because(cause);
     let sink = Arc::clone(send_queue) as Arc<dyn CompletionSink<T>>;
     packed.admit(&receiver, cx.tool(), sink, chunk).map_err(cannot)
 }

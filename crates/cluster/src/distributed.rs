@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use haul_flow::{Context, DirHandle, DirNode, Entry, OpenFile, OpenSource, Tool};
+use haul_flow::{Context, DirHandle, DirNode, Entry, Kind, OpenFile, OpenSource, Tool};
 use haul_striping::Striping;
 use haul_sys::{Error, Fd};
 
@@ -15,6 +15,9 @@ use crate::remote_path::ItemReceiver;
 pub trait Distributed: Tool {
     /// Name that identifies the tool to other processes.
     const NAME: &'static str;
+
+    /// Kinds of the tool's problems and lines, as other processes may report them.
+    const KINDS: &'static [Kind];
 
     /// Returns what other processes need to know to process work items of this run.
     fn init_message(&self) -> Vec<u8>;

@@ -12,6 +12,7 @@ mod entered;
 mod error;
 pub mod in_process;
 mod item;
+mod kind;
 pub mod launch;
 pub mod link;
 pub mod master;
@@ -36,6 +37,7 @@ pub use item::{
     CompletionSink, ItemKey, ItemOutcome, ItemSpec, LargeFile, PackedItem, PartialFile, PendingItem, Piece,
     WorkItem, item_of,
 };
+pub use kind::ClusterKind;
 pub use options::{Options, Walk};
 pub use remote_path::{ItemReceiver, RemotePath, RemotePaths};
 pub use stamp::{RunId, Stamp};

@@ -11,20 +11,18 @@ use std::any::Any;
 use std::sync::Arc;
 
 use haul_flow::{
-    Context, DirNode, Entry, Failure, FileRange, Holes, OpenFile, OpenSource, OpenSubdir, Problem, RootOwner,
-    Start, Tally, Transfer, Wording, wording,
+    Context, DirNode, Entry, Failure, FileRange, FlowKind, Holes, OpenFile, OpenSource, OpenSubdir, Problem,
+    RootOwner, Start, Tally, Transfer,
 };
 use haul_sys::synchronize;
 
 use crate::distributed::{Distributed, Joined};
 use crate::entered::{self, Elsewhere};
 use crate::item::{LargeFile, Piece, WorkItem};
+use crate::kind::ClusterKind;
 
 /// Maximum total size of an item's results, in bytes, because one message reports them.
 const EMITTED_BYTES_MAX: usize = 64 << 20;
-
-/// A result is too long for a message.
-const RESULT_TOO_LONG: Wording = Wording("the output for {} is too long to be sent from one host to another");
 
 impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
     fn as_any(&self) -> &dyn Any {
@@ -63,7 +61,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
             }
         });
         if is_lost {
-            cx.problem(Problem::new(RESULT_TOO_LONG).naming(entry.path()));
+            cx.problem(Problem::new(ClusterKind::ResultTooLong).naming(entry.path()));
         }
     }
 
@@ -96,7 +94,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
     ) -> Option<Start<T::File>> {
         let Piece { range, size, by_kernel, ticket } = self.item.piece.as_ref()?;
         if opened.stat.size != *size {
-            cx.problem(Problem::new(wording::REPLACED).naming(entry.path()));
+            cx.problem(Problem::new(FlowKind::Replaced).naming(entry.path()));
             return Some(Start::Done);
         }
         let joined = cx.tool().join(cx, entry, opened, ticket);
@@ -139,7 +137,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         let Some(piece) = piece else { return !file.has_failed() && cx.tool().finish_file(cx, file) };
         let is_whole = !file.has_failed() && file.length() >= piece.range.end;
         if !is_whole && file.fail() {
-            cx.problem(Problem::new(wording::SHORTER).naming(file.entry.path()));
+            cx.problem(Problem::new(FlowKind::Shorter).naming(file.entry.path()));
         }
         is_whole
     }

@@ -11,17 +11,15 @@
 
 use std::sync::Arc;
 
-use haul_flow::{Context, DirNode, Entry, Job, Problem, Wording};
+use haul_flow::{Context, DirNode, Entry, Job, Problem};
 use haul_sys::{EntryType, Error, Fd, Open, file_system_type, open, synchronize, synchronize_file_system};
 
 use crate::distributed::Distributed;
 use crate::item::item_of;
+use crate::kind::ClusterKind;
 
 /// `FUSE_SUPER_MAGIC`.
 const FUSE: u64 = 0x6573_5546;
-
-/// `syncfs` failed, so the data may not be on storage.
-const CANNOT_FLUSH: Wording = Wording("cannot flush {}");
 
 /// Work items that wait to be flushed.
 pub(crate) struct Sealing<T: Distributed> {
@@ -67,7 +65,7 @@ pub(crate) fn flush<T: Distributed + 'static>(cx: &Context<'_, T>, nodes: Vec<Ar
         let is_flushed = outcome.is_ok();
         if let Err(cause) = outcome {
             cx.attend(Some(&node));
-            cx.problem(Problem::new(CANNOT_FLUSH).naming(node.source.path()).because(cause));
+            cx.problem(Problem::new(ClusterKind::CannotFlush).naming(node.source.path()).because(cause));
         }
         cx.share(Job::Visit(Box::new(move |cx| conclude(cx, &node, is_flushed))));
     }

@@ -4,15 +4,13 @@
 
 use std::ffi::{CStr, CString};
 
-use haul_flow::{DirCache, JobSpec, Problem, Wording, sweep};
+use haul_flow::{DirCache, JobSpec, Problem, sweep};
 
 use crate::error::Unfit;
+use crate::kind::ClusterKind;
 use crate::remote_path::{RemotePath, RemotePaths};
 use crate::stamp::RunId;
 use crate::wire::Token;
-
-/// The launch process can't remove a token.
-const CANNOT_REMOVE_TOKEN: Wording = Wording("cannot remove {}");
 
 /// Tokens in directories that all ranks must see. Dropping this removes them.
 pub(crate) struct Tokens<'a, T> {
@@ -64,7 +62,7 @@ impl<T> Drop for Tokens<'_, T> {
             let removed = directory.and_then(|directory| haul_sys::remove(&*directory, &token.name));
             if let Err(cause) = removed {
                 let path = place.path_of(&token.name);
-                let problem = Problem::new(CANNOT_REMOVE_TOKEN).naming(path).because(cause);
+                let problem = Problem::new(ClusterKind::CannotRemoveToken).naming(path).because(cause);
                 self.spec.run.report.problem(problem.as_warning());
             }
         }

@@ -5,13 +5,11 @@
 //! process learns the launch process's build ([`PackedInit`]), and reports if its own differs. A
 //! message that can't be decoded is an error that ends the job.
 
-use std::collections::HashMap;
 use std::ffi::CString;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use haul_flow::{Config, Line, Problem, Severity, Tally, Wording};
+use haul_flow::{Config, FlowKind, Kind, Line, Problem, Severity, Tally};
 use haul_sys::{Errno, Error, Operation, Standard};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -19,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::build;
 use crate::error::{Undecodable, Unfit};
 use crate::item::ItemOutcome;
+use crate::kind::ClusterKind;
 use crate::remote_path::RemotePath;
 use crate::schedule::{CountedBy, FileId, ItemId};
 use crate::stamp::Stamp;
@@ -254,7 +253,8 @@ pub struct PackedProblem {
 /// A line in transit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackedLine {
-    wording: String,
+    /// Family and name of the kind.
+    kind: (String, String),
     names: Vec<Vec<u8>>,
 }
 
@@ -264,6 +264,18 @@ impl PackedProblem {
     pub fn is_error(&self) -> bool {
         !self.is_warning
     }
+
+    /// Unpacks a problem that occurred on `host`. `None` if its kind is unknown.
+    #[must_use]
+    pub fn unpack(self, known: KnownKinds, host: &str) -> Option<Problem> {
+        let Line { kind, names } = self.line.unpack(known)?;
+        let cause = self.cause.map(|(operation, arguments, errno)| {
+            let known = Operation::ALL.iter().find(|known| known.name() == operation);
+            Error::new(*known.unwrap_or(&Operation::Read), arguments, Errno::from_raw_os_error(errno))
+        });
+        let severity = if self.is_warning { Severity::Warning } else { Severity::Error };
+        Some(Problem { kind, names, cause, severity, host: Some(host.to_owned()) })
+    }
 }
 
 impl From<Problem> for PackedProblem {
@@ -271,42 +283,62 @@ impl From<Problem> for PackedProblem {
         let cause = problem.cause.map(|cause| {
             (cause.operation().name().to_owned(), cause.arguments().to_owned(), cause.errno().raw_os_error())
         });
-        let line = PackedLine { wording: problem.wording.0.to_owned(), names: problem.names };
+        let line = PackedLine { kind: packed(problem.kind), names: problem.names };
         Self { line, cause, is_warning: problem.severity == Severity::Warning }
+    }
+}
+
+impl PackedLine {
+    /// Unpacks a line. `None` if its kind is unknown.
+    #[must_use]
+    pub fn unpack(self, known: KnownKinds) -> Option<Line> {
+        Some(Line { kind: known.find(&self.kind)?, names: self.names })
     }
 }
 
 impl From<&Line> for PackedLine {
     fn from(line: &Line) -> Self {
-        Self { wording: line.wording.0.to_owned(), names: line.names.clone() }
+        Self { kind: packed(line.kind), names: line.names.clone() }
     }
 }
 
-/// Interns the sentences that came from other processes; there are only as many as the
-/// program contains.
-#[derive(Debug, Default)]
-pub struct Sentences(Mutex<HashMap<String, Wording>>);
+fn packed(kind: Kind) -> (String, String) {
+    (kind.family().to_owned(), kind.name().to_owned())
+}
 
-impl Sentences {
-    fn wording(&self, text: String) -> Wording {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *known.entry(text).or_insert_with_key(|text| Wording(String::leak(text.clone())))
+/// The kinds that ranks may send: the framework's, this crate's and a tool's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KnownKinds(&'static [Kind]);
+
+impl KnownKinds {
+    /// Returns the kinds that ranks may send which run a tool with these.
+    #[must_use]
+    pub fn of_tool(kinds: &'static [Kind]) -> Self {
+        Self(kinds)
     }
 
-    /// Unpacks a line.
-    pub fn line(&self, packed: PackedLine) -> Line {
-        Line { wording: self.wording(packed.wording), names: packed.names }
+    fn find(self, (family, name): &(String, String)) -> Option<Kind> {
+        let known = [self.0, FlowKind::KINDS, ClusterKind::KINDS];
+        known.into_iter().flatten().find(|kind| kind.family() == family && kind.name() == name).copied()
     }
+}
 
-    /// Unpacks a problem that occurred on `host`.
-    pub fn problem(&self, packed: PackedProblem, host: &str) -> Problem {
-        let Line { wording, names } = self.line(packed.line);
-        let cause = packed.cause.map(|(operation, arguments, errno)| {
-            let known = Operation::ALL.iter().find(|known| known.name() == operation);
-            Error::new(*known.unwrap_or(&Operation::Read), arguments, Errno::from_raw_os_error(errno))
-        });
-        let severity = if packed.is_warning { Severity::Warning } else { Severity::Error };
-        Problem { wording, names, cause, severity, host: Some(host.to_owned()) }
+impl Report {
+    /// Checks that all kinds in the report are known.
+    ///
+    /// # Errors
+    /// If one is not; the message names it.
+    pub fn check_kinds(&self, known: KnownKinds) -> Result<(), String> {
+        let problems = (self.news.problems.iter())
+            .chain(self.parts.iter().flat_map(|over| &over.problems))
+            .chain(self.ranges.iter().flat_map(|over| &over.problems))
+            .chain(self.files.iter().flat_map(|over| &over.problems));
+        let kinds = problems.map(|problem| &problem.line.kind);
+        let mut kinds = kinds.chain(self.news.lines.iter().map(|line| &line.kind));
+        match kinds.find(|kind| known.find(kind).is_none()) {
+            Some((family, name)) => Err(format!("a message has the unknown kind {family}::{name}")),
+            None => Ok(()),
+        }
     }
 }
 

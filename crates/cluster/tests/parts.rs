@@ -30,6 +30,7 @@ use proptest::prelude::*;
 use recorder::{Event, MACHINE, Notes, Recorder, Shape, build, check, operand, shapes};
 
 impl Distributed for Recorder {
+    const KINDS: &'static [haul_flow::Kind] = &[];
     const NAME: &'static str = "recorder";
 
     fn init_message(&self) -> Vec<u8> {

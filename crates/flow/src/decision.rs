@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use haul_sys::{Errno, Error, Fd, Stat};
 
+use crate::kind::FlowKind;
 use crate::policy::{CancelToken, Gauge};
 use crate::report::Problem;
-use crate::wording;
 
 /// Job order, backpressure and cancellation of a run; see `Tool::policy`.
 #[derive(Clone, Default)]
@@ -102,18 +102,18 @@ impl Failure<'_> {
 
     /// Converts the failure to a problem that names the source, which suits tools without targets.
     pub(crate) fn problem(self, path: Vec<u8>) -> Problem {
-        let (wording, cause) = match self {
-            Self::Replaced => (wording::REPLACED, None),
-            Self::OpenFile(cause) if cause.is(Errno::NOENT) => (wording::CANNOT_STAT, Some(cause)),
-            Self::Classify(cause) | Self::OpenDir(cause) => (wording::CANNOT_STAT, Some(cause)),
-            Self::OpenPlace(cause) => (wording::CANNOT_ACCESS, Some(cause)),
-            Self::OpenFile(cause) => (wording::CANNOT_OPEN, Some(cause)),
-            Self::StatFile(cause) => (wording::CANNOT_FSTAT, Some(cause)),
-            Self::Read(cause) | Self::ReadCompared(cause) => (wording::ERROR_READING, Some(cause)),
-            Self::WriteTarget(cause) => (wording::ERROR_WRITING, Some(cause)),
-            Self::CloseSource(cause) | Self::CloseTarget(cause) => (wording::FAILED_TO_CLOSE, Some(cause)),
+        let (kind, cause) = match self {
+            Self::Replaced => (FlowKind::Replaced, None),
+            Self::OpenFile(cause) if cause.is(Errno::NOENT) => (FlowKind::CannotStat, Some(cause)),
+            Self::Classify(cause) | Self::OpenDir(cause) => (FlowKind::CannotStat, Some(cause)),
+            Self::OpenPlace(cause) => (FlowKind::CannotAccess, Some(cause)),
+            Self::OpenFile(cause) => (FlowKind::CannotOpen, Some(cause)),
+            Self::StatFile(cause) => (FlowKind::CannotFstat, Some(cause)),
+            Self::Read(cause) | Self::ReadCompared(cause) => (FlowKind::ErrorReading, Some(cause)),
+            Self::WriteTarget(cause) => (FlowKind::ErrorWriting, Some(cause)),
+            Self::CloseSource(cause) | Self::CloseTarget(cause) => (FlowKind::FailedToClose, Some(cause)),
         };
-        let problem = Problem::new(wording).naming(path);
+        let problem = Problem::new(kind).naming(path);
         match cause {
             Some(cause) => problem.because(cause.clone()),
             None => problem,

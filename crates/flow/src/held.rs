@@ -372,7 +372,7 @@ fn evict(held: &DirHandle) -> Evicted {
 }
 
 fn stale(held: &DirHandle) -> Error {
-    Error::new(Operation::Openat, format!("{:?}, another directory than before", held.name), Errno::STALE)
+    Error::new(Operation::Openat, format!("{:?}, which is now another directory", held.name), Errno::STALE)
 }
 
 #[cfg(test)]

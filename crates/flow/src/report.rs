@@ -1,14 +1,11 @@
 //! Reporting from a run to its caller. Library code never prints.
 
+use std::fmt;
 use std::ops::AddAssign;
 
 use haul_sys::{Error, Standard};
 
-/// A sentence for the user, with `{}` in place of a file's name. The text of every sentence is a
-/// constant in a `wording` module, so problems can be matched by comparison, and each crate keeps
-/// its user-visible text in one place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wording(pub &'static str);
+use crate::kind::Kind;
 
 /// Severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,14 +16,18 @@ pub enum Severity {
     Error,
 }
 
-/// A problem with an entry. The run goes on.
+/// A problem with an entry; the run goes on. Also the error of whatever can't begin.
+///
+/// `Display` prints kind, names and the failed call, as in
+/// `cannot-stat: a/b: statx(5, "b", ...) = -1 (No such file or directory)`. Programs that print
+/// sentences make them from the kind.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// The sentence.
-    pub wording: Wording,
-    /// Names for the placeholders: raw bytes of paths, as the user would write them.
+    /// What it is.
+    pub kind: Kind,
+    /// Names that belong to it: raw bytes of paths, as the user would write them, and values.
     pub names: Vec<Vec<u8>>,
-    /// The failed system call, if there was one. Its reason ends the message.
+    /// The failed system call, if there was one.
     pub cause: Option<Error>,
     /// Error or warning.
     pub severity: Severity,
@@ -37,11 +38,11 @@ pub struct Problem {
 impl Problem {
     /// Creates an error without names.
     #[must_use]
-    pub fn new(wording: Wording) -> Self {
-        Self { wording, names: Vec::new(), cause: None, severity: Severity::Error, host: None }
+    pub fn new(kind: impl Into<Kind>) -> Self {
+        Self { kind: kind.into(), names: Vec::new(), cause: None, severity: Severity::Error, host: None }
     }
 
-    /// Fills the next placeholder.
+    /// Adds a name.
     #[must_use]
     pub fn naming(mut self, name: impl Into<Vec<u8>>) -> Self {
         self.names.push(name.into());
@@ -63,13 +64,39 @@ impl Problem {
     }
 }
 
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", self.kind)?;
+        for (at, name) in self.names.iter().enumerate() {
+            let separator = if at == 0 { ": " } else { ", " };
+            write!(out, "{separator}{}", String::from_utf8_lossy(name))?;
+        }
+        self.cause.iter().try_for_each(|cause| write!(out, ": {cause:#}"))?;
+        self.host.iter().try_for_each(|host| write!(out, " (on {host})"))
+    }
+}
+
+impl std::error::Error for Problem {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.as_ref().map(|cause| cause as _)
+    }
+}
+
 /// A line of output that the user asked for (`--verbose`), in the same form as a problem.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// The sentence.
-    pub wording: Wording,
-    /// Names for the placeholders.
+    /// What it is.
+    pub kind: Kind,
+    /// Names that belong to it.
     pub names: Vec<Vec<u8>>,
+}
+
+impl Line {
+    /// Creates a line.
+    #[must_use]
+    pub fn new(kind: impl Into<Kind>, names: Vec<Vec<u8>>) -> Self {
+        Self { kind: kind.into(), names }
+    }
 }
 
 /// Counts of entries and bytes. [`Report::count`] adds amounts, and never sets them.

@@ -6,15 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use haul_engine::Engine;
 use haul_sys::c_string;
 
+use crate::Status;
 use crate::config::Config;
 use crate::executor::{Alone, Executor, JobSpec};
 use crate::held::{DirCache, DirHandle};
+use crate::kind::FlowKind;
 use crate::operand::{Operand, Split};
 use crate::report::{Problem, Report};
 use crate::run::RunSpec;
 use crate::settings::Settings;
 use crate::tool::Tool;
-use crate::{Status, wording};
 
 /// State shared by one or several runs: resolved settings, directory cache, first engine.
 pub struct Session<'a> {
@@ -38,7 +39,7 @@ impl<'a> Session<'a> {
         let settings = Settings::resolve(config);
         let engine = settings
             .first_engine()
-            .map_err(|(name, cause)| Problem::new(wording::CANNOT_USE_ENGINE).naming(name).because(cause))?;
+            .map_err(|(name, cause)| Problem::new(FlowKind::CannotUseEngine).naming(name).because(cause))?;
         Ok(Self { settings, cache: DirCache::new(settings.held), config, report, engine: Mutex::new(engine) })
     }
 
@@ -50,7 +51,7 @@ impl<'a> Session<'a> {
         let split = Split::of(path);
         let place = split
             .hold(&self.cache)
-            .map_err(|cause| Problem::new(wording::CANNOT_ACCESS).naming(path.to_bytes()).because(cause))?;
+            .map_err(|cause| Problem::new(FlowKind::CannotAccess).naming(path.to_bytes()).because(cause))?;
         Ok(Operand::named(place, &c_string(split.name), own))
     }
 

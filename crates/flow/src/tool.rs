@@ -39,10 +39,11 @@ use crate::decision::{
 };
 use crate::driver::{Driver, JobWeight};
 use crate::held::DirCache;
+use crate::kind::FlowKind;
 use crate::operand::Operand;
 use crate::report::{Problem, Report, Severity, Tally};
 use crate::settings::Settings;
-use crate::{node, open_file, wording};
+use crate::{node, open_file};
 
 /// A directory being visited by a tool.
 pub type DirNode<T> = node::DirNode<<T as Tool>::Directory, dyn RootOwner<T>>;
@@ -418,7 +419,7 @@ impl<'r, T: Tool> Context<'r, T> {
             self.run.cache.lift(&node.source);
             if let Err(cause) = self.run.cache.close(&node.source) {
                 let path = node.source.path();
-                self.problem(Problem::new(wording::FAILED_TO_CLOSE).naming(path).because(cause));
+                self.problem(Problem::new(FlowKind::FailedToClose).naming(path).because(cause));
             }
             let Some(parent) = &node.parent else {
                 self.run.unfinished.fetch_sub(1, Ordering::Relaxed);

@@ -6,17 +6,17 @@ use std::ffi::CStr;
 use std::sync::Mutex;
 
 use haul_flow::{
-    Config, Context, Enter, Entry, Line, OpenDir, OpenSource, Plan, Probe, Problem, Report, Session, Start,
-    Status, Tally, Tool,
+    Config, Context, Enter, Entry, FlowKind, Kind, Line, OpenDir, OpenSource, Plan, Probe, Problem, Report,
+    Session, Start, Status, Tally, Tool,
 };
 use haul_sys::{EntryType, Standard};
 
 #[derive(Default)]
-struct Notes(Mutex<Vec<Vec<u8>>>);
+struct Notes(Mutex<Vec<Kind>>);
 
 impl Report for Notes {
     fn problem(&self, problem: Problem) {
-        self.0.lock().unwrap().push(problem.wording.0.as_bytes().to_vec());
+        self.0.lock().unwrap().push(problem.kind);
     }
     fn line(&self, _: Line) {}
     fn count(&self, _: Tally) {}
@@ -60,9 +60,6 @@ fn what_is_never_settled_is_a_failure() {
         let status = session.run_alone(&Keeper { keeps }, [operand]);
         let problems = notes.0.into_inner().unwrap();
         assert_eq!(status == Status::Failure, keeps);
-        assert_eq!(
-            problems,
-            if keeps { vec![haul_flow::wording::UNFINISHED.0.as_bytes().to_vec()] } else { vec![] }
-        );
+        assert_eq!(problems, if keeps { vec![FlowKind::Unfinished] } else { vec![] });
     }
 }

@@ -3,8 +3,24 @@
 use std::fmt::Display;
 use std::path::Path;
 
+use haul_cluster::ClusterKind;
 use haul_cluster::batch::{Event, Outcome, Over};
 use haul_cluster::launch::JournalError;
+
+sentences! { sentence(ClusterKind):
+    CannotReach => "cannot reach directory {}",
+    CannotUnderstand => "cannot decode a work item: {bare}",
+    CannotRemoveToken => "cannot remove {}",
+    ResultTooLong => "the output for {} is too long to be sent from one host to another",
+    NotMoved => "{} was not copied",
+    Lost => "{bare}: {bare} entries were not done",
+    Again => "{bare}; restarting what is left",
+    AgainWithout => "{bare}; restarting what is left without {bare}",
+    CannotRun => "cannot start the processes: {bare}",
+    Unfit => "host {bare}: {bare}",
+    JournalLost => "the journal cannot be written: {bare}",
+    CannotFlush => "cannot flush {}",
+}
 
 /// A process group of `clients` processes can't be started.
 pub(crate) fn not_started(clients: u32, why: &dyn Display) -> String {

@@ -1,8 +1,8 @@
 //! All text that users read about a copy: problems, `--verbose` lines, usage errors.
 //!
-//! Sentences are GNU's where GNU has one. The library's sentences are [`Wording`]s with
-//! placeholders. This module fills in quoted names, and adds the program's name and the
-//! system's reason.
+//! Sentences are GNU's where GNU has one. The library reports kinds; the modules here have a
+//! sentence with placeholders for each kind, one module per applet. This module fills in quoted
+//! names, and adds the program's name and the system's reason.
 //!
 //! A message is one line (a list of valid values follows on lines of its own), and no name in it
 //! can break the line or move the cursor.
@@ -10,14 +10,42 @@
 //! Invariant: a name fills one placeholder, whatever it contains
 //! (test: `a_name_with_a_hole_in_it_is_left_alone`).
 
+/// Defines a function that returns the sentence for each kind of a crate: a `match` that misses
+/// none. The placeholders are those of [`Messages::fill`].
+macro_rules! sentences {
+    ($name:ident($kinds:ident): $($($kind:ident)|+ => $sentence:literal,)+) => {
+        pub(crate) fn $name(kind: $kinds) -> &'static str {
+            match kind {
+                $($($kinds::$kind)|+ => $sentence,)+
+            }
+        }
+    };
+}
+
+pub(crate) mod bzip2;
 pub(crate) mod cluster;
+pub(crate) mod compare;
+mod copy;
+pub(crate) mod each;
+mod flow;
+pub(crate) mod grep;
 mod quoting;
+mod spdcp;
+pub(crate) mod tar;
 
 use std::io;
 
-use haul_flow::{Line, Problem, Wording};
+use haul_bzip2::Bzip2Kind;
+use haul_cluster::ClusterKind;
+use haul_compare::CompareKind;
+use haul_copy::CopyKind;
+use haul_each::EachKind;
+use haul_flow::{FlowKind, Kind, Line, Problem};
+use haul_grep::GrepKind;
+use haul_tar::TarKind;
 
 pub(crate) use quoting::Charset;
+pub(crate) use spdcp::SpdcpKind;
 
 use crate::flags::{self, Doubt};
 
@@ -29,14 +57,14 @@ pub(crate) struct Messages {
     charset: Charset,
     /// The option that shows help.
     help: &'static str,
-    /// The program's replacements for the library's sentences.
-    own_words: &'static [(Wording, Wording)],
+    /// Returns the applet's sentence for a kind of the framework's.
+    of_flow: fn(FlowKind) -> &'static str,
 }
 
 impl Messages {
     /// Formats messages that begin with `program`.
     pub(crate) fn new(program: &str, charset: Charset) -> Self {
-        Self { program: program.to_owned(), charset, help: "--help", own_words: &[] }
+        Self { program: program.to_owned(), charset, help: "--help", of_flow: flow::sentence }
     }
 
     /// Sets the option that pointers to help name.
@@ -44,22 +72,20 @@ impl Messages {
         Self { help: option, ..self }
     }
 
-    /// Replaces sentences of the library; each replacement has as many placeholders.
-    pub(crate) fn saying(self, own_words: &'static [(Wording, Wording)]) -> Self {
-        Self { own_words, ..self }
+    /// Sets the sentences for the framework's kinds.
+    pub(crate) fn saying(self, of_flow: fn(FlowKind) -> &'static str) -> Self {
+        Self { of_flow, ..self }
     }
 
     pub(crate) fn problem(&self, problem: &Problem) -> Vec<u8> {
         let mut text = self.begin();
         let cause = problem.cause.as_ref().map(ToString::to_string);
         match cause {
-            Some(cause) if self.own(problem.wording).0.contains("{cause}") => {
-                text.extend(
-                    self.fill(problem.wording, &[&problem.names[..], &[cause.into_bytes()]].concat()),
-                );
+            Some(cause) if self.sentence(problem.kind).contains("{cause}") => {
+                text.extend(self.fill(problem.kind, &[&problem.names[..], &[cause.into_bytes()]].concat()));
             }
             cause => {
-                text.extend(self.fill(problem.wording, &problem.names));
+                text.extend(self.fill(problem.kind, &problem.names));
                 text.extend(cause.map(|cause| format!(": {cause}")).unwrap_or_default().bytes());
             }
         }
@@ -71,12 +97,12 @@ impl Messages {
 
     /// Formats a line of output.
     pub(crate) fn line(&self, line: &Line) -> Vec<u8> {
-        end(self.fill(line.wording, &line.names))
+        end(self.fill(line.kind, &line.names))
     }
 
     /// Formats a question. The answer goes on its line.
     pub(crate) fn question(&self, question: &Line) -> Vec<u8> {
-        [self.begin(), self.fill(question.wording, &question.names)].concat()
+        [self.begin(), self.fill(question.kind, &question.names)].concat()
     }
 
     /// Formats a remark of `--debug`.
@@ -96,7 +122,7 @@ impl Messages {
 
     /// Formats a command-line error.
     pub(crate) fn wrong_flags(&self, error: &flags::Error) -> Vec<u8> {
-        let mut text = end([self.begin(), self.sentence(error)].concat());
+        let mut text = end([self.begin(), self.usage(error)].concat());
         if let flags::Error::Value { valid, .. } = error {
             text.extend_from_slice(b"Valid arguments are:\n");
             for words in valid {
@@ -134,23 +160,32 @@ impl Messages {
         format!("Try '{} {}' for more information.\n", self.program, self.help).into_bytes()
     }
 
-    /// Returns the program's replacement for a sentence, or the sentence itself.
-    fn own(&self, wording: Wording) -> Wording {
-        self.own_words.iter().find(|(library, _)| *library == wording).map_or(wording, |(_, own)| *own)
+    /// Returns the sentence for a kind, or the kind's name for a crate unknown here.
+    fn sentence(&self, kind: Kind) -> &'static str {
+        (CopyKind::of(kind).map(copy::sentence))
+            .or_else(|| FlowKind::of(kind).map(self.of_flow))
+            .or_else(|| ClusterKind::of(kind).map(cluster::sentence))
+            .or_else(|| TarKind::of(kind).map(tar::sentence))
+            .or_else(|| GrepKind::of(kind).map(grep::sentence))
+            .or_else(|| Bzip2Kind::of(kind).map(bzip2::sentence))
+            .or_else(|| CompareKind::of(kind).map(compare::sentence))
+            .or_else(|| EachKind::of(kind).map(each::sentence))
+            .or_else(|| SpdcpKind::of(kind).map(spdcp::sentence))
+            .unwrap_or_else(|| kind.name())
     }
 
     /// Fills placeholders with names, in order: `{}` quotes, `{plain}` quotes only if necessary,
     /// `{prose}` quotes as words of a sentence, `{escape}` escapes without quoting, and `{bare}`
-    /// inserts haul's own words unchanged. A replacement may have a last placeholder `{cause}`, for
-    /// a reason that does not belong at the end.
-    fn fill(&self, wording: Wording, names: &[Vec<u8>]) -> Vec<u8> {
+    /// inserts haul's own words unchanged. A last placeholder `{cause}` is for a reason that does not
+    /// belong at the end.
+    fn fill(&self, kind: Kind, names: &[Vec<u8>]) -> Vec<u8> {
         let mut text = Vec::new();
-        let mut rest = self.own(wording).0;
+        let mut rest = self.sentence(kind);
         for name in names {
             let Some((before, after)) = rest.split_once('{') else { break };
-            let Some((kind, after)) = after.split_once('}') else { break };
+            let Some((placeholder, after)) = after.split_once('}') else { break };
             text.extend_from_slice(before.as_bytes());
-            text.extend(match kind {
+            text.extend(match placeholder {
                 "bare" | "cause" => name.clone(),
                 "prose" => quoting::prose(name, self.charset),
                 "plain" => quoting::shell_if_needed(name, self.charset),
@@ -165,7 +200,7 @@ impl Messages {
 
     /// Returns the sentence for a command-line error. The C library's keep their plain quotes in
     /// every locale.
-    fn sentence(&self, error: &flags::Error) -> Vec<u8> {
+    fn usage(&self, error: &flags::Error) -> Vec<u8> {
         use flags::Error;
         let prose = |word: &[u8]| quoting::prose(word, self.charset);
         match error {
@@ -248,7 +283,7 @@ mod tests {
     #[test]
     fn a_problem_names_the_files_and_ends_in_the_reason() {
         let cause = haul_sys::Error::new(haul_sys::Operation::Openat, String::new(), haul_sys::Errno::ACCESS);
-        let problem = Problem::new(Wording("cannot open {} for reading")).naming(*b"it's").because(cause);
+        let problem = Problem::new(FlowKind::CannotOpen).naming(*b"it's").because(cause);
         assert_eq!(
             text(messages().problem(&problem)),
             "cp: cannot open \"it's\" for reading: Permission denied\n"
@@ -257,16 +292,45 @@ mod tests {
 
     #[test]
     fn a_name_in_a_plain_hole_is_quoted_only_if_it_must_be() {
-        let wording = Wording("{plain}: no relative links");
-        let problem = |name: &[u8]| text(messages().problem(&Problem::new(wording).naming(name)));
-        assert_eq!(problem(b"d/a"), "cp: d/a: no relative links\n");
-        assert_eq!(problem(b"d/a b"), "cp: 'd/a b': no relative links\n");
+        let line = |name: &[u8]| text(messages().line(&Line::new(EachKind::NotStarted, vec![name.to_vec()])));
+        assert_eq!(line(b"d/a"), "d/a: not started\n");
+        assert_eq!(line(b"d/a b"), "'d/a b': not started\n");
     }
 
     #[test]
     fn a_name_with_a_hole_in_it_is_left_alone() {
-        let line = Line { wording: Wording("{} -> {}"), names: vec![b"{}".to_vec(), b"{}b\n".to_vec()] };
+        let line = Line::new(CopyKind::Copied, vec![b"{}".to_vec(), b"{}b\n".to_vec()]);
         assert_eq!(text(messages().line(&line)), "'{}' -> '{}b'$'\\n'\n");
+    }
+
+    #[test]
+    fn every_kind_has_a_sentence_and_crosses_the_wire() {
+        use haul_cluster::wire::{KnownKinds, PackedProblem};
+        fn check<T: haul_cluster::Distributed>(tool: &[Kind]) {
+            let cause =
+                haul_sys::Error::new(haul_sys::Operation::Openat, "x".to_owned(), haul_sys::Errno::ACCESS);
+            for &kind in [tool, FlowKind::KINDS, ClusterKind::KINDS].into_iter().flatten() {
+                assert_ne!(messages().sentence(kind), kind.name());
+                let problem = Problem::new(kind).naming("a").because(cause.clone());
+                let arrived =
+                    PackedProblem::from(problem).unpack(KnownKinds::of_tool(T::KINDS), "host").unwrap();
+                assert_eq!((arrived.kind, arrived.cause), (kind, Some(cause.clone())));
+            }
+        }
+        check::<haul_copy::Copier>(CopyKind::KINDS);
+        check::<haul_tar::Fill>(TarKind::KINDS);
+        check::<haul_tar::Extractor>(TarKind::KINDS);
+        check::<haul_grep::Grep>(GrepKind::KINDS);
+        check::<haul_bzip2::Bzip2>(Bzip2Kind::KINDS);
+        check::<haul_compare::Comparer>(CompareKind::KINDS);
+        check::<haul_each::Runner>(EachKind::KINDS);
+    }
+
+    #[test]
+    fn a_kind_of_another_tool_does_not_cross_the_wire() {
+        use haul_cluster::wire::{KnownKinds, PackedProblem};
+        let problem = PackedProblem::from(Problem::new(TarKind::CannotOpen));
+        assert!(problem.unpack(KnownKinds::of_tool(haul_copy::CopyKind::KINDS), "host").is_none());
     }
 
     #[test]

@@ -9,15 +9,13 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use haul_copy::wording;
-use haul_flow::{Line, Problem, Report, Wording};
+use haul_copy::CopyKind;
+use haul_flow::{FlowKind, Kind, Line, Problem, Report};
 use haul_sys::{Errno, Error, Operation};
 
 use crate::flags::Request;
+use crate::messages::SpdcpKind;
 use crate::report::Console;
-
-/// Format of a listed target.
-const TARGET: Wording = Wording("{plain}");
 
 /// A source and its target.
 struct Pair {
@@ -29,9 +27,9 @@ struct Pair {
 pub(crate) fn list(request: &Request, console: &Console) {
     let names = &request.operands.names;
     let (sources, last) = match names.as_slice() {
-        [] => return console.wrong_operands(&Problem::new(wording::MISSING_OPERAND)),
+        [] => return console.wrong_operands(&Problem::new(CopyKind::MissingOperand)),
         [only] => {
-            return console.wrong_operands(&Problem::new(wording::MISSING_TARGET).naming(only.to_bytes()));
+            return console.wrong_operands(&Problem::new(CopyKind::MissingTarget).naming(only.to_bytes()));
         }
         [sources @ .., last] => (sources, last),
     };
@@ -43,7 +41,7 @@ pub(crate) fn list(request: &Request, console: &Console) {
     if !into && sources.len() > 1 {
         let why = fs::metadata(target).map_or_else(|error| errno(&error), |_| Errno::NOTDIR);
         let cause = Error::new(Operation::Statx, String::new(), why);
-        return console.problem(Problem::new(wording::TARGET).naming(last.to_bytes()).because(cause));
+        return console.problem(Problem::new(CopyKind::Target).naming(last.to_bytes()).because(cause));
     }
     for source in sources {
         let source = path(source);
@@ -70,15 +68,15 @@ fn list_operand(operand: Pair, recursive: bool, console: &Console) {
         let found = match look(&source) {
             Ok(found) => found,
             Err(error) => {
-                complain(console, wording::CANNOT_STAT, &source, Operation::Statx, &error);
+                complain(console, CopyKind::CannotStat, &source, Operation::Statx, &error);
                 continue;
             }
         };
         if found.is_dir() && !recursive {
-            console.problem(Problem::new(wording::OMITTING_DIRECTORY).naming(bytes(&source)));
+            console.problem(Problem::new(CopyKind::OmittingDirectory).naming(bytes(&source)));
             continue;
         }
-        console.line(Line { wording: TARGET, names: vec![bytes(&target)] });
+        console.line(Line::new(SpdcpKind::Target, vec![bytes(&target)]));
         waiting.extend(entries(&found, &source, &target, console));
     }
 }
@@ -92,19 +90,16 @@ fn entries(found: &Metadata, source: &Path, target: &Path, console: &Console) ->
         listing.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>()
     });
     let mut names = names.unwrap_or_else(|error| {
-        complain(console, CANNOT_ACCESS, source, Operation::Getdents, &error);
+        complain(console, FlowKind::CannotAccess, source, Operation::Getdents, &error);
         Vec::new()
     });
     names.sort_unstable_by(|one, other| other.cmp(one));
     names.iter().map(|name| Pair { source: source.join(name), target: target.join(name) }).collect()
 }
 
-/// A directory can't be listed; GNU's wording.
-const CANNOT_ACCESS: Wording = Wording("cannot access {}");
-
-fn complain(console: &Console, wording: Wording, name: &Path, operation: Operation, error: &io::Error) {
+fn complain(console: &Console, kind: impl Into<Kind>, name: &Path, operation: Operation, error: &io::Error) {
     let cause = Error::new(operation, String::new(), errno(error));
-    console.problem(Problem::new(wording).naming(bytes(name)).because(cause));
+    console.problem(Problem::new(kind).naming(bytes(name)).because(cause));
 }
 
 fn errno(error: &io::Error) -> Errno {

@@ -8,10 +8,10 @@ use std::sync::atomic::AtomicBool;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser};
 use haul_bzip2::{Action, Making, Options, TROUBLE};
-use haul_flow::{Config, Wording, wording};
+use haul_flow::Config;
 
 use super::{Call, Tool};
-use crate::messages::reason;
+use crate::messages::{self, reason};
 use crate::progress::Whole;
 use crate::report::{Console, complain};
 use crate::shared::{Read, Shared};
@@ -25,13 +25,6 @@ pub(super) const TOOL: Tool = Tool {
     flags: || Line::command(),
     main,
 };
-
-/// Messages worded differently from the library's.
-const OWN_WORDS: &[(Wording, Wording)] = &[
-    (wording::CANNOT_STAT, Wording("Can't open input file {escape}: {cause}.")),
-    (wording::CANNOT_OPEN, Wording("Can't open input file {escape}: {cause}.")),
-    (wording::REPLACED, Wording("Input file {escape} was replaced meanwhile.")),
-];
 
 /// Minimum width of names in `--verbose` output: that of standard input. Longer names push the
 /// figures to the right.
@@ -213,7 +206,7 @@ impl Work for Files {
         });
         if let Some(Err(why)) = &ear {
             console
-                .remark(&format!("what is in the making will stay if the program is ended: {}", reason(why)));
+                .remark(&format!("an incomplete output file will remain if haul is killed: {}", reason(why)));
         }
         let status = haul_bzip2::run(executor, &self.files, &self.options, config, &making, console);
         drop(ear);
@@ -253,6 +246,6 @@ fn main(call: &Call<'_>) -> ExitCode {
         complain(&call.messages().wrong_usage("a name contains a NUL byte"));
         return ExitCode::from(TROUBLE);
     };
-    let messages = call.messages().saying(OWN_WORDS);
+    let messages = call.messages().saying(messages::bzip2::of_flow);
     call.carry_out(messages, &RunOptions::from(&line.shared), &Files { options, files, place })
 }

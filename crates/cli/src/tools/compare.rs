@@ -7,9 +7,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 use haul_compare::{Attributes, Listing, Operands, Options, Outcome};
-use haul_flow::{Config, Report, Wording};
+use haul_flow::{Config, Report};
 
 use super::{Call, Tool};
+use crate::messages;
 use crate::report::{Console, complain};
 use crate::shared::{Read, Shared};
 use crate::work::{Executors, RunOptions, Work};
@@ -32,10 +33,6 @@ const ATTRIBUTES: [(&str, Attributes); 7] = [
     ("holes", Attributes::HOLES),
     ("all", Attributes::all().difference(Attributes::HOLES)),
 ];
-
-/// Messages worded differently from the copy's.
-const WORDS: &[(Wording, Wording)] =
-    &[(haul_flow::wording::REPLACED, Wording("{} was replaced while it was compared"))];
 
 /// Compare two trees or two files, and list what differs.
 #[derive(Debug, Parser)]
@@ -125,7 +122,7 @@ fn main(call: &Call<'_>) -> ExitCode {
         Read::Asked(line) => line,
         Read::Over(status) => return status,
     };
-    let messages = call.messages().saying(WORDS);
+    let messages = call.messages().saying(messages::compare::of_flow);
     let Some(operands) = line.operands() else {
         complain(&messages.wrong_usage("a name contains a NUL byte"));
         return ExitCode::from(TROUBLE);

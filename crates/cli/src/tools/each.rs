@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use clap::{CommandFactory, Parser};
 use haul_each::{Halt, Kinds, Options, Outcome, Running, Size};
-use haul_flow::{Config, Report, Wording};
+use haul_flow::{Config, Report};
 use haul_sys::stat_path;
 
 use super::{Call, Tool};
-use crate::messages::reason;
+use crate::messages::{self, reason};
 use crate::report::{Console, complain};
 use crate::shared::{Read, Shared};
 use crate::signals;
@@ -30,10 +30,6 @@ pub(super) const TOOL: Tool = Tool {
 const SOME_FAILED: u8 = 1;
 /// Exit status if anything else went wrong.
 const TROUBLE: u8 = 2;
-
-/// Messages worded differently from the copy's.
-const WORDS: &[(Wording, Wording)] =
-    &[(haul_flow::wording::REPLACED, Wording("{} was replaced while it was looked at"))];
 
 /// Run a command for every file below the roots that matches, many at once.
 ///
@@ -181,7 +177,7 @@ fn main(call: &Call<'_>) -> ExitCode {
         Read::Asked(line) => line,
         Read::Over(status) => return status,
     };
-    let messages = call.messages().saying(WORDS);
+    let messages = call.messages().saying(messages::each::of_flow);
     let roots: Result<Vec<_>, _> = line.roots.iter().map(|root| c_string(root)).collect();
     match roots.and_then(|roots| Ok(Commands { roots, options: line.options()? })) {
         Ok(work) => call.carry_out(messages, &RunOptions::from(&line.shared), &work),
@@ -204,10 +200,8 @@ impl Work for Commands {
         let to_end = Arc::clone(&running);
         let ear = signals::before_end(move || to_end.abandon());
         if let Err(why) = &ear {
-            console.remark(&format!(
-                "what commands have started goes on if the program is ended: {}",
-                reason(why)
-            ));
+            console
+                .remark(&format!("commands that are running will go on if haul is killed: {}", reason(why)));
         }
         let outcome = haul_each::run_by(executor, &self.roots, &self.options, config, &running, console);
         drop(ear);

@@ -12,15 +12,15 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
-use haul_flow::{Config, Line as Told, Problem, Report, RunInfo, Severity, Tally, Wording, wording as flow};
+use haul_flow::{Config, Line as Told, Problem, Report, RunInfo, Severity, Tally};
 use haul_grep::{
-    Binary, Colors, Devices, Directories, Extent, Grep, GrepOptions, Named, Names, Order, Rule, Show, Syntax,
-    Wanted, wording,
+    Binary, Colors, Devices, Directories, Extent, Grep, GrepKind, GrepOptions, Named, Names, Order, Rule,
+    Show, Syntax, Wanted,
 };
 use haul_sys::Standard;
 
 use super::{Call, Tool};
-use crate::messages::Charset;
+use crate::messages::{self, Charset};
 use crate::report::{Console, complain};
 use crate::shared::{Read, standard_input_to_end};
 use crate::work::{Executors, RunOptions, Work};
@@ -37,24 +37,12 @@ pub(super) const TOOL: Tool = Tool {
     main,
 };
 
-/// The framework's messages in GNU grep's words.
-const WORDS: &[(Wording, Wording)] = &[
-    (flow::CANNOT_ACCESS, wording::CANNOT_READ),
-    (flow::CANNOT_STAT, wording::CANNOT_READ),
-    (flow::CANNOT_OPEN, wording::CANNOT_READ),
-    (flow::CANNOT_FSTAT, wording::CANNOT_READ),
-    (flow::ERROR_READING, wording::CANNOT_READ),
-    (flow::FAILED_TO_CLOSE, wording::CANNOT_READ),
-    (flow::REPLACED, Wording("{bare}: replaced while being searched")),
-    (flow::SHORTER, Wording("{bare}: became shorter while being searched")),
-];
-
 fn main(call: &Call<'_>) -> ExitCode {
     let asked: Asked = match call.read_words(&with_context(call.words), TROUBLE) {
         Read::Asked(asked) => asked,
         Read::Over(status) => return status,
     };
-    let messages = call.messages().saying(WORDS);
+    let messages = call.messages().saying(messages::grep::of_flow);
     let refuse = |why: &str| {
         if crate::cluster::speaks() {
             complain(&messages.debug(why));
@@ -437,8 +425,11 @@ impl Report for Listener<'_> {
     }
 
     fn problem(&self, mut problem: Problem) {
-        const SILENCED: &[Wording] = &[wording::IS_A_DIRECTORY, wording::IS_OUTPUT, wording::LOOP];
-        let is_about_a_file = problem.cause.is_some() || SILENCED.contains(&problem.wording);
+        let is_silenced = matches!(
+            GrepKind::of(problem.kind),
+            Some(GrepKind::IsADirectory | GrepKind::IsOutput | GrepKind::Loop)
+        );
+        let is_about_a_file = problem.cause.is_some() || is_silenced;
         if self.silent && is_about_a_file {
             if problem.severity == Severity::Error {
                 self.console.fail();

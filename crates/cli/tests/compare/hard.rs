@@ -95,7 +95,7 @@ fn a_file_that_changes_meanwhile_is_an_error() {
         writer.join().unwrap();
         outcome
     });
-    assert_eq!(outcome.errors(), "haul cmp: 'b' has changed while it was compared\n");
+    assert_eq!(outcome.errors(), "haul cmp: 'b' changed while it was being compared\n");
     assert_eq!((outcome.status(), outcome.printed()), (Some(2), String::new()));
 }
 

@@ -85,11 +85,11 @@ fn a_command_there_is_not_is_told_once() {
         ("./no-such-command", "haul each: cannot run './no-such-command': No such file or directory\n"),
         (
             "t/1",
-            "haul each: cannot run 't/1': Permission denied\nhaul each: the other commands are not run\n",
+            "haul each: cannot run 't/1': Permission denied\nhaul each: skipping the remaining commands\n",
         ),
         (
             "t/run",
-            "haul each: cannot run 't/run': No such file or directory\nhaul each: the other commands are not run\n",
+            "haul each: cannot run 't/run': No such file or directory\nhaul each: skipping the remaining commands\n",
         ),
     ] {
         let outcome = scene.run(&format!("-j4 t -- {command} {{}}"));

@@ -166,7 +166,7 @@ impl Sweep {
             Product::Extracted(_) => &["a.tar", "archive", "out"],
             Product::Replaced(_) => &["packed"],
             Product::Contents(_) | Product::Blocks(_) => {
-                &["the other commands are not run", "standard output"]
+                &["skipping the remaining commands", "standard output"]
             }
             _ => &["standard output", "stdout"],
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_flow::{JobSpec, Problem, Report as Listens, Wording};
+use haul_flow::{JobSpec, Problem, Report as Listens};
 
 use super::failed_host::{Loss, failed_host};
 use super::journal::Journal;
@@ -14,11 +14,12 @@ use super::start::{Processes, Start, Started};
 use crate::Walk;
 use crate::distributed::Distributed;
 use crate::error::JobError;
+use crate::kind::ClusterKind;
 use crate::link::{Arrival, Incoming, Outgoing};
 use crate::master;
 use crate::standstill::Standstill;
 use crate::token::Tokens;
-use crate::wire::{InitMessage, News, PackedInit, PackedProblem, Report, Sentences, ToLaunch, ToMaster};
+use crate::wire::{InitMessage, KnownKinds, News, PackedInit, PackedProblem, Report, ToLaunch, ToMaster};
 
 /// Maximum number of attempts.
 const ATTEMPTS: u32 = 3;
@@ -32,15 +33,6 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(30);
 
 /// Time for a launcher to print why its job ended.
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
-
-/// The job can't be started or completed.
-const CANNOT_RUN: Wording = Wording("cannot start the processes: {bare}");
-
-/// A host can't take part.
-const UNFIT: Wording = Wording("host {bare}: {bare}");
-
-/// The journal is incomplete.
-const JOURNAL_LOST: Wording = Wording("the journal cannot be written: {bare}");
 
 /// A restarted job.
 pub(crate) struct Again {
@@ -106,8 +98,9 @@ pub struct ProcessGroup {
     lost: OnceLock<JobError>,
     /// Hosts of the next attempt, once one was left out.
     places: Mutex<Vec<Place>>,
-    sentences: Sentences,
     told_journal: AtomicBool,
+    /// Kinds that the ranks may report, once a tool is to run there.
+    known: OnceLock<KnownKinds>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -117,8 +110,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Returns the problem that tells the user of an error.
 fn problem_of(error: JobError) -> Problem {
     match error {
-        JobError::Unfit { host, why } => Problem::new(UNFIT).naming(host).naming(why),
-        other => Problem::new(CANNOT_RUN).naming(other.to_string()),
+        JobError::Unfit { host, why } => Problem::new(ClusterKind::Unfit).naming(host).naming(why),
+        other => Problem::new(ClusterKind::CannotRun).naming(other.to_string()),
     }
 }
 
@@ -135,9 +128,13 @@ impl ProcessGroup {
             workers: AtomicUsize::new(1),
             lost: OnceLock::new(),
             places: Mutex::default(),
-            sentences: Sentences::default(),
             told_journal: AtomicBool::new(false),
+            known: OnceLock::new(),
         }
+    }
+
+    fn known(&self) -> KnownKinds {
+        self.known.get().copied().unwrap_or_default()
     }
 
     pub(crate) fn journal(&self) -> Option<&Journal> {
@@ -175,6 +172,7 @@ impl ProcessGroup {
         spec: &JobSpec<'_, T>,
         number: u32,
     ) -> Result<ReadyGroup, JobError> {
+        self.known.get_or_init(|| KnownKinds::of_tool(T::KINDS));
         let run = self.journal.as_ref().map(Journal::run);
         let tokens = Tokens::leave(spec, run);
         let places = lock(&self.places).clone();
@@ -317,7 +315,10 @@ impl ProcessGroup {
         match arrival {
             Some(Arrival::Message(ToLaunch::Report { rank, report })) => {
                 let host = attempt.hosts.get(rank.index()).cloned().unwrap_or_default();
-                Heard::Report(host, report)
+                match report.check_kinds(self.known()) {
+                    Ok(()) => Heard::Report(host, report),
+                    Err(why) => Heard::Lost(JobError::Lost(format!("host {host}: {why}"))),
+                }
             }
             Some(Arrival::Message(ToLaunch::Lost { why })) => Heard::Lost(JobError::Lost(why)),
             Some(Arrival::Message(ToLaunch::Remark(text))) => Heard::Remark(text),
@@ -353,7 +354,7 @@ impl ProcessGroup {
         for remark in remarks {
             report.debug(&format!("{host}: {remark}"));
         }
-        lines.into_iter().for_each(|line| report.line(self.sentences.line(line)));
+        lines.into_iter().filter_map(|line| line.unpack(self.known())).for_each(|line| report.line(line));
         self.tell_problems(host, problems, report);
     }
 
@@ -361,8 +362,8 @@ impl ProcessGroup {
     pub(crate) fn tell_problems(&self, host: &str, problems: Vec<PackedProblem>, report: &dyn Listens) {
         let several_hosts =
             !problems.is_empty() && lock(&self.attempt).as_ref().is_some_and(Attempt::has_several_hosts);
-        for problem in problems {
-            let mut problem = self.sentences.problem(problem, host);
+        // Invariant: a report with an unknown kind is not taken up (`Report::check_kinds`).
+        for mut problem in problems.into_iter().filter_map(|problem| problem.unpack(self.known(), host)) {
             // With only one host, the user knows its name.
             problem.host = problem.host.filter(|_| several_hosts);
             report.problem(problem);
@@ -370,7 +371,7 @@ impl ProcessGroup {
         if let Some(error) = self.journal.as_ref().and_then(Journal::take_failure)
             && !self.told_journal.swap(true, Ordering::Relaxed)
         {
-            report.problem(Problem::new(JOURNAL_LOST).naming(error.to_string()));
+            report.problem(Problem::new(ClusterKind::JournalLost).naming(error.to_string()));
         }
     }
 

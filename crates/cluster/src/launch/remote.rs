@@ -17,8 +17,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use haul_flow::{
-    CancelToken, Driver, Entry, Executor, Feed, Job, JobSpec, Local, Operand, Policy, Problem, Status,
-    Wording, plan,
+    CancelToken, Driver, Entry, Executor, Feed, Job, JobSpec, Local, Operand, Policy, Problem, Status, plan,
 };
 
 use super::group::{Again, Heard, ProcessGroup};
@@ -26,6 +25,7 @@ use super::journal::Journal;
 use super::outstanding::{Large, Outstanding, Sent, fingerprint};
 use crate::distributed::Distributed;
 use crate::item::{ItemOutcome, ItemSpec, PackedItem, PendingItem};
+use crate::kind::ClusterKind;
 use crate::schedule::ItemId;
 use crate::stamp::Stamp;
 use crate::wire::{News, PackedProblem, RangeOver, Report, ToMaster, pack};
@@ -43,18 +43,6 @@ const JOURNAL_PART_ENTRIES: usize = 32;
 /// Minimum and maximum interval at which the receiver checks whether the run has ended: short after
 /// a message, which may have been the last.
 const HEARING: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
-
-/// A large file failed without a reported reason.
-const NOT_MOVED: Wording = Wording("{} was not copied");
-
-/// The job is lost for good.
-const LOST: Wording = Wording("{bare}: {bare} entries were not done");
-
-/// The job was lost, and is restarted.
-const AGAIN: Wording = Wording("{bare}; restarting what is left");
-
-/// The job was lost, and is restarted on fewer hosts.
-const AGAIN_WITHOUT: Wording = Wording("{bare}; restarting what is left without {bare}");
 
 /// Driver of the launch process.
 struct Remote<'a, T: Distributed> {
@@ -273,8 +261,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     /// started, and added to the table.
     fn go_on(&self, Again { why, without, ready }: Again) {
         let problem = match without {
-            None => Problem::new(AGAIN).naming(why.text),
-            Some(hosts) => Problem::new(AGAIN_WITHOUT).naming(why.text).naming(hosts),
+            None => Problem::new(ClusterKind::Again).naming(why.text),
+            Some(hosts) => Problem::new(ClusterKind::AgainWithout).naming(why.text).naming(hosts),
         };
         self.spec.run.report.problem(problem.as_warning());
         // Invariant: what is in the table when the ranks are taken up is sent here; anything later
@@ -313,7 +301,10 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         let lost = self.lost.load(Ordering::Relaxed);
         if lost > 0 {
             let why = self.group.why_lost().to_string();
-            self.spec.run.report.problem(Problem::new(LOST).naming(why).naming(lost.to_string()));
+            self.spec
+                .run
+                .report
+                .problem(Problem::new(ClusterKind::Lost).naming(why).naming(lost.to_string()));
         }
     }
 
@@ -391,7 +382,7 @@ fn why_not<T: Distributed>(large: &Large<'_, T>, moved: bool, own: Vec<PackedPro
     }
     let unknown = || {
         let path = large.pending.entry().first().map(Entry::path).unwrap_or_default();
-        PackedProblem::from(Problem::new(NOT_MOVED).naming(path))
+        PackedProblem::from(Problem::new(ClusterKind::NotMoved).naming(path))
     };
     told.push(errors.into_iter().next().unwrap_or_else(unknown));
     told

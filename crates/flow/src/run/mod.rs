@@ -16,13 +16,14 @@ use std::thread::Builder;
 
 use haul_engine::{Choice, Engine, Made};
 
+use crate::Status;
 use crate::driver::Driver;
 use crate::held::DirCache;
+use crate::kind::FlowKind;
 use crate::operand::Operand;
 use crate::report::{Problem, Report, RunInfo, Tally};
 use crate::settings::Settings;
 use crate::tool::{Context, Job, Shared, Tool};
-use crate::{Status, wording};
 
 pub use walk::continue_dir;
 pub(crate) use worker::Worker;
@@ -99,7 +100,7 @@ pub(crate) fn end<T: Tool>(shared: &Shared<'_, T>) -> Status {
         return Status::Failure;
     }
     if shared.unfinished.load(Ordering::Relaxed) > 0 {
-        shared.report.problem(Problem::new(wording::UNFINISHED));
+        shared.report.problem(Problem::new(FlowKind::Unfinished));
         return Status::Failure;
     }
     Status::Success

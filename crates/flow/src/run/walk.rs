@@ -17,10 +17,10 @@ use haul_sys::{open, stat, stat_at, stat_path};
 use crate::batch::Batch;
 use crate::decision::{Enter, Failure, OpenDir, OpenSubdir, Plan};
 use crate::held::DirHandle;
+use crate::kind::FlowKind;
 use crate::plan::{self, WINDOW_ENTRIES};
 use crate::report::{Problem, Tally};
 use crate::tool::{Context, DirNode, Entry, Job, Tool};
-use crate::wording;
 
 /// Type of an entry, and whether it was reached through a symbolic link.
 pub(super) struct Classified {
@@ -91,7 +91,7 @@ pub(super) fn visit<T: Tool>(
     match fd {
         Ok(fd) if visit => return list(cx, reader, &node, fd),
         Err(cause) if visit => {
-            cx.problem(Problem::new(wording::CANNOT_ACCESS).naming(entry.path()).because(cause));
+            cx.problem(Problem::new(FlowKind::CannotAccess).naming(entry.path()).because(cause));
         }
         _ => {}
     }
@@ -128,7 +128,7 @@ pub(super) fn list<T: Tool>(
     let mut names = Names::new();
     let more = reader.read(&*fd, &mut names, WINDOW_ENTRIES).unwrap_or_else(|cause| {
         let path = node.source.path();
-        cx.problem(Problem::new(wording::CANNOT_ACCESS).naming(path).because(cause));
+        cx.problem(Problem::new(FlowKind::CannotAccess).naming(path).because(cause));
         false
     });
     expect(cx, node, &names);

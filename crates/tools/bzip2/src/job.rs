@@ -4,13 +4,13 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_flow::{Context, Entry, Problem, Tally, Tool, Wording, wording as flow_wording};
+use haul_flow::{Context, Entry, FlowKind, Problem, Tally, Tool};
 use haul_sys::{Errno, Error, Fd, Stat, remove, stat_path};
 
 use super::input::Input;
 use super::options::{Action, CORRUPT, TROUBLE};
 use super::output::{Output, WholeFile};
-use super::{Bzip2, wording};
+use super::{Bzip2, Bzip2Kind};
 use haul_bzip2_codec::unpack::Stop;
 
 /// Exit status that a shell reports for SIGPIPE.
@@ -94,7 +94,7 @@ impl Job {
         match input.fill(bytes, wanted) {
             Ok(()) => Some(input.has_ended()),
             Err(cause) => {
-                self.fail(cx, flow_wording::ERROR_READING, &self.names.0, cause);
+                self.fail(cx, FlowKind::ErrorReading, &self.names.0, cause);
                 None
             }
         }
@@ -121,7 +121,7 @@ impl Job {
                 self.failed.store(true, Ordering::Relaxed);
                 cx.emit(&self.entry, vec![NOBODY_READS]);
             }
-            Err(cause) => self.fail(cx, flow_wording::ERROR_WRITING, &self.names.1, cause),
+            Err(cause) => self.fail(cx, FlowKind::ErrorWriting, &self.names.1, cause),
         }
     }
 
@@ -129,17 +129,17 @@ impl Job {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    fn fail(&self, cx: &Context<'_, Bzip2>, sentence: Wording, name: &[u8], cause: Error) {
+    fn fail(&self, cx: &Context<'_, Bzip2>, kind: FlowKind, name: &[u8], cause: Error) {
         self.stop_reading();
         if !self.failed.swap(true, Ordering::Relaxed) {
-            cx.problem(Problem::new(sentence).naming(name).because(cause));
+            cx.problem(Problem::new(kind).naming(name).because(cause));
         }
     }
 
     /// Warns about trailing garbage.
     pub(super) fn met_garbage(&self, cx: &Context<'_, Bzip2>) {
         if !cx.tool().options.quiet {
-            cx.problem(Problem::new(wording::GARBAGE).naming(self.names.0.clone()).as_warning());
+            cx.problem(Problem::new(Bzip2Kind::Garbage).naming(self.names.0.clone()).as_warning());
         }
     }
 
@@ -148,7 +148,7 @@ impl Job {
     pub(super) fn finish(&self, cx: &Context<'_, Bzip2>, stop: Option<Stop>) {
         let take = |input: &Mutex<Option<Input>>| input.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Err(cause)) = take(&self.input).map(Input::close) {
-            self.fail(cx, flow_wording::FAILED_TO_CLOSE, &self.names.0, cause);
+            self.fail(cx, FlowKind::FailedToClose, &self.names.0, cause);
         }
         let output = self.output.lock().unwrap_or_else(PoisonError::into_inner).take();
         let stands = stop.is_none() && !self.failed.load(Ordering::Relaxed);
@@ -177,7 +177,7 @@ impl Job {
             Output::Stream(fd) => fd.close().map(|()| None),
             Output::File(file) if stands => {
                 if let Some(Err(cause)) = self.replaced.as_ref().map(|(_, stat)| file.keep(stat)) {
-                    let problem = Problem::new(wording::CANNOT_KEEP).naming(self.names.0.clone());
+                    let problem = Problem::new(Bzip2Kind::CannotKeep).naming(self.names.0.clone());
                     cx.problem(problem.because(cause));
                 }
                 file.finish().map(Some)
@@ -187,7 +187,7 @@ impl Job {
         let told = |cause| {
             // Report this even if something failed before.
             self.failed.store(false, Ordering::Relaxed);
-            self.fail(cx, flow_wording::FAILED_TO_CLOSE, &self.names.1, cause);
+            self.fail(cx, FlowKind::FailedToClose, &self.names.1, cause);
         };
         outcome.map_err(told).ok()
     }
@@ -219,9 +219,9 @@ impl Job {
         let lost = match whole.is_there() {
             Ok(true) => None,
             Ok(false) => {
-                Some(Problem::new(wording::OUTPUT_GONE).naming(input.clone()).naming(output.clone()))
+                Some(Problem::new(Bzip2Kind::OutputGone).naming(input.clone()).naming(output.clone()))
             }
-            Err(cause) => Some(Problem::new(wording::CANNOT_REMOVE).naming(input.clone()).because(cause)),
+            Err(cause) => Some(Problem::new(Bzip2Kind::CannotRemove).naming(input.clone()).because(cause)),
         };
         if let Some(problem) = lost {
             return cx.problem(problem);
@@ -229,10 +229,10 @@ impl Job {
         // The check follows links as the open did. The removal takes the link itself.
         let follows = cx.tool().follow(&self.entry);
         let problem = match stat_path(Some(directory), name, follows) {
-            Ok(now) if is_another(&now, stat) => Problem::new(wording::NOT_REMOVED),
+            Ok(now) if is_another(&now, stat) => Problem::new(Bzip2Kind::NotRemoved),
             looked => match looked.and_then(|_| remove(directory, name)) {
                 Ok(()) => return,
-                Err(cause) => Problem::new(wording::CANNOT_REMOVE).because(cause),
+                Err(cause) => Problem::new(Bzip2Kind::CannotRemove).because(cause),
             },
         };
         cx.problem(problem.naming(input.clone()));
@@ -269,12 +269,12 @@ impl Job {
         }
         let (input, output) = &self.names;
         let problem = match (stop, is_test) {
-            (Stop::Foreign, false) => Problem::new(wording::NOT_BZIP2),
-            (Stop::Foreign, true) => Problem::new(wording::TEST_NOT_BZIP2),
-            (Stop::Ended, true) => Problem::new(wording::TEST_ENDED),
-            (Stop::Damaged, true) => Problem::new(wording::TEST_DAMAGED),
-            (Stop::Ended, false) => Problem::new(wording::ENDED),
-            (Stop::Damaged, false) => Problem::new(wording::DAMAGED),
+            (Stop::Foreign, false) => Problem::new(Bzip2Kind::NotBzip2),
+            (Stop::Foreign, true) => Problem::new(Bzip2Kind::TestNotBzip2),
+            (Stop::Ended, true) => Problem::new(Bzip2Kind::TestEnded),
+            (Stop::Damaged, true) => Problem::new(Bzip2Kind::TestDamaged),
+            (Stop::Ended, false) => Problem::new(Bzip2Kind::Ended),
+            (Stop::Damaged, false) => Problem::new(Bzip2Kind::Damaged),
         };
         cx.problem(problem.naming(input.clone()).naming(output.clone()));
         cx.emit(&self.entry, vec![CORRUPT]);

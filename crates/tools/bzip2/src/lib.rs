@@ -11,10 +11,10 @@ mod compress;
 mod decompress;
 mod input;
 mod job;
+mod kind;
 mod names;
 mod options;
 mod output;
-pub mod wording;
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
@@ -24,14 +24,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_cluster::{Distributed, ItemReceiver};
 use haul_flow::{
-    Config, Context, Enter, Entry, Executor, Failure, Handled, OpenDir, OpenSource, Operand, Plan, Probe,
-    Problem, Report, Reported, Session, Stages, Start, Status, Tool, wording as flow_wording,
+    Config, Context, Enter, Entry, Executor, Failure, FlowKind, Handled, Kind, OpenDir, OpenSource, Operand,
+    Plan, Probe, Problem, Report, Reported, Session, Stages, Start, Status, Tool,
 };
 use haul_sys::{
     EntryType, Errno, Error, Fd, Open, Standard, Stat, open, remove, standard_input, standard_stream,
     stat_at, stat_path,
 };
 
+pub use kind::Bzip2Kind;
 pub use options::{Action, CORRUPT, Options, TROUBLE};
 pub use output::Making;
 
@@ -67,10 +68,10 @@ pub fn run(
     };
     if matches!(options.action, Action::Compress { .. }) {
         if options.to_output && std::io::stdout().is_terminal() {
-            return fail(Problem::new(wording::NOT_TO_TERMINAL));
+            return fail(Problem::new(Bzip2Kind::NotToTerminal));
         }
     } else if files.is_empty() && std::io::stdin().is_terminal() {
-        return fail(Problem::new(wording::NOT_FROM_TERMINAL));
+        return fail(Problem::new(Bzip2Kind::NotFromTerminal));
     }
     let session = match Session::begin(config, report) {
         Ok(session) => session,
@@ -86,7 +87,7 @@ pub fn run(
             Err(Problem { names, cause, .. }) => {
                 let reason = cause.map(|cause| cause.to_string()).unwrap_or_default();
                 let name = names.into_iter().next().unwrap_or_default();
-                report.problem(Problem::new(wording::CANNOT_OPEN).naming(name).naming(reason));
+                report.problem(Problem::new(Bzip2Kind::CannotOpen).naming(name).naming(reason));
                 status = Status::Failure;
             }
         }
@@ -190,8 +191,8 @@ impl Bzip2 {
     fn not_normal(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Problem {
         let directory = cx.cache().open(&entry.node.source);
         match directory.and_then(|directory| stat_path(Some(&*directory), entry.name(), true)) {
-            Ok(_) => Problem::new(wording::NOT_NORMAL).naming(entry.path()),
-            Err(cause) => Problem::new(wording::CANNOT_OPEN).naming(entry.path()).naming(cause.to_string()),
+            Ok(_) => Problem::new(Bzip2Kind::NotNormal).naming(entry.path()),
+            Err(cause) => Problem::new(Bzip2Kind::CannotOpen).naming(entry.path()).naming(cause.to_string()),
         }
     }
 
@@ -236,7 +237,7 @@ impl Bzip2 {
         let directory = match cx.cache().open(&entry.node.source) {
             Ok(directory) => directory,
             Err(cause) => {
-                cx.problem(Problem::new(flow_wording::CANNOT_ACCESS).naming(entry.path()).because(cause));
+                cx.problem(Problem::new(FlowKind::CannotAccess).naming(entry.path()).because(cause));
                 return None;
             }
         };
@@ -246,7 +247,7 @@ impl Bzip2 {
         let name = c_name(name);
         let path = entry.node.source.path_of(&name);
         if !known && !self.options.quiet {
-            let problem = Problem::new(wording::CANNOT_GUESS).naming(entry.path()).naming(path.clone());
+            let problem = Problem::new(Bzip2Kind::CannotGuess).naming(entry.path()).naming(path.clone());
             cx.problem(problem.as_warning());
         }
         let held = self.makes_room(cx, entry, (&directory, &name, &path), opened.stat)?;
@@ -256,7 +257,7 @@ impl Bzip2 {
                 Some(Job::replacing(entry.clone(), path, ends, (directory, *opened.stat)))
             }
             Err(cause) => {
-                let problem = Problem::new(wording::CANNOT_CREATE).naming(path).naming(cause.to_string());
+                let problem = Problem::new(Bzip2Kind::CannotCreate).naming(path).naming(cause.to_string());
                 refuse(cx, entry, problem, true);
                 None
             }
@@ -290,10 +291,10 @@ impl Bzip2 {
     ) -> Result<OutputsGuard<'_>, Problem> {
         let held = self.making.hold();
         let cannot =
-            |cause: Error| Problem::new(wording::CANNOT_CREATE).naming(path).naming(cause.to_string());
+            |cause: Error| Problem::new(Bzip2Kind::CannotCreate).naming(path).naming(cause.to_string());
         match stat_at(directory, name) {
             Ok(there) if held.has(there.identity) => {
-                return Err(Problem::new(wording::OUTPUT_EXISTS).naming(path));
+                return Err(Problem::new(Bzip2Kind::OutputExists).naming(path));
             }
             Ok(_) => {}
             Err(cause) if cause.is(Errno::NOENT) => return Ok(held),
@@ -301,9 +302,9 @@ impl Bzip2 {
         }
         match stat_path(Some(directory), entry.name(), self.follow(entry)) {
             Ok(now) if now.identity == input.identity => {}
-            Ok(_) => return Err(Problem::new(flow_wording::REPLACED).naming(entry.path())),
+            Ok(_) => return Err(Problem::new(FlowKind::Replaced).naming(entry.path())),
             Err(cause) => {
-                let problem = Problem::new(wording::CANNOT_OPEN).naming(entry.path());
+                let problem = Problem::new(Bzip2Kind::CannotOpen).naming(entry.path());
                 return Err(problem.naming(cause.to_string()));
             }
         }
@@ -321,15 +322,15 @@ fn look_for_room(
     links: u32,
 ) -> Result<(), Problem> {
     if stat_at(directory, name).is_ok() {
-        return Err(Problem::new(wording::OUTPUT_EXISTS).naming(path));
+        return Err(Problem::new(Bzip2Kind::OutputExists).naming(path));
     }
     let others = links.saturating_sub(1);
-    let wording = match others {
+    let kind = match others {
         0 => return Ok(()),
-        1 => wording::OTHER_LINK,
-        _ => wording::OTHER_LINKS,
+        1 => Bzip2Kind::OtherLink,
+        _ => Bzip2Kind::OtherLinks,
     };
-    Err(Problem::new(wording).naming(entry.path()).naming(others.to_string()))
+    Err(Problem::new(kind).naming(entry.path()).naming(others.to_string()))
 }
 
 /// Runs the stages of a job, inline or as a sequence.
@@ -362,9 +363,9 @@ impl Tool for Bzip2 {
             return Plan::Enter;
         }
         let problem = match (self.is_compressing(), suffix) {
-            (true, Some(suffix)) => Problem::new(wording::HAS_SUFFIX).naming(entry.path()).naming(suffix),
+            (true, Some(suffix)) => Problem::new(Bzip2Kind::HasSuffix).naming(entry.path()).naming(suffix),
             (false, None) if !is_operand => return Plan::Skip,
-            _ if kind == EntryType::Directory => Problem::new(wording::IS_DIRECTORY).naming(entry.path()),
+            _ if kind == EntryType::Directory => Problem::new(Bzip2Kind::IsDirectory).naming(entry.path()),
             _ if kind == EntryType::Regular => return Plan::Read(Probe::ALWAYS),
             _ if kind == EntryType::Special && is_operand && (self.options.force || !self.replaces()) => {
                 return Plan::Handle;
@@ -409,7 +410,7 @@ impl Tool for Bzip2 {
             }
             Err(cause) => {
                 let reason = cause.to_string();
-                cx.problem(Problem::new(wording::CANNOT_OPEN).naming(name).naming(reason));
+                cx.problem(Problem::new(Bzip2Kind::CannotOpen).naming(name).naming(reason));
                 Handled::Over
             }
         }
@@ -429,7 +430,7 @@ impl Tool for Bzip2 {
                     Some(Job::passing(entry.clone(), entry.path(), input, output))
                 }
                 Err(cause) => {
-                    cx.problem(Problem::new(flow_wording::ERROR_WRITING).naming("(stdout)").because(cause));
+                    cx.problem(Problem::new(FlowKind::ErrorWriting).naming("(stdout)").because(cause));
                     None
                 }
             }
@@ -472,6 +473,7 @@ impl Tool for Bzip2 {
 
 impl Distributed for Bzip2 {
     const NAME: &'static str = "bzip2";
+    const KINDS: &'static [Kind] = Bzip2Kind::KINDS;
 
     fn init_message(&self) -> Vec<u8> {
         postcard::to_allocvec(&self.options).unwrap_or_default()

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 
-use haul_flow::{Context, Entry, Wording};
+use haul_flow::{Context, Entry};
 use haul_striping::{FileSystems, Striped, is_placement};
 use haul_sys::{Errno, Error, Fd, FileType, Pinned, Seek, Stat, get_xattr, list_xattrs, seek};
 
+use super::CompareKind;
 use super::Comparer;
 use super::beside::{Pair, difference, second_path};
 use super::difference::{Difference, Has, Side, What};
 use super::options::Attributes;
-use super::wording;
 
 /// The SELinux label, which is not compared: a copy gets the label of its location.
 const SECURITY_LABEL: &CStr = c"security.selinux";
@@ -80,7 +80,7 @@ impl Comparer {
         }
         let mut differences = Vec::new();
         of_stat(asked, pair, |what| differences.push(difference(entry, what)));
-        let trouble = |wording: Wording, path: Vec<u8>, cause: Error| Self::trouble(cx, wording, path, cause);
+        let trouble = |kind: CompareKind, path: Vec<u8>, cause: Error| Self::trouble(cx, kind, path, cause);
         if asked.contains(Attributes::XATTR) {
             let first = first.xattrs(&self.systems, pair.first.identity.device);
             let second = second.xattrs(&self.systems, pair.second.identity.device);
@@ -88,8 +88,8 @@ impl Comparer {
                 (Ok(first), Ok(second)) => {
                     of_xattrs(&first, &second, |what| differences.push(difference(entry, what)));
                 }
-                (Err(cause), _) => trouble(wording::CANNOT_READ_XATTRS, entry.path(), cause),
-                (_, Err(cause)) => trouble(wording::CANNOT_READ_XATTRS, second_path(entry), cause),
+                (Err(cause), _) => trouble(CompareKind::CannotReadXattrs, entry.path(), cause),
+                (_, Err(cause)) => trouble(CompareKind::CannotReadXattrs, second_path(entry), cause),
             }
         }
         if let (true, Object::Open(first), Object::Open(second)) =
@@ -99,7 +99,7 @@ impl Comparer {
             match holes_differ((first, second), pair.first.size.min(pair.second.size)) {
                 Ok(None) => {}
                 Ok(Some(at)) => differences.push(difference(entry, What::Holes(at))),
-                Err(cause) => trouble(wording::ERROR_READING, entry.path(), cause),
+                Err(cause) => trouble(CompareKind::ErrorReading, entry.path(), cause),
             }
         }
         differences

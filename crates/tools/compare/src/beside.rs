@@ -8,14 +8,14 @@ use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_flow::{Context, DirHandle, Entry, OpenDir, Problem, Wording};
+use haul_flow::{Context, DirHandle, Entry, OpenDir, Problem};
 use haul_sys::{DirectoryReader, Errno, Error, Fd, FileType, Names, Open, Stat, open, stat_at, stat_path};
 
+use super::CompareKind;
 use super::Comparer;
 use super::difference::{Difference, Kind, Side, What};
 use super::findings::{Linked, Result};
 use super::options::Attributes;
-use super::wording;
 
 /// The counterpart of a directory in the first tree.
 pub struct Beside {
@@ -60,8 +60,8 @@ impl Comparer {
     }
 
     /// Reports why an entry can't be compared.
-    pub(super) fn trouble(cx: &Context<'_, Self>, wording: Wording, path: Vec<u8>, cause: Error) {
-        cx.problem(Problem::new(wording).naming(path).because(cause));
+    pub(super) fn trouble(cx: &Context<'_, Self>, kind: CompareKind, path: Vec<u8>, cause: Error) {
+        cx.problem(Problem::new(kind).naming(path).because(cause));
     }
 
     /// Emits the result of an entry.
@@ -89,7 +89,7 @@ impl Comparer {
                 return None;
             }
             Err(cause) => {
-                Self::trouble(cx, wording::CANNOT_STAT, second_path(entry), cause);
+                Self::trouble(cx, CompareKind::CannotStat, second_path(entry), cause);
                 return None;
             }
         };
@@ -128,7 +128,7 @@ impl Comparer {
         match opened {
             Ok(fd) => Some(fd),
             Err(cause) => {
-                Self::trouble(cx, wording::CANNOT_OPEN, second_path(entry), cause);
+                Self::trouble(cx, CompareKind::CannotOpen, second_path(entry), cause);
                 None
             }
         }
@@ -195,7 +195,7 @@ impl Comparer {
                 })
                 .collect(),
             Err((path, cause)) => {
-                Self::trouble(cx, wording::CANNOT_LIST, path, cause);
+                Self::trouble(cx, CompareKind::CannotList, path, cause);
                 Vec::new()
             }
         }

@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use haul_flow::{BLOCK_BYTES, Block, Context, Entry, OpenFile, OpenSource, Problem, Start, Tally};
 use haul_sys::{Buffer, Error, Fd, Open, Stat, read_all, stat};
 
+use super::CompareKind;
 use super::Comparer;
 use super::attributes::Object;
 use super::beside::{Pair, difference, second_path};
 use super::difference::What;
 use super::findings::Result;
 use super::ranges::Ranges;
-use super::wording;
 
 /// Minimum size of files compared in ranges by all workers, in bytes. Shorter ones are only a
 /// few blocks.
@@ -109,7 +109,7 @@ impl Comparer {
         let at = match self.differs_at(file) {
             Ok(at) => at,
             Err(cause) => {
-                Self::trouble(cx, wording::ERROR_READING, second_path(entry), cause);
+                Self::trouble(cx, CompareKind::ErrorReading, second_path(entry), cause);
                 return false;
             }
         };
@@ -148,8 +148,8 @@ impl Comparer {
         for (file, stat, path) in sides {
             match has_changed(file, stat) {
                 Ok(false) => continue,
-                Ok(true) => cx.problem(Problem::new(wording::CHANGED).naming(path)),
-                Err(cause) => Self::trouble(cx, wording::CANNOT_STAT, path, cause),
+                Ok(true) => cx.problem(Problem::new(CompareKind::Changed).naming(path)),
+                Err(cause) => Self::trouble(cx, CompareKind::CannotStat, path, cause),
             }
             is_certain = false;
         }
@@ -173,7 +173,7 @@ impl Comparer {
     /// Closes a file and reports failure.
     pub(super) fn close(cx: &Context<'_, Self>, file: Fd, path: impl FnOnce() -> Vec<u8>) {
         if let Err(cause) = file.close() {
-            Self::trouble(cx, wording::FAILED_TO_CLOSE, path(), cause);
+            Self::trouble(cx, CompareKind::FailedToClose, path(), cause);
         }
     }
 

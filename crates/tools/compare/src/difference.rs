@@ -5,12 +5,12 @@
 
 use std::cmp::Ordering;
 
-use haul_flow::{Line, Problem, Wording};
+use haul_flow::{Line, Problem};
 use haul_sys::FileType;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::wording;
+use super::CompareKind;
 
 /// One of the two trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -183,23 +183,25 @@ impl Difference {
 
     /// Formats the difference as a line.
     pub(super) fn line(&self, briefly: bool) -> Line {
-        let line = |wording: Wording, names: Vec<Vec<u8>>| Line { wording, names };
+        let line = |kind: CompareKind, names: Vec<Vec<u8>>| Line::new(kind, names);
         let both = || vec![self.first.clone(), self.second.clone()];
         match &self.what {
-            What::OnlyIn(_, directory, name) => line(wording::ONLY_IN, vec![directory.clone(), name.clone()]),
+            What::OnlyIn(_, directory, name) => {
+                line(CompareKind::OnlyIn, vec![directory.clone(), name.clone()])
+            }
             What::Types(first, second) => {
                 let [first, second] = [first, second].map(|kind| kind.words().as_bytes().to_vec());
-                line(wording::TYPES, vec![self.first.clone(), first, self.second.clone(), second])
+                line(CompareKind::Types, vec![self.first.clone(), first, self.second.clone(), second])
             }
-            What::Target(..) => line(wording::LINKS, both()),
-            _ if briefly => line(wording::FILES_BRIEFLY, both()),
+            What::Target(..) => line(CompareKind::Links, both()),
+            _ if briefly => line(CompareKind::FilesBriefly, both()),
             What::Named(at, lines) => {
                 let numbers = [at, lines].map(|count| (count + 1).to_string().into_bytes());
-                line(wording::NAMED, both().into_iter().chain(numbers).collect())
+                line(CompareKind::Named, both().into_iter().chain(numbers).collect())
             }
             what => {
                 let remark = what.remark();
-                line(wording::FILES, both().into_iter().chain([remark]).collect())
+                line(CompareKind::Files, both().into_iter().chain([remark]).collect())
             }
         }
     }
@@ -208,14 +210,14 @@ impl Difference {
     pub(super) fn end_of_file(&self) -> Option<Problem> {
         let What::Ends(side, at, lines, with_line) = self.what else { return None };
         let path = if side == Side::First { &self.first } else { &self.second };
-        let wording = match (at, with_line) {
-            (0, _) => wording::IS_EMPTY,
-            (_, true) => wording::ENDS,
-            (_, false) => wording::ENDS_IN_LINE,
+        let kind = match (at, with_line) {
+            (0, _) => CompareKind::IsEmpty,
+            (_, true) => CompareKind::Ends,
+            (_, false) => CompareKind::EndsInLine,
         };
         let line = if with_line { lines } else { lines + 1 };
         let names = [path.clone(), at.to_string().into_bytes(), line.to_string().into_bytes()];
-        Some(names.into_iter().fold(Problem::new(wording), Problem::naming).as_warning())
+        Some(names.into_iter().fold(Problem::new(kind), Problem::naming).as_warning())
     }
 
     /// True if this difference and the one before it, of the same entry, have the same brief line.

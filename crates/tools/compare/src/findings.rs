@@ -14,9 +14,9 @@ use haul_flow::{Problem, Report, Standard};
 use haul_sys::Identity;
 use serde::{Deserialize, Serialize};
 
+use super::CompareKind;
 use super::difference::{Difference, What};
 use super::options::{Listing, Options};
-use super::wording;
 
 /// Maximum size of differences kept for sorting, in bytes.
 const KEPT_BYTES_MAX: usize = 64 << 20;
@@ -73,7 +73,7 @@ impl Findings {
         kept.linked.extend(result.linked);
         if kept.bytes > KEPT_BYTES_MAX {
             if !kept.overflowed {
-                report.problem(Problem::new(wording::TOO_MANY).as_warning());
+                report.problem(Problem::new(CompareKind::TooMany).as_warning());
             }
             kept.overflowed = true;
             tell(&mut kept, options, report);

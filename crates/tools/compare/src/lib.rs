@@ -17,23 +17,25 @@ mod beside;
 mod content;
 mod difference;
 mod findings;
+mod kind;
 mod options;
 mod ranges;
 mod streams;
-pub mod wording;
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_cluster::{Distributed, ItemReceiver, RemotePath};
 use haul_flow::{
-    Block, Config, Context, DirNode, Enter, Entry, Executor, Failure, Handled, OpenDir, OpenFile, OpenSource,
-    Operand, Plan, Probe, Problem, Report, Reported, Session, Split, Start, Status, Tally, Tool, Write,
+    Block, Config, Context, DirNode, Enter, Entry, Executor, Failure, FlowKind, Handled, OpenDir, OpenFile,
+    OpenSource, Operand, Plan, Probe, Problem, Report, Reported, Session, Split, Start, Status, Tally, Tool,
+    Write,
 };
 use haul_patterns::GlobSet;
 use haul_striping::FileSystems;
 use haul_sys::{EntryType, Error, Fd, FileType, Open, Pinned, read_link, stat, stat_at, stat_path};
 
+pub use kind::CompareKind;
 pub use options::{Attributes, Listing, Operands, Options};
 
 use attributes::Object;
@@ -73,7 +75,7 @@ pub fn run_by(
     let config = Config { jobs: config.jobs.or(Some(WORKERS)), ..config.clone() };
     let session = Session::begin(&config, report)?;
     let tool = Comparer::new(options.clone())
-        .map_err(|pattern| Problem::new(wording::BAD_PATTERN).naming(pattern.into_bytes()))?;
+        .map_err(|pattern| Problem::new(CompareKind::BadPattern).naming(pattern.into_bytes()))?;
     let operand = operand(&session, operands)?;
     let status = session.run(executor, &tool, Vec::new(), [operand]);
     let different = tool.findings.finish(options, report);
@@ -103,9 +105,9 @@ fn streams(operands: &Operands) -> std::result::Result<Option<(CString, CString)
 fn resolved(operands: &Operands) -> std::result::Result<(CString, CString), Problem> {
     let is_directory = |path: &CStr| {
         let looked = stat_path::<&Fd>(None, path, true);
-        looked.map(|stat| stat.kind == FileType::Directory).map_err(|cause| {
-            Problem::new(haul_flow::wording::CANNOT_STAT).naming(path.to_bytes()).because(cause)
-        })
+        looked
+            .map(|stat| stat.kind == FileType::Directory)
+            .map_err(|cause| Problem::new(FlowKind::CannotStat).naming(path.to_bytes()).because(cause))
     };
     let (first, second) = (&operands.first, &operands.second);
     Ok(match (is_directory(first)?, is_directory(second)?) {
@@ -117,9 +119,9 @@ fn resolved(operands: &Operands) -> std::result::Result<(CString, CString), Prob
 
 fn operand(session: &Session<'_>, operands: &Operands) -> std::result::Result<Operand<Beside>, Problem> {
     let (first, second) = resolved(operands)?;
-    let place = Split::of(&second).hold(&session.cache).map_err(|cause| {
-        Problem::new(haul_flow::wording::CANNOT_ACCESS).naming(second.to_bytes()).because(cause)
-    })?;
+    let place = Split::of(&second)
+        .hold(&session.cache)
+        .map_err(|cause| Problem::new(FlowKind::CannotAccess).naming(second.to_bytes()).because(cause))?;
     let name = CString::new(Split::of(&second).name).unwrap_or_default();
     session.operand(&first, Beside { held: place, name: Some(name) })
 }
@@ -167,7 +169,7 @@ impl Comparer {
     fn enter_both(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Beside> {
         cx.count(Tally { directories: 1, ..Tally::default() });
         if self.options.dereference && entry.node.is_within(opened.stat.identity) {
-            cx.problem(Problem::new(wording::LOOP).naming(entry.path()));
+            cx.problem(Problem::new(CompareKind::Loop).naming(entry.path()));
             return Enter::Over;
         }
         let Some(pair) = self.pair(cx, entry, opened.stat) else { return Enter::Over };
@@ -180,7 +182,7 @@ impl Comparer {
         let second_stat = match stat(&second) {
             Ok(stat) => stat,
             Err(cause) => {
-                Self::trouble(cx, wording::CANNOT_STAT, second_path(entry), cause);
+                Self::trouble(cx, CompareKind::CannotStat, second_path(entry), cause);
                 return Enter::Over;
             }
         };
@@ -195,7 +197,7 @@ impl Comparer {
     fn compare_other(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) {
         let directory = match cx.cache().open(&entry.node.source) {
             Ok(directory) => directory,
-            Err(cause) => return Self::trouble(cx, wording::CANNOT_STAT, entry.path(), cause),
+            Err(cause) => return Self::trouble(cx, CompareKind::CannotStat, entry.path(), cause),
         };
         let follow = kind != EntryType::Symlink && self.follows_here(entry);
         let looked = match follow {
@@ -204,7 +206,7 @@ impl Comparer {
         };
         let first = match looked {
             Ok(first) => first,
-            Err(cause) => return Self::trouble(cx, wording::CANNOT_STAT, entry.path(), cause),
+            Err(cause) => return Self::trouble(cx, CompareKind::CannotStat, entry.path(), cause),
         };
         let Some(pair) = self.pair(cx, entry, &first) else { return };
         let count = match first.kind {
@@ -215,7 +217,7 @@ impl Comparer {
         let mut result = Result { differences: Vec::new(), linked: self.linked(entry, &pair) };
         match self.essence(cx, entry, &pair, &directory) {
             Ok(what) => result.differences.extend(what.map(|what| difference(entry, what))),
-            Err((path, cause)) => return Self::trouble(cx, wording::CANNOT_READ_LINK, path, cause),
+            Err((path, cause)) => return Self::trouble(cx, CompareKind::CannotReadLink, path, cause),
         }
         let pin = || -> haul_sys::Result<_> {
             let beside = cx.cache().open(&entry.node.own.held)?;
@@ -228,7 +230,7 @@ impl Comparer {
         };
         let objects = match objects {
             Ok(objects) => objects,
-            Err(cause) => return Self::trouble(cx, wording::CANNOT_STAT, entry.path(), cause),
+            Err(cause) => return Self::trouble(cx, CompareKind::CannotStat, entry.path(), cause),
         };
         result.differences.extend(self.attributes(cx, entry, &pair, (&objects.0, &objects.1)));
         Self::tell(cx, entry, &result);
@@ -288,7 +290,7 @@ impl Tool for Comparer {
         let beside = &node.own.held;
         cx.cache().lift(beside);
         if let Err(cause) = cx.cache().close(beside) {
-            Self::trouble(cx, wording::FAILED_TO_CLOSE, beside.path(), cause);
+            Self::trouble(cx, CompareKind::FailedToClose, beside.path(), cause);
         }
     }
 
@@ -321,14 +323,14 @@ impl Tool for Comparer {
 
     fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
         let Failure::ReadCompared(cause) = failure else { return Reported::No };
-        Self::trouble(cx, wording::ERROR_READING, second_path(entry), cause.clone());
+        Self::trouble(cx, CompareKind::ErrorReading, second_path(entry), cause.clone());
         Reported::Yes
     }
 
     fn emitted(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, result: &[u8]) {
         match postcard::from_bytes(result) {
             Ok(result) => self.findings.take(result, &self.options, cx.report()),
-            Err(_) => cx.problem(Problem::new(wording::LOST).naming(entry.path())),
+            Err(_) => cx.problem(Problem::new(CompareKind::BadResult).naming(entry.path())),
         }
     }
 }
@@ -342,6 +344,7 @@ struct PackedBeside {
 
 impl Distributed for Comparer {
     const NAME: &'static str = "cmp";
+    const KINDS: &'static [haul_flow::Kind] = CompareKind::KINDS;
 
     fn init_message(&self) -> Vec<u8> {
         postcard::to_allocvec(&self.options).unwrap_or_default()

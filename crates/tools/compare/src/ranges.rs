@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use haul_flow::{Context, Entry, Stages, Tally};
 use haul_sys::{Advice, Buffer, Error, Fd, Seek, advise_range, read_all};
 
+use super::CompareKind;
 use super::Comparer;
 use super::attributes::next;
 use super::beside::{Pair, difference, second_path};
@@ -17,7 +18,6 @@ use super::content::mismatch;
 use super::difference::{Side, What};
 use super::findings::Result;
 use super::options::Listing;
-use super::wording;
 
 /// Size of a range, in bytes: large enough to amortise its overhead, small enough to share.
 const RANGE_BYTES: u64 = 2 << 20;
@@ -206,7 +206,7 @@ impl Stages<Comparer> for Ranges {
             sum.failed = true;
             self.over.store(true, Ordering::Relaxed);
             let path = if side == Side::First { self.entry.path() } else { second_path(&self.entry) };
-            Comparer::trouble(cx, wording::ERROR_READING, path, cause);
+            Comparer::trouble(cx, CompareKind::ErrorReading, path, cause);
         } else if let Some((at, shorter)) = outcome.differs {
             let named = cx.tool().names_files(&self.entry);
             sum.what = Some(match shorter {

@@ -8,12 +8,12 @@ use std::ffi::CStr;
 use haul_flow::{Problem, Report};
 use haul_sys::{Error, Fd, FileType, Open, open_path, read_on, standard_input, stat, stat_path};
 
+use super::CompareKind;
 use super::Outcome;
 use super::content::mismatch;
 use super::difference::{Difference, Side, What};
 use super::findings::{Findings, Result};
 use super::options::Options;
-use super::wording;
 
 /// Size of a read, in bytes.
 const BLOCK: usize = 128 << 10;
@@ -37,7 +37,7 @@ pub(super) fn compare(
     report: &dyn Report,
 ) -> std::result::Result<Outcome, Problem> {
     if !options.attributes.is_empty() {
-        return Err(Problem::new(wording::STREAM_ATTRIBUTES));
+        return Err(Problem::new(CompareKind::StreamAttributes));
     }
     let open = |path: &CStr| {
         let opened = match path == STANDARD {
@@ -45,7 +45,7 @@ pub(super) fn compare(
             false => open_path(path, Open::READ.following().blocking()),
         };
         let looked = opened.and_then(|file| stat(&file).map(|seen| (file, seen.identity)));
-        looked.map_err(|cause| Problem::new(wording::CANNOT_OPEN).naming(path.to_bytes()).because(cause))
+        looked.map_err(|cause| Problem::new(CompareKind::CannotOpen).naming(path.to_bytes()).because(cause))
     };
     let (one, other) = (open(first)?, open(second)?);
     if one.1 == other.1 {
@@ -53,7 +53,7 @@ pub(super) fn compare(
     }
     let what = differs(&one.0, &other.0).map_err(|(side, cause)| {
         let path = if side == Side::First { first } else { second };
-        Problem::new(wording::ERROR_READING).naming(path.to_bytes()).because(cause)
+        Problem::new(CompareKind::ErrorReading).naming(path.to_bytes()).because(cause)
     })?;
     let [first, second] = [first, second].map(|path| path.to_bytes().to_vec());
     let differences = what.map(|what| Difference { first, second, what }).into_iter().collect();

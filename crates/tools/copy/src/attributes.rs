@@ -14,16 +14,16 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use haul_flow::{Context, DirCache, DirHandle, Problem, Wording};
+use haul_flow::{Context, DirCache, DirHandle, Problem};
 use haul_sys::{Errno, Error, Fd, FileType, Mode, Operation, Owner, Pinned, Stat, Times, XattrNames};
 use haul_sys::{change_mode, change_owner, change_times, stat};
 use haul_sys::{get_xattr, list_xattrs, remove_xattr, set_xattr};
 
 use super::Copier;
+use super::CopyKind;
 use super::creation_mode::CreationMode;
 use super::options::{Label, Preserve};
 use super::target::TargetDirectory;
-use super::wording;
 use super::xattr_rules::{self, SourceXattrs, XattrAction, XattrRules};
 
 pub(super) const ACCESS_LIST: &CStr = c"system.posix_acl_access";
@@ -171,7 +171,7 @@ impl Copier {
         let names = match source.list() {
             Ok(names) => names,
             Err(cause) => {
-                self.xattr_problem(cx, Problem::new(wording::LISTING_ATTRIBUTES).naming(path()), cause);
+                self.xattr_problem(cx, Problem::new(CopyKind::ListingAttributes).naming(path()), cause);
                 return found;
             }
         };
@@ -200,7 +200,7 @@ impl Copier {
                 Err(cause) if cause.is(Errno::NODATA) => {}
                 Err(cause) => {
                     let problem =
-                        Problem::new(wording::GETTING_ATTRIBUTE).naming(key.to_bytes()).naming(path());
+                        Problem::new(CopyKind::GettingAttribute).naming(key.to_bytes()).naming(path());
                     self.xattr_problem(cx, problem, cause);
                 }
             }
@@ -228,7 +228,7 @@ impl Copier {
         match Pinned::open(directory, name) {
             Ok(pinned) => self.read_xattrs(cx, Object::Pinned(&pinned), path),
             Err(cause) => {
-                self.xattr_problem(cx, Problem::new(wording::LISTING_ATTRIBUTES).naming(path()), cause);
+                self.xattr_problem(cx, Problem::new(CopyKind::ListingAttributes).naming(path()), cause);
                 SourceXattrs::default()
             }
         }
@@ -247,7 +247,7 @@ impl Copier {
         match source.get(SECURITY_LABEL) {
             Ok(label) => found.plain.push((SECURITY_LABEL.to_owned(), label)),
             Err(cause) if required || !(cause.is(Errno::NODATA) || cause.is(Errno::OPNOTSUPP)) => {
-                let problem = Problem::new(wording::GETTING_LABEL).naming(path()).because(cause);
+                let problem = Problem::new(CopyKind::GettingLabel).naming(path()).because(cause);
                 cx.problem(if required { problem } else { problem.as_warning() });
             }
             Err(_) => {}
@@ -260,7 +260,7 @@ impl Copier {
             XattrRules::read().unwrap_or_else(|cause| {
                 let lenient = self.options.reduce_diagnostics && !self.options.require_xattr;
                 let telling = self.preserves(Preserve::XATTR) && !lenient;
-                let problem = Problem::new(wording::ATTRIBUTE_LIST).naming(xattr_rules::PATH.to_bytes());
+                let problem = Problem::new(CopyKind::AttributeList).naming(xattr_rules::PATH.to_bytes());
                 match telling {
                     true => cx.problem(problem.because(cause).as_warning()),
                     false => cx.report().debug(&format!("copying all attributes: {cause:#}")),
@@ -316,7 +316,7 @@ impl Copier {
             return true;
         }
         let times = Times { accessed: subject.stat.accessed, modified: subject.stat.modified };
-        self.required(cx, subject, wording::TIMES, subject.object.touch(times))
+        self.required(cx, subject, CopyKind::Times, subject.object.touch(times))
     }
 
     fn give_owner(&self, cx: &Context<'_, Self>, subject: &Subject<'_>) -> Given {
@@ -343,11 +343,11 @@ impl Copier {
             let is_foreign = narrowed.as_ref().is_err_and(|cause| self.may_fail_to_own(cause));
             // GNU sets the times first, so that is where it notices that the target belongs to
             // someone else.
-            let wording = match is_foreign && self.preserves(Preserve::TIMESTAMPS) {
-                true => wording::TIMES,
-                false => wording::CLEARING_PERMISSIONS,
+            let kind = match is_foreign && self.preserves(Preserve::TIMESTAMPS) {
+                true => CopyKind::Times,
+                false => CopyKind::ClearingPermissions,
             };
-            if !self.required(cx, subject, wording, narrowed) {
+            if !self.required(cx, subject, kind, narrowed) {
                 return Given::Failed;
             }
         }
@@ -360,7 +360,7 @@ impl Copier {
                 subject.object.own(Owner { user: None, group: owner.group }).unwrap_or_default();
                 Given::No
             }
-            Err(cause) => match self.required(cx, subject, wording::OWNERSHIP, Err(cause)) {
+            Err(cause) => match self.required(cx, subject, CopyKind::Ownership, Err(cause)) {
                 true => Given::No,
                 false => Given::Failed,
             },
@@ -387,7 +387,7 @@ impl Copier {
             match outcome {
                 Ok(()) => {}
                 Err(cause) if is_required_label => {
-                    let problem = Problem::new(wording::SETTING_LABEL).naming((subject.target_path)());
+                    let problem = Problem::new(CopyKind::SettingLabel).naming((subject.target_path)());
                     cx.problem(problem.because(cause));
                     done = false;
                 }
@@ -397,13 +397,13 @@ impl Copier {
                     unsupported = Some(cause);
                 }
                 Err(cause) => {
-                    let problem = Problem::new(wording::SETTING_ATTRIBUTE).naming(key.as_bytes());
+                    let problem = Problem::new(CopyKind::SettingAttribute).naming(key.as_bytes());
                     done &= self.xattr_problem(cx, problem.naming((subject.target_path)()), cause);
                 }
             }
         }
         if let Some(cause) = unsupported {
-            let problem = Problem::new(wording::SETTING_ATTRIBUTES).naming((subject.target_path)());
+            let problem = Problem::new(CopyKind::SettingAttributes).naming((subject.target_path)());
             done &= self.xattr_problem(cx, problem, cause);
         }
         done
@@ -437,10 +437,10 @@ impl Copier {
             let freed = if self.options.default_mode { subject.object.remove(ACCESS_LIST) } else { Ok(()) };
             let mode = freed.and_then(|()| subject.object.with_its_special_bits(plain));
             let outcome = mode.and_then(|mode| subject.object.chmod(mode));
-            return self.required(cx, subject, wording::PERMISSIONS, outcome);
+            return self.required(cx, subject, CopyKind::Permissions, outcome);
         }
         let outcome = self.give_access_lists(subject, mode);
-        self.required(cx, subject, wording::ACCESS, outcome)
+        self.required(cx, subject, CopyKind::Access, outcome)
     }
 
     /// Sets mode and ACLs as on the source. Removes inherited ACLs the source does not have.
@@ -491,11 +491,11 @@ impl Copier {
         &self,
         cx: &Context<'_, Self>,
         subject: &Subject<'_>,
-        wording: Wording,
+        kind: CopyKind,
         outcome: Result<(), Error>,
     ) -> bool {
         let Err(cause) = outcome else { return true };
-        let problem = Problem::new(wording).naming((subject.target_path)()).because(cause);
+        let problem = Problem::new(kind).naming((subject.target_path)()).because(cause);
         if self.options.require_preserve {
             cx.problem(problem);
             return false;

@@ -10,7 +10,7 @@ use haul_flow::{Context, Entry, Holes, Line, OpenFile};
 use haul_sys::Stat;
 
 use super::options::{Reflink, Sparse};
-use super::{Copier, wording};
+use super::{Copier, CopyKind};
 
 impl Copier {
     /// Why a file is copied in blocks rather than offered to the kernel; `None` if it is offered.
@@ -98,5 +98,5 @@ impl Copier {
 
 fn print(cx: &Context<'_, Copier>, words: [&str; 3]) {
     let names = words.map(|word| word.as_bytes().to_vec()).into();
-    cx.report().line(Line { wording: wording::HOW_COPIED, names });
+    cx.report().line(Line::new(CopyKind::HowCopied, names));
 }

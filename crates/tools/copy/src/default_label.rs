@@ -15,18 +15,18 @@ use haul_sys::{Errno, Error, FileContexts, FileType, LIBSELINUX, Operation};
 
 use super::attributes::{Object, SECURITY_LABEL};
 use super::options::Label;
-use super::{Copier, CopyOptions, wording};
+use super::{Copier, CopyKind, CopyOptions};
 
 /// Opens the policy's file contexts if `-Z` needs them.
 pub(super) fn open(options: &CopyOptions) -> Result<Option<FileContexts>, Problem> {
     if options.label != Label::Policy {
         return Ok(None);
     }
-    let problem = |wording| Problem::new(wording).naming(LIBSELINUX.to_bytes());
+    let problem = |kind| Problem::new(kind).naming(LIBSELINUX.to_bytes());
     match FileContexts::open() {
-        Ok(None) => Err(problem(wording::NO_CONTEXT_LIBRARY)),
+        Ok(None) => Err(problem(CopyKind::NoContextLibrary)),
         Ok(contexts) => Ok(contexts),
-        Err(cause) => Err(problem(wording::NO_CONTEXT_LIST).because(cause)),
+        Err(cause) => Err(problem(CopyKind::NoContextList).because(cause)),
     }
 }
 
@@ -43,7 +43,7 @@ impl Copier {
         let Some(contexts) = &self.contexts else { return Ok(()) };
         match relabel(contexts, object, &path()) {
             Err(cause) if !matches!(cause.errno(), Errno::NOENT | Errno::NODATA | Errno::OPNOTSUPP) => {
-                Err(Problem::new(wording::SETTING_LABEL).naming(path()).because(cause).as_warning())
+                Err(Problem::new(CopyKind::SettingLabel).naming(path()).because(cause).as_warning())
             }
             _ => Ok(()),
         }

@@ -7,11 +7,12 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use haul_flow::{Context, Creation, DirNode, Enter, Entry, OpenDir, Problem, Tally, is_shared};
+use haul_flow::{Context, Creation, DirNode, Enter, Entry, FlowKind, OpenDir, Problem, Tally, is_shared};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Special, Stat};
 use haul_sys::{make_directory, open, stat};
 
 use super::Copier;
+use super::CopyKind;
 use super::attributes::{Object, Subject};
 use super::existing::looks_at_link;
 use super::named::NamedCopy;
@@ -21,7 +22,6 @@ use super::target::{
     CreationModes, MadeDirectory, TargetDirectory, failure, not_ours, open_directory, problem,
     shown_directory, target_name, target_path,
 };
-use super::wording;
 use super::xattr_rules::SourceXattrs;
 
 /// A target directory that was created or found.
@@ -64,7 +64,7 @@ impl Copier {
         if ready.is_new {
             let above_is_new = above.made.as_ref().is_some_and(|made| made.before.is_none());
             if !above_is_new && !self.tops.record(ready.stat.identity, above.copy.index) {
-                cx.problem(Problem::new(wording::REPLACED_WHILE_MADE).naming(target_path(entry)));
+                cx.problem(Problem::new(CopyKind::ReplacedWhileMade).naming(target_path(entry)));
                 return Enter::Over;
             }
             self.tell_copied(cx, entry);
@@ -110,7 +110,7 @@ impl Copier {
     fn tell_into_itself(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
         let copy = &entry.node.own.copy;
         if copy.tells_first() {
-            let problem = Problem::new(wording::INTO_ITSELF);
+            let problem = Problem::new(CopyKind::IntoItself);
             cx.problem(problem.naming(copy.source.clone()).naming(copy.target.clone()));
         }
     }
@@ -133,15 +133,15 @@ impl Copier {
     fn refusal(&self, entry: &Entry<Self>, source: &Stat) -> Option<Problem> {
         let follows = self.follows_here(entry);
         if self.options.dereference == Dereference::Always && entry.node.is_within(source.identity) {
-            return Some(Problem::new(wording::CYCLIC_LINK).naming(entry.path()));
+            return Some(Problem::new(CopyKind::CyclicLink).naming(entry.path()));
         }
         let own = &entry.node.own;
         let copied = self.named.of(source.identity).filter(|copied| copied.operand < own.copy.index)?;
         if copied.is_in(own.held.identity(), target_name(entry)) {
-            let problem = Problem::new(wording::DIRECTORY_TWICE).naming(own.copy.source.clone());
+            let problem = Problem::new(CopyKind::DirectoryTwice).naming(own.copy.source.clone());
             return Some(problem.as_warning());
         }
-        let problem = || Problem::new(wording::NO_DIRECTORY_LINK).naming(target_path(entry));
+        let problem = || Problem::new(CopyKind::NoDirectoryLink).naming(target_path(entry));
         (!follows).then(|| problem().naming(copied.shown))
     }
 
@@ -170,11 +170,11 @@ impl Copier {
         cx: &Context<'_, Self>,
     ) -> Result<Option<Ready>, Problem> {
         let parent = open_directory(cx, entry)
-            .map_err(|cause| problem(entry, wording::CANNOT_CREATE_DIRECTORY, cause))?;
+            .map_err(|cause| problem(entry, CopyKind::CannotCreateDirectory, cause))?;
         let exists = match self.make_new_directory(entry, source, &parent) {
             Ok(ready) => return ready.map(Some),
             Err(cause) if cause.is(Errno::EXIST) => cause,
-            Err(cause) => return Err(failure(entry, &parent, wording::CANNOT_CREATE_DIRECTORY, cause)),
+            Err(cause) => return Err(failure(entry, &parent, CopyKind::CannotCreateDirectory, cause)),
         };
         let mut turn = self.turn(entry);
         match self.clear(cx, entry, &parent, &mut turn, source)? {
@@ -182,11 +182,11 @@ impl Copier {
             Place::Taken(Some(there)) if there.kind == FileType::Directory => {
                 self.existing_directory(entry, &parent).map(Some)
             }
-            Place::Taken(_) => Err(problem(entry, wording::CANNOT_CREATE_DIRECTORY, exists)),
+            Place::Taken(_) => Err(problem(entry, CopyKind::CannotCreateDirectory, exists)),
             Place::Free(backup) => {
                 let made = self
                     .make_new_directory(entry, source, &parent)
-                    .map_err(|cause| problem(entry, wording::CANNOT_CREATE_DIRECTORY, cause))
+                    .map_err(|cause| problem(entry, CopyKind::CannotCreateDirectory, cause))
                     .and_then(|ready| ready);
                 if made.is_err() {
                     self.put_back(cx, entry, backup.as_deref());
@@ -213,11 +213,11 @@ impl Copier {
         // `stat` has the mode it was created with, so that finishing knows the effect of the umask
         // and the parent.
         Ok(opened.map(|(fd, stat)| Ready { fd: Arc::new(fd), stat, is_new: true }).map_err(|cause| {
-            let wording = match cause.operation() {
-                Operation::Fchmod => wording::SETTING_PERMISSIONS,
-                _ => wording::CANNOT_STAT,
+            let kind = match cause.operation() {
+                Operation::Fchmod => CopyKind::SettingPermissions,
+                _ => CopyKind::CannotStat,
             };
-            not_ours(entry, wording, cause)
+            not_ours(entry, kind, cause)
         }))
     }
 
@@ -230,12 +230,12 @@ impl Copier {
             Err(cause) if cause.is(Errno::ACCESS) => open(parent, name, how(Open::SEARCH)),
             outcome => outcome,
         };
-        let fd = fd.map_err(|cause| problem(entry, wording::CANNOT_STAT, cause))?;
+        let fd = fd.map_err(|cause| problem(entry, CopyKind::CannotStat, cause))?;
         if follow && self.made_links.has(parent, name) {
-            let problem = Problem::new(wording::JUST_CREATED_LINK);
+            let problem = Problem::new(CopyKind::JustCreatedLink);
             return Err(problem.naming(entry.path()).naming(target_path(entry)));
         }
-        let stat = stat(&fd).map_err(|cause| problem(entry, wording::CANNOT_STAT, cause))?;
+        let stat = stat(&fd).map_err(|cause| problem(entry, CopyKind::CannotStat, cause))?;
         Ok(Ready { fd: Arc::new(fd), stat, is_new: false })
     }
 
@@ -286,7 +286,7 @@ impl Copier {
                 self.give_attributes(cx, &subject);
             }
             Err(cause) => {
-                cx.problem(Problem::new(wording::PERMISSIONS).naming(path()).because(cause));
+                cx.problem(Problem::new(CopyKind::Permissions).naming(path()).because(cause));
             }
         }
         if self.options.existing.backs_up() {
@@ -294,14 +294,14 @@ impl Copier {
         }
         cx.cache().lift(&own.held);
         if let Err(cause) = cx.cache().close(&own.held) {
-            cx.problem(Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(path()).because(cause));
+            cx.problem(Problem::new(FlowKind::FailedToClose).naming(path()).because(cause));
         }
     }
 
     /// Prints the `--verbose` line for an entry whose copy failed after GNU would have checked
     /// its target.
     pub(super) fn tell_tried(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, problem: &Problem) {
-        if problem.wording != wording::CANNOT_STAT {
+        if problem.kind != CopyKind::CannotStat {
             self.tell_copied(cx, entry);
         }
     }

@@ -13,10 +13,10 @@ use haul_striping::{Bearer, FileSystems, Layout, Refusal, Striped, create, is_pl
 use haul_sys::{Error, Fd, Mode, Open, Stat, open, stat};
 
 use super::Copier;
+use super::CopyKind;
 use super::attributes::Object;
 use super::options::LayoutRule;
 use super::target::target_path;
-use super::wording;
 
 /// A run's state about layouts.
 #[derive(Debug, Default)]
@@ -104,7 +104,7 @@ impl Copier {
         if matches!(refusal, Refusal::Elsewhere) || self.layouts.told.swap(true, Ordering::Relaxed) {
             return;
         }
-        let problem = Problem::new(wording::LAYOUT).naming(path).naming(refusal.to_string().into_bytes());
+        let problem = Problem::new(CopyKind::Layout).naming(path).naming(refusal.to_string().into_bytes());
         cx.problem(problem.as_warning());
     }
 

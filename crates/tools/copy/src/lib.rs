@@ -17,6 +17,7 @@ mod directory;
 mod distributed;
 mod existing;
 mod holes;
+mod kind;
 mod layouts;
 mod links;
 mod named;
@@ -32,7 +33,6 @@ mod survey;
 mod target;
 mod temporary;
 mod without_data;
-pub mod wording;
 mod xattr_rules;
 
 use std::collections::{HashMap, HashSet};
@@ -41,15 +41,16 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use haul_flow::{
-    Alone, Block, Config, Context, DirCache, DirHandle, DirNode, Enter, Entry, Executor, Failure, Handled,
-    JobSpec, LinkTable, OpenDir, OpenFile, OpenSource, Operand, Plan, Probe, Problem, Report, Reported,
-    RunSpec, Settings, Severity, Split, Start, Status, Tool, Write, is_shared,
+    Alone, Block, Config, Context, DirCache, DirHandle, DirNode, Enter, Entry, Executor, Failure, FlowKind,
+    Handled, JobSpec, LinkTable, OpenDir, OpenFile, OpenSource, Operand, Plan, Probe, Problem, Report,
+    Reported, RunSpec, Settings, Severity, Split, Start, Status, Tool, Write, is_shared,
 };
 use haul_sys::{
     EntryType, Errno, FileContexts, Identity, Mode, ProcessIdentity, c_string, set_creation_label, stat,
     stat_at,
 };
 
+pub use kind::CopyKind;
 pub use options::{
     Backup, CopyOptions, Dereference, Existing, Label, LayoutRule, Make, Operands, Preserve, Reflink, Sparse,
     TemporaryNames, Update,
@@ -102,9 +103,7 @@ pub fn run_by(
     let mut engine = match settings.first_engine() {
         Ok(engine) => engine,
         Err((name, cause)) => {
-            return Outcome::Fatal(
-                Problem::new(haul_flow::wording::CANNOT_USE_ENGINE).naming(name).because(cause),
-            );
+            return Outcome::Fatal(Problem::new(FlowKind::CannotUseEngine).naming(name).because(cause));
         }
     };
     let cache = DirCache::new(settings.held);
@@ -113,7 +112,7 @@ pub fn run_by(
     if let Label::Given(context) = &options.label
         && let Err(cause) = set_creation_label(context)
     {
-        let problem = Problem::new(wording::CREATION_LABEL).naming(context.to_bytes());
+        let problem = Problem::new(CopyKind::CreationLabel).naming(context.to_bytes());
         return Outcome::Fatal(problem.because(cause));
     }
     let contexts = match default_label::open(options) {
@@ -200,7 +199,7 @@ fn places(
                 operands.push(Operand::named(place, &c_string(split.name), own));
             }
             Err(cause) => {
-                problems.push(Problem::new(wording::CANNOT_STAT).naming(text.to_bytes()).because(cause));
+                problems.push(Problem::new(CopyKind::CannotStat).naming(text.to_bytes()).because(cause));
             }
         }
     }
@@ -391,9 +390,9 @@ impl Tool for Copier {
     }
 
     fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
-        let (wording, cause) = match failure {
-            Failure::WriteTarget(cause) => (haul_flow::wording::ERROR_WRITING, cause),
-            Failure::CloseTarget(cause) => (haul_flow::wording::FAILED_TO_CLOSE, cause),
+        let (kind, cause) = match failure {
+            Failure::WriteTarget(cause) => (FlowKind::ErrorWriting, cause),
+            Failure::CloseTarget(cause) => (FlowKind::FailedToClose, cause),
             Failure::OpenDir(cause) | Failure::OpenFile(cause)
                 if entry.kind != EntryType::Directory && !cause.is(Errno::NOENT) =>
             {
@@ -401,7 +400,7 @@ impl Tool for Copier {
             }
             _ => return Reported::No,
         };
-        cx.problem(Problem::new(wording).naming(target_path(entry)).because(cause.clone()));
+        cx.problem(Problem::new(kind).naming(target_path(entry)).because(cause.clone()));
         Reported::Yes
     }
 }

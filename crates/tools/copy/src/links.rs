@@ -8,10 +8,10 @@ use haul_sys::{Errno, Error, Fd, Identity, Pinned, Stat, Timestamp};
 use haul_sys::{link_at_path, remove, rename, stat_at, stat_path};
 
 use super::Copier;
+use super::CopyKind;
 use super::options::{Dereference, Make, Preserve};
 use super::place::{Left, Place};
 use super::target::{open_directory, target_name, target_path};
-use super::wording;
 
 /// Temporary names tried. None is in use, unless an earlier process left it.
 const TRIES: usize = 100;
@@ -150,7 +150,7 @@ impl Copier {
                 // Already gone: nothing to link to. Any other failure makes the other names
                 // separate files, which is an error.
                 if !cause.is(Errno::NOENT) {
-                    cx.problem(Problem::new(wording::CANNOT_STAT).naming(target_path(entry)).because(cause));
+                    cx.problem(Problem::new(CopyKind::CannotStat).naming(target_path(entry)).because(cause));
                 }
                 return self.abandon_link(cx, Some(file));
             }
@@ -200,7 +200,7 @@ impl Copier {
         first: &LinkedName,
     ) -> Result<Linking, Problem> {
         let failed = |cause| {
-            let problem = Problem::new(wording::CANNOT_LINK).naming(target_path(entry));
+            let problem = Problem::new(CopyKind::CannotLink).naming(target_path(entry));
             problem.naming(first.held.path_of(&first.name)).because(cause)
         };
         let old = cx.cache().open(&first.held).map_err(failed)?;
@@ -220,7 +220,7 @@ impl Copier {
                 return outcome.map(|()| Linking::Done).map_err(failed);
             }
         }
-        let unseen = |cause| Problem::new(wording::CANNOT_STAT).naming(entry.path()).because(cause);
+        let unseen = |cause| Problem::new(CopyKind::CannotStat).naming(entry.path()).because(cause);
         let source = cx
             .cache()
             .open(&entry.node.source)

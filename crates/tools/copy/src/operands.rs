@@ -12,9 +12,9 @@ use haul_flow::{DirCache, DirHandle, Problem, Split};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Open, Operation};
 use haul_sys::{c_string, open, open_path, open_path_without_links, stat, stat_at, stat_path};
 
+use super::CopyKind;
 use super::backup::backup_name;
 use super::options::{Backup, CopyOptions, Dereference, Existing, Operands, Preserve};
-use super::wording;
 
 /// Why nothing can be copied at all.
 pub(super) enum Stop {
@@ -134,28 +134,28 @@ pub(super) fn assign(
 ) -> Result<Vec<Assignment>, Stop> {
     let (names, strict) = (&operands.names, options.strict);
     match (names.as_slice(), &operands.target_directory) {
-        ([], _) => return Err(Stop::Usage(Problem::new(wording::MISSING_OPERAND))),
+        ([], _) => return Err(Stop::Usage(Problem::new(CopyKind::MissingOperand))),
         ([only], None) => {
-            return Err(Stop::Usage(Problem::new(wording::MISSING_TARGET).naming(only.to_bytes())));
+            return Err(Stop::Usage(Problem::new(CopyKind::MissingTarget).naming(only.to_bytes())));
         }
         _ => {}
     }
     if operands.no_target_directory {
         return match (&operands.target_directory, names.as_slice()) {
             (None, [_, _]) if operands.parents => {
-                Err(Stop::Usage(Problem::new(wording::PARENTS_WANT_DIRECTORY)))
+                Err(Stop::Usage(Problem::new(CopyKind::ParentsWantDirectory)))
             }
-            (Some(_), _) => Err(Stop::Fatal(Problem::new(wording::BOTH_TARGET_OPTIONS))),
+            (Some(_), _) => Err(Stop::Fatal(Problem::new(CopyKind::BothTargetOptions))),
             (None, [source, target]) => to_name(source, target, options, cache),
             (None, [_, _, extra, ..]) => {
-                Err(Stop::Usage(Problem::new(wording::EXTRA_OPERAND).naming(extra.to_bytes())))
+                Err(Stop::Usage(Problem::new(CopyKind::ExtraOperand).naming(extra.to_bytes())))
             }
             (None, _) => Ok(Vec::new()),
         };
     }
     if let Some(directory) = &operands.target_directory {
         let held = hold_target(directory, strict, cache).map_err(|cause| {
-            Stop::Fatal(Problem::new(wording::TARGET_DIRECTORY).naming(directory.to_bytes()).because(cause))
+            Stop::Fatal(Problem::new(CopyKind::TargetDirectory).naming(directory.to_bytes()).because(cause))
         })?;
         return Ok(into_directory(names, &held, operands));
     }
@@ -164,12 +164,12 @@ pub(super) fn assign(
         (Ok(held), _) => Ok(into_directory(sources, &held, operands)),
         // Nor is a link to a directory a name to copy to.
         (Err(cause), _) if strict && cause.is(Errno::LOOP) => {
-            Err(Stop::Fatal(Problem::new(wording::TARGET).naming(last.to_bytes()).because(cause)))
+            Err(Stop::Fatal(Problem::new(CopyKind::Target).naming(last.to_bytes()).because(cause)))
         }
-        (Err(_), [_]) if operands.parents => Err(Stop::Usage(Problem::new(wording::PARENTS_WANT_DIRECTORY))),
+        (Err(_), [_]) if operands.parents => Err(Stop::Usage(Problem::new(CopyKind::ParentsWantDirectory))),
         (Err(_), [source]) => to_name(source, last, options, cache),
         (Err(cause), _) => {
-            Err(Stop::Fatal(Problem::new(wording::TARGET).naming(last.to_bytes()).because(cause)))
+            Err(Stop::Fatal(Problem::new(CopyKind::Target).naming(last.to_bytes()).because(cause)))
         }
     }
 }
@@ -209,7 +209,7 @@ fn to_name(
             cache.hold_absent(&c_string(split.display), Open::SEARCH.following(), split.display.to_vec())
         }
         Err(cause) => {
-            let problem = Problem::new(wording::CANNOT_STAT).naming(target.to_bytes()).because(cause);
+            let problem = Problem::new(CopyKind::CannotStat).naming(target.to_bytes()).because(cause);
             return Err(Stop::Fatal(unusable(source, options).unwrap_or(problem)));
         }
     };
@@ -227,9 +227,9 @@ fn to_name(
 /// Returns why a source can't be copied anywhere. GNU checks this before the target.
 fn unusable(source: &CString, options: &CopyOptions) -> Option<Problem> {
     match stat_path::<&Fd>(None, source, options.dereference != Dereference::Never) {
-        Err(cause) => Some(Problem::new(wording::CANNOT_STAT).naming(source.to_bytes()).because(cause)),
+        Err(cause) => Some(Problem::new(CopyKind::CannotStat).naming(source.to_bytes()).because(cause)),
         Ok(stat) if stat.kind == FileType::Directory && !options.recursive => {
-            Some(Problem::new(wording::OMITTING_DIRECTORY).naming(source.to_bytes()))
+            Some(Problem::new(CopyKind::OmittingDirectory).naming(source.to_bytes()))
         }
         Ok(_) => None,
     }
@@ -265,7 +265,7 @@ pub(super) fn without_repetitions(
             }
             Ok((stat, above)) => {
                 if !options.existing.backs_up() && !files.insert((above, split.base().to_vec())) {
-                    let problem = Problem::new(wording::SOURCE_TWICE).naming(text.to_bytes());
+                    let problem = Problem::new(CopyKind::SourceTwice).naming(text.to_bytes());
                     problems.push((kept.len(), problem.as_warning()));
                     continue;
                 }

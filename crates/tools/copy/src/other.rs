@@ -3,18 +3,18 @@
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
-use haul_flow::{Context, Creation, Entry, Handled, Problem, Tally};
+use haul_flow::{Context, Creation, Entry, FlowKind, Handled, Problem, Tally};
 use haul_sys::{EntryType, Errno, Error, Fd, FileType, Identity, Mode, Operation, Special, Stat, Times};
 use haul_sys::{link_at_path, make_special, make_symlink, read_link, stat_path};
 
 use super::Copier;
+use super::CopyKind;
 use super::attributes::{Object, Subject};
 use super::links::{NameClaim, replace};
 use super::options::{Make, Preserve};
 use super::place::{Left, Made, Place};
 use super::stream;
 use super::target::{failure, not_ours, open_directory, problem, target_name, target_path};
-use super::wording;
 
 impl Copier {
     pub(super) fn handle_entry(
@@ -39,12 +39,12 @@ impl Copier {
         kind: EntryType,
     ) -> Result<Handled, Problem> {
         if kind == EntryType::Directory {
-            return Err(Problem::new(wording::OMITTING_DIRECTORY).naming(entry.path()));
+            return Err(Problem::new(CopyKind::OmittingDirectory).naming(entry.path()));
         }
         if self.links_at_once(cx, entry) {
             return Ok(Handled::Over);
         }
-        let cannot_stat = |cause| Problem::new(wording::CANNOT_STAT).naming(entry.path()).because(cause);
+        let cannot_stat = |cause| Problem::new(CopyKind::CannotStat).naming(entry.path()).because(cause);
         let directory = cx.cache().open(&entry.node.source).map_err(cannot_stat)?;
         let follow = self.follows_here(entry);
         let source = stat_path(Some(&*directory), entry.name(), follow).map_err(cannot_stat)?;
@@ -52,7 +52,7 @@ impl Copier {
         if is_read && source.kind == FileType::Regular {
             // It was something else when the walk decided not to read it. Reading it by name could
             // block forever.
-            return Err(Problem::new(haul_flow::wording::REPLACED).naming(entry.path()));
+            return Err(Problem::new(FlowKind::Replaced).naming(entry.path()));
         }
         match self.options.make {
             Make::HardLink => return self.make_hard_link(cx, entry, &directory, &source),
@@ -156,16 +156,16 @@ impl Copier {
     ) -> Result<Made, Problem> {
         let name = target_name(entry);
         let cannot_create = match source.kind {
-            FileType::Symlink => wording::CANNOT_CREATE_LINK,
-            FileType::Fifo => wording::CANNOT_CREATE_FIFO,
-            FileType::Unknown => return Err(Problem::new(wording::UNKNOWN_TYPE).naming(entry.path())),
-            _ => wording::CANNOT_CREATE_SPECIAL,
+            FileType::Symlink => CopyKind::CannotCreateLink,
+            FileType::Fifo => CopyKind::CannotCreateFifo,
+            FileType::Unknown => return Err(Problem::new(CopyKind::UnknownType).naming(entry.path())),
+            _ => CopyKind::CannotCreateSpecial,
         };
         let directory = self.open_place(cx, entry).map_err(|cause| problem(entry, cannot_create, cause))?;
         let content = match source.kind {
             FileType::Symlink => {
                 let unreadable =
-                    |cause| Problem::new(wording::CANNOT_READ_LINK).naming(entry.path()).because(cause);
+                    |cause| Problem::new(CopyKind::CannotReadLink).naming(entry.path()).because(cause);
                 Some(read_link(source_directory, entry.name()).map_err(unreadable)?)
             }
             _ => None,
@@ -264,7 +264,7 @@ impl Copier {
         }
         let pinned = creation
             .pin(directory, target_name(entry), entry.node.own.is_shared)
-            .map_err(|cause| not_ours(entry, wording::PERMISSIONS, cause))?;
+            .map_err(|cause| not_ours(entry, CopyKind::Permissions, cause))?;
         let xattrs = self.read_named_xattrs(cx, (source_directory, entry.name()), &|| entry.path());
         let subject = Subject {
             object: Object::Pinned(&pinned),
@@ -296,7 +296,7 @@ impl Copier {
         source: &Stat,
     ) -> Result<Handled, Problem> {
         let failed = |cause| {
-            let problem = Problem::new(wording::CANNOT_LINK).naming(target_path(entry)).naming(entry.path());
+            let problem = Problem::new(CopyKind::CannotLink).naming(target_path(entry)).naming(entry.path());
             problem.because(cause)
         };
         let directory = self.open_place(cx, entry).map_err(failed)?;
@@ -312,9 +312,9 @@ impl Copier {
                 }
             }
             Err(cause) => {
-                let looked = failure(entry, &directory, wording::CANNOT_LINK, cause.clone());
+                let looked = failure(entry, &directory, CopyKind::CannotLink, cause.clone());
                 self.tell_tried(cx, entry, &looked);
-                return Err(if looked.wording == wording::CANNOT_STAT { looked } else { failed(cause) });
+                return Err(if looked.kind == CopyKind::CannotStat { looked } else { failed(cause) });
             }
         }
         cx.count(Tally { hard_links: 1, ..Tally::default() });
@@ -330,7 +330,7 @@ impl Copier {
     ) -> Result<Made, Problem> {
         let content = entry.path();
         let failed = |cause| {
-            let problem = Problem::new(wording::CANNOT_CREATE_LINK_TO).naming(target_path(entry));
+            let problem = Problem::new(CopyKind::CannotCreateLinkTo).naming(target_path(entry));
             problem.naming(entry.path()).because(cause)
         };
         let directory = self.open_place(cx, entry).map_err(failed)?;
@@ -354,7 +354,7 @@ impl Copier {
             self.tell_copied_over(cx, entry, backup.as_deref());
             let outcome = match leads {
                 true => self.make_or_replace(&directory, target_name(entry), &make).map_err(failed),
-                false => Err(Problem::new(wording::RELATIVE_LINK).naming(target_path(entry))),
+                false => Err(Problem::new(CopyKind::RelativeLink).naming(target_path(entry))),
             };
             if let Err(problem) = outcome {
                 self.put_back(cx, entry, backup.as_deref());
@@ -367,7 +367,7 @@ impl Copier {
                 .get()
                 .pin(&directory, target_name(entry), entry.node.own.is_shared)
                 .and_then(|link| link.change_times(times))
-                .map_err(|cause| not_ours(entry, wording::TIMES, cause))?;
+                .map_err(|cause| not_ours(entry, CopyKind::Times, cause))?;
         }
         cx.count(Tally { symlinks: 1, ..Tally::default() });
         Ok(Made::Whole)

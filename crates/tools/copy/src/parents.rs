@@ -19,10 +19,10 @@ use haul_sys::{
 use haul_sys::{c_string, make_directory, open, open_path, stat, stat_path};
 
 use super::Copier;
+use super::CopyKind;
 use super::attributes::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object};
 use super::operands::Assignment;
 use super::options::Preserve;
-use super::wording;
 
 /// The parent directories of one run's copies.
 pub(super) struct Parents<'a> {
@@ -91,7 +91,7 @@ impl<'a> Parents<'a> {
             return Ok(());
         }
         let exists = Error::new(Operation::Mkdirat, format!("{:?}", assignment.target.1), Errno::EXIST);
-        let problem = Problem::new(wording::CANNOT_CREATE_DIRECTORY).naming(assignment.shown.clone());
+        let problem = Problem::new(CopyKind::CannotCreateDirectory).naming(assignment.shown.clone());
         Err(problem.because(exists))
     }
 
@@ -107,7 +107,7 @@ impl<'a> Parents<'a> {
             held = match self.step(&held, component) {
                 Ok(there) => there,
                 Err(_) if index + 1 == way.len() && self.is_other(&held, component) => {
-                    return Err(Problem::new(wording::PARENT_IS_OTHER).naming(component.shown));
+                    return Err(Problem::new(CopyKind::ParentIsOther).naming(component.shown));
                 }
                 Err(_) => return Ok(None),
             };
@@ -164,7 +164,7 @@ impl<'a> Parents<'a> {
                     if preserves {
                         source_stat(component)?;
                     }
-                    return Err(Problem::new(wording::PARENT_IS_OTHER).naming(component.shown));
+                    return Err(Problem::new(CopyKind::ParentIsOther).naming(component.shown));
                 }
                 Err(_) => {
                     let (stat, plain_mode);
@@ -195,25 +195,24 @@ impl<'a> Parents<'a> {
         component: &Component<'_>,
     ) -> Result<(Arc<DirHandle>, Stat, Option<Mode>), Problem> {
         let source = source_stat(component)?;
-        let problem =
-            |wording| move |cause: Error| Problem::new(wording).naming(component.shown).because(cause);
-        let directory = self.cache.open(above).map_err(problem(wording::CANNOT_MAKE_PARENT))?;
+        let problem = |kind| move |cause: Error| Problem::new(kind).naming(component.shown).because(cause);
+        let directory = self.cache.open(above).map_err(problem(CopyKind::CannotMakeParent))?;
         let omitted = self.omitted(&source);
         let wanted = if self.copier.options.default_mode { Mode::ALL } else { source.mode };
         let is_shared = stat(&*directory).map_or(true, |above| is_shared(&above, self.copier.process.user));
         let mode = wanted.without(omitted);
         let creation =
             Creation::begin(Special { kind: FileType::Directory, mode, device_number: 0 }, is_shared);
-        make_directory(&directory, &component.name, mode).map_err(problem(wording::CANNOT_MAKE_PARENT))?;
+        make_directory(&directory, &component.name, mode).map_err(problem(CopyKind::CannotMakeParent))?;
         if self.copier.options.verbose {
             let names = vec![component.source.to_vec(), component.shown.to_vec()];
-            self.report.line(Line { wording: wording::PARENT_MADE, names });
+            self.report.line(Line::new(CopyKind::ParentMade, names));
         }
         let opened = creation.open_directory(&directory, &component.name, is_shared);
         let (fd, made) = opened.map_err(|cause| match cause.operation() {
-            Operation::Fchmod => problem(wording::SETTING_PERMISSIONS)(cause),
+            Operation::Fchmod => problem(CopyKind::SettingPermissions)(cause),
             _ if cause.is(Errno::STALE) => replaced(component),
-            _ => problem(wording::PARENT_ATTRIBUTES)(cause),
+            _ => problem(CopyKind::ParentAttributes)(cause),
         })?;
         if self.places.contains_key(&made.identity) {
             return Err(replaced(component));
@@ -272,23 +271,23 @@ impl<'a> Parents<'a> {
 
     fn give_attributes(&self, changed: &Changed) -> Result<(), Problem> {
         let problem =
-            |wording| move |cause: Error| Problem::new(wording).naming(changed.shown.clone()).because(cause);
-        let opened = self.cache.open(&changed.held).map_err(problem(wording::PARENT_ATTRIBUTES))?;
+            |kind| move |cause: Error| Problem::new(kind).naming(changed.shown.clone()).because(cause);
+        let opened = self.cache.open(&changed.held).map_err(problem(CopyKind::ParentAttributes))?;
         // The cached descriptor is for lookups only; attributes can't be set through it.
-        let pinned = Pinned::open(&opened, c".").map_err(problem(wording::PARENT_ATTRIBUTES))?;
+        let pinned = Pinned::open(&opened, c".").map_err(problem(CopyKind::ParentAttributes))?;
         let object = Object::Pinned(&pinned);
         self.copier.give_default_label(object, &|| changed.shown.clone())?;
         if self.copier.preserves(Preserve::OWNERSHIP) {
-            self.give_owner(object, &changed.stat).map_err(problem(wording::OWNERSHIP))?;
+            self.give_owner(object, &changed.stat).map_err(problem(CopyKind::Ownership))?;
         }
         if self.copier.preserves(Preserve::TIMESTAMPS) {
             let times = Times { accessed: changed.stat.accessed, modified: changed.stat.modified };
-            object.touch(times).map_err(problem(wording::PARENT_TIMES))?;
+            object.touch(times).map_err(problem(CopyKind::ParentTimes))?;
         }
         if self.copier.preserves(Preserve::MODE) {
-            give_mode(object, changed).map_err(problem(wording::ACCESS))
+            give_mode(object, changed).map_err(problem(CopyKind::Access))
         } else if let Some(mode) = changed.plain_mode {
-            object.chmod(mode).map_err(problem(wording::PARENT_PERMISSIONS))
+            object.chmod(mode).map_err(problem(CopyKind::ParentPermissions))
         } else {
             Ok(())
         }
@@ -332,7 +331,7 @@ fn give_mode(object: Object<'_>, changed: &Changed) -> Result<(), Error> {
 }
 
 fn replaced(component: &Component<'_>) -> Problem {
-    Problem::new(wording::REPLACED_WHILE_MADE).naming(component.shown)
+    Problem::new(CopyKind::ReplacedWhileMade).naming(component.shown)
 }
 
 /// Stats the source directory of a component.
@@ -341,7 +340,7 @@ fn source_stat(component: &Component<'_>) -> Result<Stat, Problem> {
         FileType::Directory => Ok(stat),
         _ => Err(error(component, Operation::Statx, Errno::NOTDIR)),
     });
-    looked.map_err(|cause| Problem::new(wording::PARENT_ATTRIBUTES).naming(component.source).because(cause))
+    looked.map_err(|cause| Problem::new(CopyKind::ParentAttributes).naming(component.source).because(cause))
 }
 
 fn error(component: &Component<'_>, operation: Operation, errno: Errno) -> Error {

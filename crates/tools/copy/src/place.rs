@@ -12,11 +12,11 @@ use haul_sys::{EntryType, Errno, Error, Fd, FileType, Mode, Stat};
 use haul_sys::{may_write, remove, rename, stat_at, stat_path};
 
 use super::Copier;
+use super::CopyKind;
 use super::backup::{Turn, base_of};
 use super::existing::{Case, Decision, Refusal, Sight, Skip, decide, looks_at_link};
 use super::options::{Preserve, Update};
 use super::target::{open_directory, problem, target_name, target_path};
-use super::wording;
 
 /// State of a target's place once it has been prepared.
 pub(super) enum Place {
@@ -141,7 +141,7 @@ impl Copier {
         let there = match stat_path(Some(&*directory), target_name(entry), follow) {
             Ok(there) => there,
             Err(cause) if cause.is(Errno::NOTDIR) => {
-                return Some(problem(entry, wording::CANNOT_STAT, cause));
+                return Some(problem(entry, CopyKind::CannotStat, cause));
             }
             // Creating the copy will report any real problem.
             Err(_) => return None,
@@ -173,7 +173,7 @@ impl Copier {
             Err(cause) if cause.is(Errno::LOOP) && follow && self.options.existing.force => {
                 return Ok(Place::Taken(None));
             }
-            Err(cause) => return Err(problem(entry, wording::CANNOT_STAT, cause)),
+            Err(cause) => return Err(problem(entry, CopyKind::CannotStat, cause)),
         };
         let scene = Scene { copier: self, cx, entry, directory, source, there: &there };
         match decide(&scene.case(), &scene) {
@@ -189,7 +189,7 @@ impl Copier {
                 let Some(turn) = turn else { return Ok(Place::Taken(Some(there))) };
                 turn.back_up(directory, name, &self.options.existing)
                     .map(Place::Free)
-                    .map_err(|cause| problem(entry, wording::CANNOT_BACKUP, cause))
+                    .map_err(|cause| problem(entry, CopyKind::CannotBackup, cause))
             }
             Decision::Skip(skip) => {
                 self.tell_skip(cx, entry, skip);
@@ -208,7 +208,7 @@ impl Copier {
         let name = target_name(entry);
         match stat_at(directory, name) {
             Ok(there) if there.kind == FileType::Symlink && self.was_just_created(name, there.identity) => {
-                let problem = Problem::new(wording::JUST_CREATED_LINK);
+                let problem = Problem::new(CopyKind::JustCreatedLink);
                 Err(problem.naming(entry.path()).naming(target_path(entry)))
             }
             _ => Ok(()),
@@ -228,7 +228,7 @@ impl Copier {
                 Ok(())
             }
             Err(cause) if cause.is(Errno::NOENT) => Ok(()),
-            Err(cause) => Err(problem(entry, wording::CANNOT_REMOVE, cause)),
+            Err(cause) => Err(problem(entry, CopyKind::CannotRemove, cause)),
         }
     }
 
@@ -240,10 +240,10 @@ impl Copier {
         match outcome {
             Ok(()) if self.options.verbose => {
                 let names = vec![entry.node.own.held.path_of(backup), target_path(entry)];
-                cx.report().line(Line { wording: wording::UNBACKUP, names });
+                cx.report().line(Line::new(CopyKind::Unbackup, names));
             }
             Ok(()) => {}
-            Err(cause) => cx.problem(problem(entry, wording::CANNOT_UNBACKUP, cause)),
+            Err(cause) => cx.problem(problem(entry, CopyKind::CannotUnbackup, cause)),
         }
     }
 
@@ -263,15 +263,15 @@ impl Copier {
             return;
         }
         let mut names = vec![entry.path(), target_path(entry)];
-        let wording = if backup.is_some() { wording::COPIED_WITH_BACKUP } else { wording::COPIED };
+        let kind = if backup.is_some() { CopyKind::CopiedWithBackup } else { CopyKind::Copied };
         names.extend(backup.map(|backup| entry.node.own.held.path_of(backup)));
-        cx.report().line(Line { wording, names });
+        cx.report().line(Line::new(kind, names));
     }
 
     /// Prints the `--verbose` line for a removed target.
     pub(super) fn tell_removed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
         if self.options.verbose {
-            cx.report().line(Line { wording: wording::REMOVED, names: vec![target_path(entry)] });
+            cx.report().line(Line::new(CopyKind::Removed, vec![target_path(entry)]));
         }
     }
 
@@ -282,22 +282,22 @@ impl Copier {
             self.declined.store(true, Ordering::Relaxed);
         }
         if skip == Skip::Told {
-            cx.problem(Problem::new(wording::NOT_REPLACING).naming(target_path(entry)));
+            cx.problem(Problem::new(CopyKind::NotReplacing).naming(target_path(entry)));
         } else if self.options.debug {
-            cx.report().line(Line { wording: wording::SKIPPED, names: vec![target_path(entry)] });
+            cx.report().line(Line::new(CopyKind::Skipped, vec![target_path(entry)]));
         }
     }
 }
 
 fn refused(entry: &Entry<Copier>, refusal: Refusal) -> Problem {
-    let of_source = |wording| Problem::new(wording).naming(entry.path()).naming(target_path(entry));
-    let of_target = |wording| Problem::new(wording).naming(target_path(entry)).naming(entry.path());
+    let of_source = |kind| Problem::new(kind).naming(entry.path()).naming(target_path(entry));
+    let of_target = |kind| Problem::new(kind).naming(target_path(entry)).naming(entry.path());
     match refusal {
-        Refusal::SameFile => of_source(wording::SAME_FILE),
-        Refusal::DirectoryOntoOther => of_target(wording::DIRECTORY_ONTO_OTHER),
-        Refusal::OtherOntoDirectory => of_target(wording::OTHER_ONTO_DIRECTORY),
-        Refusal::JustCreated => of_target(wording::JUST_CREATED),
-        Refusal::BackupDestroysSource => of_target(wording::BACKUP_DESTROYS),
+        Refusal::SameFile => of_source(CopyKind::SameFile),
+        Refusal::DirectoryOntoOther => of_target(CopyKind::DirectoryOntoOther),
+        Refusal::OtherOntoDirectory => of_target(CopyKind::OtherOntoDirectory),
+        Refusal::JustCreated => of_target(CopyKind::JustCreated),
+        Refusal::BackupDestroysSource => of_target(CopyKind::BackupDestroys),
     }
 }
 
@@ -336,15 +336,13 @@ impl Scene<'_> {
             || self.copier.process.user == 0
             || may_write(self.directory, target_name(self.entry));
         if writable {
-            return Line { wording: wording::OVERWRITE, names: vec![target] };
+            return Line::new(CopyKind::Overwrite, vec![target]);
         }
         let existing = &self.copier.options.existing;
         let goes = existing.remove || existing.force;
         let (mode, letters) = (format!("{:04o}", self.there.mode.bits()), letters(self.there.mode));
-        Line {
-            wording: if goes { wording::REPLACE } else { wording::UNWRITABLE },
-            names: vec![target, mode.into_bytes(), letters.into_bytes()],
-        }
+        let kind = if goes { CopyKind::Replace } else { CopyKind::Unwritable };
+        Line::new(kind, vec![target, mode.into_bytes(), letters.into_bytes()])
     }
 }
 

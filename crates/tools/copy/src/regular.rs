@@ -3,12 +3,13 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use haul_flow::{Context, Entry, Holes, OpenFile, OpenSource, Problem, Start, Tally, Transfer};
+use haul_flow::{Context, Entry, FlowKind, Holes, OpenFile, OpenSource, Problem, Start, Tally, Transfer};
 use haul_striping::Bearer;
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Seek, Stat};
 use haul_sys::{open, reflink, remove, seek, stat, stat_at, stat_path, truncate};
 
 use super::Copier;
+use super::CopyKind;
 use super::attributes::{Object, Subject};
 use super::creation_mode::CreationMode;
 use super::layouts::Original;
@@ -18,7 +19,6 @@ use super::options::{Preserve, Reflink, Sparse};
 use super::place::{Left, Place};
 use super::stream;
 use super::target::{failure, open_directory, problem, target_name, target_path};
-use super::wording;
 use super::xattr_rules::SourceXattrs;
 
 impl Copier {
@@ -57,7 +57,7 @@ impl Copier {
             }
             Ok(Target::Left(Left::AsItIs)) => None,
             Err(problem) => {
-                if problem.wording == wording::CANNOT_CREATE_FILE {
+                if problem.kind == CopyKind::CannotCreateFile {
                     self.debug_failed(cx, "unknown");
                 }
                 cx.problem(problem);
@@ -89,7 +89,7 @@ impl Copier {
             Ok(shared) => shared,
             Err(cause) => {
                 let problem =
-                    Problem::new(wording::FAILED_TO_CLONE).naming(target_path(entry)).naming(entry.path());
+                    Problem::new(CopyKind::FailedToClone).naming(target_path(entry)).naming(entry.path());
                 cx.problem(problem.because(cause));
                 self.debug_failed(cx, "unsupported");
                 self.take_back(cx, entry, file, before.is_none().then_some(temporary_name.as_deref()));
@@ -133,7 +133,7 @@ impl Copier {
             outcome = outcome.and(removed);
         }
         if let Err(cause) = outcome {
-            cx.problem(Problem::new(wording::CANNOT_REMOVE).naming(target_path(entry)).because(cause));
+            cx.problem(Problem::new(CopyKind::CannotRemove).naming(target_path(entry)).because(cause));
         }
     }
 
@@ -148,7 +148,7 @@ impl Copier {
         let name = target_name(entry);
         let directory = self
             .open_place(cx, entry)
-            .map_err(|cause| problem(entry, wording::CANNOT_CREATE_FILE, slashed(name, cause)))?;
+            .map_err(|cause| problem(entry, CopyKind::CannotCreateFile, slashed(name, cause)))?;
         match self.make_file(cx, entry, (&directory, name), creation_mode.mode, source.layout) {
             Ok(file) => {
                 self.tell_copied(cx, entry);
@@ -159,7 +159,7 @@ impl Copier {
                 self.open_in_place(cx, entry, source, &directory)
             }
             Err(cause) => {
-                let problem = failure(entry, &directory, wording::CANNOT_CREATE_FILE, slashed(name, cause));
+                let problem = failure(entry, &directory, CopyKind::CannotCreateFile, slashed(name, cause));
                 self.tell_tried(cx, entry, &problem);
                 Err(problem)
             }
@@ -202,9 +202,9 @@ impl Copier {
             .cache()
             .open(&entry.node.source)
             .and_then(|directory| stat_path(Some(&*directory), entry.name(), self.follows_here(entry)));
-        looked.map(|_| ()).map_err(|cause| {
-            Problem::new(haul_flow::wording::CANNOT_OPEN).naming(entry.path()).because(cause)
-        })
+        looked
+            .map(|_| ())
+            .map_err(|cause| Problem::new(FlowKind::CannotOpen).naming(entry.path()).because(cause))
     }
 
     /// Opens an existing target. With `-f`, one that can't be opened is removed and recreated.
@@ -225,7 +225,7 @@ impl Copier {
             // It was a symbolic link to itself and is something else now: recreate it, like
             // anything that can't be opened.
             (Ok(file), None) => {
-                file.close().map_err(|cause| problem(entry, wording::CANNOT_CREATE_FILE, cause))?;
+                file.close().map_err(|cause| problem(entry, CopyKind::CannotCreateFile, cause))?;
                 self.make_room(cx, entry, directory)?;
                 self.make_anew(cx, entry, source, directory)
             }
@@ -234,7 +234,7 @@ impl Copier {
                 self.make_room(cx, entry, directory)?;
                 self.make_anew(cx, entry, source, directory)
             }
-            (Err(cause), _) => Err(problem(entry, wording::CANNOT_CREATE_FILE, cause)),
+            (Err(cause), _) => Err(problem(entry, CopyKind::CannotCreateFile, cause)),
         }
     }
 
@@ -249,10 +249,10 @@ impl Copier {
         if there.kind != FileType::Regular {
             return Ok(OpenTarget { before: Some(there), ..OpenTarget::new(file) });
         }
-        let failed = |cause| problem(entry, wording::CANNOT_CREATE_FILE, cause);
+        let failed = |cause| problem(entry, CopyKind::CannotCreateFile, cause);
         let opened = stat(&file).map_err(failed)?;
         if opened.identity == source.identity {
-            return Err(Problem::new(wording::SAME_FILE).naming(entry.path()).naming(target_path(entry)));
+            return Err(Problem::new(CopyKind::SameFile).naming(entry.path()).naming(target_path(entry)));
         }
         if !self.options.attributes_only {
             // Also an empty one: being written to shows in its timestamps.
@@ -273,13 +273,13 @@ impl Copier {
         let outcome = match self.make_file(cx, entry, (directory, name), mode, source.layout) {
             Err(cause) if cause.is(Errno::EXIST) && is_link(directory, name) => {
                 if !self.options.through_dangling {
-                    return Err(Problem::new(wording::DANGLING).naming(target_path(entry)));
+                    return Err(Problem::new(CopyKind::Dangling).naming(target_path(entry)));
                 }
                 open(directory, name, Open::create_through(mode))
             }
             outcome => outcome,
         };
-        outcome.map(OpenTarget::new).map_err(|cause| problem(entry, wording::CANNOT_CREATE_FILE, cause))
+        outcome.map(OpenTarget::new).map_err(|cause| problem(entry, CopyKind::CannotCreateFile, cause))
     }
 
     /// Mode a file is created with: never wider than its final one, private until its owner is set.
@@ -343,7 +343,7 @@ impl Copier {
         if file.own.has_holes
             && let Err(cause) = truncate(target, file.length())
         {
-            let problem = Problem::new(wording::FAILED_TO_EXTEND).naming(target_path(&file.entry));
+            let problem = Problem::new(CopyKind::FailedToExtend).naming(target_path(&file.entry));
             cx.problem(problem.because(cause));
             return false;
         }

@@ -4,7 +4,7 @@
 //! --copy-contents` does it with special files in a tree. Such a copy waits for its other end as
 //! long as it takes, so it occupies a worker of its own.
 
-use haul_flow::{Context, Entry, Problem, Tally, Wording};
+use haul_flow::{Context, Entry, FlowKind, Problem, Tally};
 use haul_sys::{Errno, Error, Fd, FileType, Open, Operation, Stat};
 use haul_sys::{open, read_on, write_on};
 
@@ -30,8 +30,7 @@ pub(super) fn copy_special(
     if let Some(refusal) = copier.refuses(cx, entry, stat) {
         return Err(refusal);
     }
-    let unreadable =
-        |cause| Problem::new(haul_flow::wording::CANNOT_OPEN).naming(entry.path()).because(cause);
+    let unreadable = |cause| Problem::new(FlowKind::CannotOpen).naming(entry.path()).because(cause);
     let how = if copier.follows_here(entry) { Open::READ.following() } else { Open::READ };
     // GNU prints the `--verbose` line before it opens the source.
     let tell = |_: &Error| copier.tell_copied(cx, entry);
@@ -42,9 +41,7 @@ pub(super) fn copy_special(
     };
     match source.close() {
         Ok(()) => Ok(made),
-        Err(cause) => {
-            Err(Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(entry.path()).because(cause))
-        }
+        Err(cause) => Err(Problem::new(FlowKind::FailedToClose).naming(entry.path()).because(cause)),
     }
 }
 
@@ -59,10 +56,9 @@ pub(super) fn copy(
 ) -> bool {
     let OpenTarget { file, before, backup, .. } = target;
     let mut moved = true;
-    if let Err((wording, cause)) = pump(cx, source, &file) {
-        let path =
-            if wording == haul_flow::wording::ERROR_READING { entry.path() } else { target_path(entry) };
-        cx.problem(Problem::new(wording).naming(path).because(cause));
+    if let Err((kind, cause)) = pump(cx, source, &file) {
+        let path = if kind == FlowKind::ErrorReading { entry.path() } else { target_path(entry) };
+        cx.problem(Problem::new(kind).naming(path).because(cause));
         moved = false;
     }
     copier.debug_stream(cx);
@@ -83,7 +79,7 @@ pub(super) fn copy(
         moved = copier.give_attributes(cx, &subject);
     }
     if let Err(cause) = file.close() {
-        let problem = Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(target_path(entry));
+        let problem = Problem::new(FlowKind::FailedToClose).naming(target_path(entry));
         cx.problem(problem.because(cause));
         moved = false;
     }
@@ -95,17 +91,16 @@ pub(super) fn copy(
     moved
 }
 
-fn pump(cx: &Context<'_, Copier>, source: &Fd, target: &Fd) -> Result<(), (Wording, Error)> {
+fn pump(cx: &Context<'_, Copier>, source: &Fd, target: &Fd) -> Result<(), (FlowKind, Error)> {
     let mut buffer = vec![0; BLOCK_BYTES];
     loop {
-        let length =
-            read_on(source, &mut buffer).map_err(|cause| (haul_flow::wording::ERROR_READING, cause))?;
+        let length = read_on(source, &mut buffer).map_err(|cause| (FlowKind::ErrorReading, cause))?;
         if length == 0 {
             return Ok(());
         }
         let mut rest = &buffer[..length];
         while !rest.is_empty() {
-            let failed = |cause| (haul_flow::wording::ERROR_WRITING, cause);
+            let failed = |cause| (FlowKind::ErrorWriting, cause);
             let written = write_on(target, rest).map_err(failed)?;
             if written == 0 {
                 return Err(failed(Error::new(Operation::Write, "0 bytes written".to_owned(), Errno::NOSPC)));

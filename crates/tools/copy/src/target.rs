@@ -5,11 +5,11 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_flow::{Context, DirHandle, Entry, Problem, Wording};
+use haul_flow::{Context, DirHandle, Entry, Problem};
 use haul_sys::{Errno, Error, Fd, Identity, Mode, Stat, stat_at, stat_path};
 
 use super::Copier;
-use super::wording;
+use super::CopyKind;
 use super::xattr_rules::SourceXattrs;
 
 /// Directories created inside existing ones: the tops of new trees, each with its operand. A walk
@@ -217,27 +217,27 @@ pub(super) fn shown_directory(entry: &Entry<Copier>) -> Option<Vec<u8>> {
 }
 
 /// A problem with an entry's copy.
-pub(super) fn problem(entry: &Entry<Copier>, wording: Wording, cause: Error) -> Problem {
-    Problem::new(wording).naming(target_path(entry)).because(cause)
+pub(super) fn problem(entry: &Entry<Copier>, kind: CopyKind, cause: Error) -> Problem {
+    Problem::new(kind).naming(target_path(entry)).because(cause)
 }
 
 /// A failure to create an entry's copy. Unless it has just made the directory, GNU stats the target
 /// first and reports a failure of that: a name that is too long, or that goes through a file.
-pub(super) fn failure(entry: &Entry<Copier>, directory: &Fd, wording: Wording, cause: Error) -> Problem {
+pub(super) fn failure(entry: &Entry<Copier>, directory: &Fd, kind: CopyKind, cause: Error) -> Problem {
     let above = &entry.node.own.made;
     let above_is_new = above.as_ref().is_some_and(|made| made.before.is_none());
-    let problem = |wording, cause| Problem::new(wording).naming(target_path(entry)).because(cause);
+    let problem = |kind, cause| Problem::new(kind).naming(target_path(entry)).because(cause);
     match stat_path(Some(directory), target_name(entry), true) {
-        Err(looked) if !above_is_new && !looked.is(Errno::NOENT) => problem(wording::CANNOT_STAT, looked),
-        _ => problem(wording, cause),
+        Err(looked) if !above_is_new && !looked.is(Errno::NOENT) => problem(CopyKind::CannotStat, looked),
+        _ => problem(kind, cause),
     }
 }
 
 /// Why a newly created entry does not get its attributes: it was replaced, or `cause`.
-pub(super) fn not_ours(entry: &Entry<Copier>, wording: Wording, cause: Error) -> Problem {
+pub(super) fn not_ours(entry: &Entry<Copier>, kind: CopyKind, cause: Error) -> Problem {
     match cause.is(Errno::STALE) {
-        true => Problem::new(wording::REPLACED_WHILE_MADE).naming(target_path(entry)),
-        false => problem(entry, wording, cause),
+        true => Problem::new(CopyKind::ReplacedWhileMade).naming(target_path(entry)),
+        false => problem(entry, kind, cause),
     }
 }
 

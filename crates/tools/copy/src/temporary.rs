@@ -20,9 +20,9 @@ use haul_flow::{Context, DirCache, DirHandle, Entry, Problem, sweep};
 use haul_sys::{Errno, remove, rename, rename_to_new};
 
 use super::Copier;
+use super::CopyKind;
 use super::options::{TemporaryNames, Update};
 use super::target::{open_directory, problem, target_name};
-use super::wording;
 
 /// Prefix of temporary names.
 pub(super) const PREFIX: &str = ".haul-";
@@ -53,7 +53,7 @@ impl Copier {
             return Vec::new();
         }
         let told =
-            |cause| Problem::new(wording::CANNOT_SWEEP).naming(held.path()).because(cause).as_warning();
+            |cause| Problem::new(CopyKind::CannotSweep).naming(held.path()).because(cause).as_warning();
         let swept = sweep(cache, held, |name| is_temporary_name(name, run));
         swept.unwrap_or_else(|cause| vec![cause]).into_iter().map(told).collect()
     }
@@ -86,7 +86,7 @@ impl Copier {
             }
         });
         named.unwrap_or_else(|cause| {
-            cx.problem(problem(entry, wording::CANNOT_CREATE_FILE, cause));
+            cx.problem(problem(entry, CopyKind::CannotCreateFile, cause));
             false
         })
     }

@@ -6,7 +6,7 @@
 //! seven: statx, openat, listxattr and close of the source, openat, utimensat and close of the
 //! target. They are opened because a name may lead to something else by the next call.
 
-use haul_flow::{Context, Entry, Problem, Tally};
+use haul_flow::{Context, Entry, FlowKind, Problem, Tally};
 use haul_sys::{Error, Fd, FileType, Mode, Open, Special, Stat, make_special, open};
 
 use super::Copier;
@@ -37,7 +37,7 @@ impl Copier {
                     return Err(refusal);
                 }
                 self.tell_copied(cx, entry);
-                let unreadable = Problem::new(haul_flow::wording::CANNOT_OPEN).naming(entry.path());
+                let unreadable = Problem::new(FlowKind::CannotOpen).naming(entry.path());
                 return Err(unreadable.because(cause));
             }
             None => None,
@@ -150,5 +150,5 @@ impl Copier {
 }
 
 fn unclosed(path: Vec<u8>, cause: Error) -> Problem {
-    Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(path).because(cause)
+    Problem::new(FlowKind::FailedToClose).naming(path).because(cause)
 }

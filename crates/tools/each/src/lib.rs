@@ -11,11 +11,11 @@
 //! ends, the kernel kills only the commands.
 
 mod command;
+mod kind;
 mod lines;
 mod options;
 mod results;
 mod running;
-pub mod wording;
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -23,12 +23,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_cluster::{Distributed, ItemReceiver};
 use haul_flow::{
-    CancelToken, Config, Context, DirNode, Enter, Entry, Executor, Handled, OpenDir, OpenSource, Plan,
+    CancelToken, Config, Context, DirNode, Enter, Entry, Executor, Handled, Kind, OpenDir, OpenSource, Plan,
     Policy, Probe, Problem, Report, Session, Start, Status, Tally, Tool,
 };
 use haul_patterns::GlobSet;
 use haul_sys::{EntryType, Errno, Error, Fd, FileType, Operation, Stat, stat_at, stat_path};
 
+pub use kind::EachKind;
 pub use options::{Halt, Kinds, Options, Size};
 pub use running::Running;
 
@@ -66,7 +67,7 @@ pub fn run_by(
     // Commands keep the processors busy by themselves.
     let config = Config { jobs: config.jobs.or(Some(processors)), ..config.clone() };
     let tool = Runner::new(options.clone(), roots.len() == 1, Arc::clone(running))
-        .map_err(|pattern| Problem::new(wording::BAD_PATTERN).naming(pattern.into_bytes()))?;
+        .map_err(|pattern| Problem::new(EachKind::BadPattern).naming(pattern.into_bytes()))?;
     if let Some(program) = tool.command.program().filter(|_| !options.dry_run) {
         find(program)?;
     }
@@ -107,7 +108,7 @@ fn find(program: &[u8]) -> std::result::Result<(), Problem> {
     };
     let absent =
         || Error::new(Operation::Execve, String::from_utf8_lossy(program).into_owned(), Errno::NOENT);
-    if entry { Ok(()) } else { Err(Problem::new(wording::CANNOT_RUN).naming(program).because(absent())) }
+    if entry { Ok(()) } else { Err(Problem::new(EachKind::CannotRun).naming(program).because(absent())) }
 }
 
 /// A run of commands, as the framework drives it.
@@ -180,7 +181,7 @@ impl Runner {
         match looked {
             Ok(stat) => self.admits(&stat),
             Err(cause) => {
-                cx.problem(Problem::new(wording::CANNOT_STAT).naming(entry.path()).because(cause));
+                cx.problem(Problem::new(EachKind::CannotStat).naming(entry.path()).because(cause));
                 false
             }
         }
@@ -301,13 +302,14 @@ impl Tool for Runner {
                 }
                 self.results.take(entry.path(), result, self.options.sorted, cx.report());
             }
-            None => cx.problem(Problem::new(wording::LOST).naming(entry.path())),
+            None => cx.problem(Problem::new(EachKind::BadResult).naming(entry.path())),
         }
     }
 }
 
 impl Distributed for Runner {
     const NAME: &'static str = "each";
+    const KINDS: &'static [Kind] = EachKind::KINDS;
 
     fn init_message(&self) -> Vec<u8> {
         postcard::to_allocvec(&self.options).unwrap_or_default()

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use haul_flow::{Context, Entry, Problem, Stages, Tally};
 use haul_sys::{Error, Fd, read_all};
 
+use super::EachKind;
 use super::Runner;
 use super::results::Result;
 use super::running::Ran;
-use super::wording;
 
 /// Maximum size of a read, in bytes.
 const STEP_BYTES: usize = 1 << 20;
@@ -101,7 +101,7 @@ impl Stages<Runner> for Lines {
                 (!block.is_empty()).then_some(block)
             }
             Err(cause) => {
-                let problem = Problem::new(wording::ERROR_READING).naming(self.entry.path());
+                let problem = Problem::new(EachKind::ErrorReading).naming(self.entry.path());
                 cx.problem(problem.because(cause));
                 None
             }
@@ -131,7 +131,7 @@ impl Stages<Runner> for Lines {
         }
         let source = self.source.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Err(cause)) = source.and_then(Arc::into_inner).map(Fd::close) {
-            let problem = Problem::new(wording::FAILED_TO_CLOSE).naming(self.entry.path());
+            let problem = Problem::new(EachKind::FailedToClose).naming(self.entry.path());
             cx.problem(problem.because(cause));
         }
         cx.complete(&self.entry);

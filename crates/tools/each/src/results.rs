@@ -6,7 +6,7 @@ use haul_flow::{Problem, Report, Standard};
 use haul_sys::Ended;
 use serde::{Deserialize, Serialize};
 
-use super::wording;
+use super::EachKind;
 
 /// Maximum number of failed commands listed at the end. Further ones are counted.
 const LISTED_MAX: usize = 1000;
@@ -118,23 +118,23 @@ impl Results {
         }
         let tell = |problem: Problem| report.problem(problem.as_warning());
         let number = |number: u64| number.to_string().into_bytes();
-        tell(Problem::new(wording::SUMMARY).naming(number(kept.failed)).naming(number(kept.commands)));
+        tell(Problem::new(EachKind::Summary).naming(number(kept.failed)).naming(number(kept.commands)));
         kept.listed.sort_by(|(one, _), (other, _)| order(one).cmp(order(other)));
         let unlisted = kept.failed - kept.listed.len() as u64;
         for (path, failure) in kept.listed.drain(..) {
-            let (wording, code) = match failure {
-                Failure::Status(status) => (wording::FAILED, Some(status)),
-                Failure::Signal(signal) => (wording::SIGNALLED, Some(signal)),
-                Failure::NotStarted => (wording::NOT_STARTED, None),
+            let (kind, code) = match failure {
+                Failure::Status(status) => (EachKind::Failed, Some(status)),
+                Failure::Signal(signal) => (EachKind::Signalled, Some(signal)),
+                Failure::NotStarted => (EachKind::NotStarted, None),
             };
-            let problem = Problem::new(wording).naming(path);
+            let problem = Problem::new(kind).naming(path);
             tell(match code {
                 Some(code) => problem.naming(code.to_string()),
                 None => problem,
             });
         }
         if unlisted > 0 {
-            tell(Problem::new(wording::MORE).naming(number(unlisted)));
+            tell(Problem::new(EachKind::More).naming(number(unlisted)));
         }
         true
     }

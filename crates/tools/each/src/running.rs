@@ -7,11 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use haul_flow::{Context, Problem};
 use haul_sys::{Errno, Error, Leash, Started};
 
+use super::EachKind;
 use super::Runner;
 use super::command::quoted;
 use super::options::Halt;
 use super::results::Result;
-use super::wording;
 
 /// The outcome of running a command.
 pub(super) enum Ran {
@@ -125,7 +125,7 @@ impl Runner {
             }
             Err(cause) => {
                 let path = paths.first().cloned().unwrap_or_default();
-                cx.problem(Problem::new(wording::CANNOT_HEAR).naming(path).because(cause));
+                cx.problem(Problem::new(EachKind::CommandLost).naming(path).because(cause));
                 Ran::Nothing
             }
         }
@@ -145,16 +145,16 @@ impl Runner {
         let is_the_programs = matches!(cause.errno(), Errno::NOENT | Errno::ACCESS | Errno::NOEXEC);
         if is_the_programs && self.command.program().is_some() {
             if self.running.stop() {
-                cx.problem(Problem::new(wording::CANNOT_RUN).naming(program).because(cause));
-                cx.problem(Problem::new(wording::OTHERS_NOT_RUN).as_warning());
+                cx.problem(Problem::new(EachKind::CannotRun).naming(program).because(cause));
+                cx.problem(Problem::new(EachKind::OthersNotRun).as_warning());
             }
             return Ran::Nothing;
         }
         let path = paths.first().cloned().unwrap_or_default();
         let problem = if program == path {
-            Problem::new(wording::CANNOT_RUN).naming(program)
+            Problem::new(EachKind::CannotRun).naming(program)
         } else {
-            Problem::new(wording::CANNOT_RUN_FOR).naming(program).naming(path)
+            Problem::new(EachKind::CannotRunFor).naming(program).naming(path)
         };
         cx.problem(problem.because(cause));
         let result = Result::not_started();

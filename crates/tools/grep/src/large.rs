@@ -14,13 +14,13 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_flow::{Context, Entry, Problem, Stages, Tally, wording as flow};
+use haul_flow::{Context, Entry, FlowKind, Problem, Stages, Tally};
 use haul_sys::{Cache, Errno, Error, Fd, Operation, Seek, read, seek, stat};
 
 use super::content::{Examined, JUDGED_BYTES, Window};
 use super::options::Order;
 use super::page::{Page, Piece};
-use super::{Grep, wording};
+use super::{Grep, GrepKind};
 
 /// Size of a piece, in bytes: a multiple of [`JUDGED_BYTES`], and small enough for a CPU cache.
 pub(super) const PIECE_BYTES: u64 = 8 * JUDGED_BYTES as u64;
@@ -198,9 +198,9 @@ impl Stages<Grep> for Large {
                 tool.with_scratch(|scratch| tool.search.show(scratch, &mut page, (piece, &entry), name));
                 cx.count(Tally { bytes: lines_end as u64, ..Tally::default() });
                 tool.return_buffer(buffer);
-                is_short.then(|| Problem::new(flow::SHORTER))
+                is_short.then(|| Problem::new(FlowKind::Shorter))
             }
-            Err(cause) => Some(Problem::new(wording::CANNOT_READ).because(cause)),
+            Err(cause) => Some(Problem::new(GrepKind::CannotRead).because(cause)),
         };
         if let Some(problem) = problem.filter(|_| !page.done) {
             cx.problem(problem.naming(tool.path(&self.entry)));
@@ -222,7 +222,7 @@ impl Stages<Grep> for Large {
         let closed = source.and_then(Arc::into_inner).map_or(Ok(()), Fd::close);
         if let Err(cause) = closed {
             let name = cx.tool().path(&self.entry);
-            cx.problem(Problem::new(wording::CANNOT_READ).naming(name).because(cause));
+            cx.problem(Problem::new(GrepKind::CannotRead).naming(name).because(cause));
         }
         cx.tool().large_is_over(cx);
         cx.complete(&self.entry);

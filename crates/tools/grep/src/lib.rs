@@ -23,6 +23,7 @@ mod content;
 mod exclude;
 mod expression;
 mod find;
+mod kind;
 mod large;
 mod literals;
 mod longest;
@@ -37,7 +38,6 @@ mod program;
 mod spill;
 mod streams;
 mod turns;
-pub mod wording;
 mod words;
 
 use std::os::fd::AsFd;
@@ -51,6 +51,7 @@ use haul_flow::{
 use haul_sys::{EntryType, Error, FileType, Seek, Stat, seek};
 
 pub use exclude::Rule;
+pub use kind::GrepKind;
 pub use matcher::{Extent, Wanted};
 pub use options::{Binary, Colors, Devices, Directories, GrepOptions, Names, Order, Show};
 pub use pattern::Syntax;
@@ -292,7 +293,7 @@ impl Grep {
             && stat.kind == FileType::Regular
             && options.is_output(stat.identity);
         if is_output {
-            cx.problem(Problem::new(wording::IS_OUTPUT).naming(self.path(entry)));
+            cx.problem(Problem::new(GrepKind::IsOutput).naming(self.path(entry)));
         }
         is_output
     }
@@ -311,7 +312,7 @@ impl Grep {
             self.with_scratch(|scratch| self.search.finish(scratch, &mut page, &self.path(entry)));
         }
         if let Some(given_up) = page.given_up {
-            cx.problem(Problem::new(given_up.wording()).naming(self.path(entry)));
+            cx.problem(Problem::new(given_up.kind()).naming(self.path(entry)));
         }
         let is_told = self.options().show == Show::Lines && self.options().binary == Binary::Tell;
         let hidden = page.hidden && is_told;
@@ -322,7 +323,7 @@ impl Grep {
     }
 
     fn cannot_read(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, cause: Error) {
-        let problem = Problem::new(wording::CANNOT_READ).naming(self.path(entry)).because(cause);
+        let problem = Problem::new(GrepKind::CannotRead).naming(self.path(entry)).because(cause);
         self.problem(cx, entry, problem);
     }
 
@@ -407,7 +408,7 @@ impl Tool for Grep {
 
     fn enter_dir(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Place> {
         if self.options().dereference && entry.node.is_within(opened.stat.identity) {
-            cx.problem(Problem::new(wording::LOOP).naming(self.path(entry)).as_warning());
+            cx.problem(Problem::new(GrepKind::Loop).naming(self.path(entry)).as_warning());
             return Enter::Over;
         }
         Enter::Visit(entry.node.own)
@@ -432,7 +433,7 @@ impl Tool for Grep {
                 return self.search_input(cx, entry);
             }
             EntryType::Directory => {
-                let problem = Problem::new(wording::IS_A_DIRECTORY).naming(self.path(entry));
+                let problem = Problem::new(GrepKind::IsADirectory).naming(self.path(entry));
                 self.problem(cx, entry, problem);
                 self.tell(cx, entry, self.page(entry, None));
             }

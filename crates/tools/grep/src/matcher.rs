@@ -5,15 +5,14 @@
 
 use std::ops::Range;
 
-use haul_flow::Wording;
 use haul_sys::pcre2::{Failure, Matching};
 
+use super::GrepKind;
 use super::backtrack::Exhausted;
 use super::expression::{self, Expression};
 use super::literals::{Folded, Literals};
 use super::pattern::Syntax;
 use super::perl::Perl;
-use super::wording;
 use haul_patterns::bracket::Alphabet;
 
 /// How much of a line must match.
@@ -74,16 +73,16 @@ impl From<Failure> for GivenUp {
 
 impl GivenUp {
     /// Returns the message for the user.
-    pub(super) fn wording(self) -> Wording {
+    pub(super) fn kind(self) -> GrepKind {
         match self {
-            Self::BackReference => wording::EXHAUSTED,
-            Self::Perl(Failure::MatchLimit) => wording::PERL_MATCH_LIMIT,
-            Self::Perl(Failure::DepthLimit) => wording::PERL_DEPTH_LIMIT,
-            Self::Perl(Failure::HeapLimit) => wording::PERL_HEAP_LIMIT,
-            Self::Perl(Failure::StackLimit) => wording::PERL_STACK_LIMIT,
-            Self::Perl(Failure::Memory) => wording::PERL_MEMORY,
-            Self::Perl(Failure::RecurseLoop) => wording::PERL_LOOP,
-            Self::Perl(Failure::Other(_)) => wording::PERL_INTERNAL,
+            Self::BackReference => GrepKind::Exhausted,
+            Self::Perl(Failure::MatchLimit) => GrepKind::PerlMatchLimit,
+            Self::Perl(Failure::DepthLimit) => GrepKind::PerlDepthLimit,
+            Self::Perl(Failure::HeapLimit) => GrepKind::PerlHeapLimit,
+            Self::Perl(Failure::StackLimit) => GrepKind::PerlStackLimit,
+            Self::Perl(Failure::Memory) => GrepKind::PerlMemory,
+            Self::Perl(Failure::RecurseLoop) => GrepKind::PerlLoop,
+            Self::Perl(Failure::Other(_)) => GrepKind::PerlInternal,
         }
     }
 }

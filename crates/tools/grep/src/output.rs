@@ -10,9 +10,9 @@ use std::sync::{Mutex, PoisonError};
 use haul_flow::{Problem, Report};
 use haul_sys::Standard;
 
+use super::GrepKind;
 use super::options::Order;
 use super::spill::{Spill, Waits};
-use super::wording;
 
 /// The result of searching a file, or a part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -159,7 +159,7 @@ impl Output {
                     self.write(state, report, &path, &piece);
                 }
                 Err(cause) => {
-                    report.problem(Problem::new(wording::RESULT_LOST).naming(path.clone()).because(cause));
+                    report.problem(Problem::new(GrepKind::ResultLost).naming(path.clone()).because(cause));
                 }
             }
         }
@@ -175,7 +175,7 @@ impl Output {
         // Under `-I`, lines may have been shown before the file turned out to be binary.
         state.used |= result.matched || !result.out.is_empty();
         if result.hidden {
-            report.problem(Problem::new(wording::BINARY_MATCHES).naming(path.to_vec()).as_warning());
+            report.problem(Problem::new(GrepKind::BinaryMatches).naming(path.to_vec()).as_warning());
         }
     }
 }

@@ -2,13 +2,14 @@
 //! is below. A file whose result is too large to send is searched again by the process that walks.
 
 use haul_cluster::{Distributed, ItemReceiver};
-use haul_flow::{Context, DirNode, Entry, Job};
+use haul_flow::{Context, DirNode, Entry, Job, Kind};
 use haul_sys::Error;
 
-use super::{Grep, GrepOptions, Place, PlaceKind};
+use super::{Grep, GrepKind, GrepOptions, Place, PlaceKind};
 
 impl Distributed for Grep {
     const NAME: &'static str = "grep";
+    const KINDS: &'static [Kind] = GrepKind::KINDS;
 
     fn init_message(&self) -> Vec<u8> {
         // Plain data always serialises.

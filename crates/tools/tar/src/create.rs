@@ -8,6 +8,7 @@ use std::sync::Arc;
 use haul_flow::{Alone, Config, Executor, Operand, Problem, Report, Session, Split, Status};
 use haul_sys::{Open, stat_path};
 
+use super::TarKind;
 use super::entry::Listing;
 use super::fill::Fill;
 use super::format::{Indexed, archive_bytes, write_index};
@@ -17,7 +18,6 @@ use super::output::Output;
 use super::plan::{Plan, Planned};
 use super::stow::Stow;
 use super::survey::Survey;
-use super::wording;
 
 /// Spans in memory per worker: one being filled, one being written, and some whose files are
 /// being fetched.
@@ -36,7 +36,7 @@ pub fn create(executor: &impl Executor<Fill>, options: &Options, config: &Config
         Ok(status) => status,
         Err(problem) => {
             report.problem(problem);
-            report.problem(Problem::new(wording::NOT_RECOVERABLE).as_warning());
+            report.problem(Problem::new(TarKind::NotRecoverable).as_warning());
             2
         }
     }
@@ -52,7 +52,7 @@ fn try_create(
     let mut session = Session::begin(config, report)?;
     let output = Output::create(options)?;
     if options.index && !output.has_places() {
-        return Err(Problem::new(wording::INDEX_WANTS_FILE));
+        return Err(Problem::new(TarKind::IndexWantsFile));
     }
     let options = Arc::new(options.clone());
     let look = Look::new(Arc::clone(&options), output.identity);
@@ -69,7 +69,7 @@ fn try_create(
         status.at_least(2);
     }
     if status.get() == 2 {
-        report.problem(Problem::new(wording::EXITING).as_warning());
+        report.problem(Problem::new(TarKind::Exiting).as_warning());
     }
     Ok(status.get())
 }
@@ -190,7 +190,7 @@ fn index(plan: &Plan, void: Vec<usize>, options: &Options, members: u64) -> Resu
     let indexed =
         |member: &Planned| Indexed { offset: member.offset, path: plan.member_path(member, options) };
     let index: Vec<_> = there.map(|(_, member)| indexed(member)).collect();
-    write_index(&index, members).map_err(|why| Problem::new(wording::NO_INDEX).naming(why.to_string()))
+    write_index(&index, members).map_err(|why| Problem::new(TarKind::NoIndex).naming(why.to_string()))
 }
 
 /// Ends an archive: zeros after the members, and the index behind them.
@@ -199,7 +199,7 @@ fn finish(output: Output, members: u64, index: Vec<u8>, options: &Options) -> Re
     last.extend(index);
     match options.compression.frame(last) {
         Ok(last) => output.finish(members, &last),
-        Err(why) => Err(Problem::new(wording::CANNOT_COMPRESS).naming(why.to_string())),
+        Err(why) => Err(Problem::new(TarKind::CannotCompress).naming(why.to_string())),
     }
 }
 
@@ -224,7 +224,7 @@ fn operands(session: &Session<'_>, look: &Look) -> Result<Vec<Operand<Arc<Listin
 /// Checks that a directory of `-C` exists: otherwise nothing is archived.
 fn check_directory(session: &Session<'_>, directory: &CStr) -> Result<(), Problem> {
     let there = session.cache.hold_operand(directory, Open::SEARCH.following(), Vec::new());
-    let cannot_open = |cause| Problem::new(wording::CANNOT_OPEN).naming(directory.to_bytes()).because(cause);
+    let cannot_open = |cause| Problem::new(TarKind::CannotOpen).naming(directory.to_bytes()).because(cause);
     there.map(drop).map_err(cannot_open)
 }
 
@@ -237,7 +237,7 @@ fn operand(
     let whole = c_string(without_slashes(named.name.to_bytes()));
     let split = Split::of(&whole);
     let (path, name) = (path_of(named, split.display), c_string(split.name));
-    let cannot_stat = |cause| Problem::new(wording::CANNOT_STAT).naming(named.name.to_bytes()).because(cause);
+    let cannot_stat = |cause| Problem::new(TarKind::CannotStat).naming(named.name.to_bytes()).because(cause);
     let place = session
         .cache
         .hold_operand(&path, Open::SEARCH.following(), split.display.to_vec())

@@ -7,7 +7,7 @@ use super::naming::Naming;
 use super::read::archive;
 use super::read::member::{Kind, Member};
 use super::read::select::{Selection, confined};
-use super::{Options, wording};
+use super::{Options, TarKind};
 
 /// Initial width of owner, group and size together; it grows.
 const FIRST_WIDTH: usize = 19;
@@ -33,7 +33,7 @@ pub fn list(options: &Options, report: &dyn Report) -> u8 {
         match next {
             Ok(Some(member)) => {
                 if selection.wants(&member.name).is_some() {
-                    confined(&naming, options, &member.name, wording::REMOVING_PREFIX, report);
+                    confined(&naming, options, &member.name, TarKind::RemovingPrefix, report);
                     report.line(lines.line(&member));
                 }
             }
@@ -65,7 +65,7 @@ impl Lines {
     /// Formats the line of a member.
     pub(crate) fn line(&mut self, member: &Member) -> Line {
         if self.verbose < 2 {
-            return Line { wording: wording::LISTED, names: vec![member.name.clone()] };
+            return Line::new(TarKind::Listed, vec![member.name.clone()]);
         }
         let owner = |name: &[u8], number: u32| match self.numeric_owner || name.is_empty() {
             true => number.to_string().into_bytes(),
@@ -83,20 +83,20 @@ impl Lines {
         let before = [mode(member.kind, member.mode).as_slice(), b" ", &user, b"/", &group].concat();
         let middle = format!(" {fill}{size} {date} ").into_bytes();
         let mut names = vec![before, middle, member.name.clone()];
-        let wording = match member.kind {
-            Kind::Symlink => wording::LISTED_SYMLINK,
-            Kind::HardLink => wording::LISTED_HARD_LINK,
-            Kind::Volume => wording::LISTED_VOLUME,
-            Kind::Continued => wording::LISTED_CONTINUED,
-            Kind::Unknown(_) => wording::LISTED_UNKNOWN,
-            _ => wording::LISTED_LONG,
+        let kind = match member.kind {
+            Kind::Symlink => TarKind::ListedSymlink,
+            Kind::HardLink => TarKind::ListedHardLink,
+            Kind::Volume => TarKind::ListedVolume,
+            Kind::Continued => TarKind::ListedContinued,
+            Kind::Unknown(_) => TarKind::ListedUnknown,
+            _ => TarKind::ListedLong,
         };
         match member.kind {
             Kind::Symlink | Kind::HardLink => names.push(member.link.clone()),
             Kind::Unknown(letter) => names.push(vec![letter]),
             _ => {}
         }
-        Line { wording, names }
+        Line::new(kind, names)
     }
 }
 

@@ -6,18 +6,18 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use haul_flow::{Context, Enter, Entry, Failure, OpenDir, Plan, Problem, Reported, Tally, Tool, Wording};
+use haul_flow::{Context, Enter, Entry, Failure, OpenDir, Plan, Problem, Reported, Tally, Tool};
 use haul_sys::{
     EntryType, Errno, Error, Fd, FileType, Identity, Mode, Open, Pinned, ProcessIdentity, Seek, Stat, open,
     read_link, seek, stat_path,
 };
 
+use super::TarKind;
 use super::entry::{Extra, Listing, People, TarEntry};
 use super::exclude::Excludes;
 use super::format::{Kind, SparseMap, Unfit, access_text};
 use super::naming::{Naming, unsafe_prefix};
 use super::options::{Attributes, Confinement, Links, Options};
-use super::wording;
 use super::xattrs::XattrSelection;
 
 /// Exit status so far: 0, 1 if a file changed, 2 if something failed.
@@ -74,11 +74,11 @@ impl Look {
         &self,
         cx: &Context<'_, T>,
         entry: &Entry<T>,
-        wording: Wording,
+        kind: TarKind,
         cause: Error,
     ) {
         if !cause.is(Errno::NOENT) || !self.tell_removed(cx, entry) {
-            self.tell(cx, Problem::new(wording).naming(entry.path()).because(cause), 2);
+            self.tell(cx, Problem::new(kind).naming(entry.path()).because(cause), 2);
         }
     }
 
@@ -86,7 +86,7 @@ impl Look {
     pub(super) fn is_the_archive<T: Tool>(&self, cx: &Context<'_, T>, entry: &Entry<T>, stat: &Stat) -> bool {
         let is_it = self.archive == Some(stat.identity);
         if is_it {
-            self.tell(cx, Problem::new(wording::IS_THE_ARCHIVE).naming(entry.path()), 0);
+            self.tell(cx, Problem::new(TarKind::IsTheArchive).naming(entry.path()), 0);
         }
         is_it
     }
@@ -96,37 +96,37 @@ impl Look {
         &self,
         cx: &Context<'_, T>,
         entry: &Entry<T>,
-    ) -> Result<Option<TarEntry>, (Wording, Error)> {
-        let directory = cx.cache().open(&entry.node.source).map_err(|cause| (wording::CANNOT_STAT, cause))?;
+    ) -> Result<Option<TarEntry>, (TarKind, Error)> {
+        let directory = cx.cache().open(&entry.node.source).map_err(|cause| (TarKind::CannotStat, cause))?;
         let followed = self.options.links == Links::Followed && entry.kind != EntryType::Regular;
         let stat = stat_path(Some(&*directory), entry.name(), followed)
-            .map_err(|cause| (wording::CANNOT_STAT, cause))?;
+            .map_err(|cause| (TarKind::CannotStat, cause))?;
         if self.is_the_archive(cx, entry, &stat) {
             return Ok(None);
         }
         let Some(mut member) = TarEntry::new(entry.name().to_owned(), stat) else {
             let is_socket = stat.kind == FileType::Socket;
-            let wording = if is_socket { wording::SOCKET_IGNORED } else { wording::UNKNOWN_IGNORED };
-            self.tell(cx, Problem::new(wording).naming(entry.path()), 0);
+            let kind = if is_socket { TarKind::SocketIgnored } else { TarKind::UnknownIgnored };
+            self.tell(cx, Problem::new(kind).naming(entry.path()), 0);
             return Ok(None);
         };
         member.followed = followed;
         if member.kind == Kind::Symlink {
             let link =
-                read_link(&*directory, entry.name()).map_err(|cause| (wording::CANNOT_READ_LINK, cause))?;
+                read_link(&*directory, entry.name()).map_err(|cause| (TarKind::CannotReadLink, cause))?;
             member.extra = Some(Box::new(Extra { link: link.into_bytes(), ..Extra::default() }));
         }
         let sparse = self.options.attributes.contains(Attributes::HOLES) && stat.is_sparse();
         let opened = if member.kind == Kind::Regular && (sparse || self.may_be_unreadable(&stat)) {
             let how = if followed { Open::READ.following() } else { Open::READ };
             let opened =
-                open(&*directory, entry.name(), how).map_err(|cause| (wording::CANNOT_OPEN, cause))?;
+                open(&*directory, entry.name(), how).map_err(|cause| (TarKind::CannotOpen, cause))?;
             Some(opened)
         } else {
             None
         };
         if let (true, Some(file)) = (sparse, &opened) {
-            let map = map_of(file, &stat).map_err(|cause| (wording::CANNOT_SEEK, cause))?;
+            let map = map_of(file, &stat).map_err(|cause| (TarKind::CannotSeek, cause))?;
             let text = map.text();
             member.extra.get_or_insert_default().map = Some((map, text));
         }
@@ -150,7 +150,7 @@ impl Look {
         entry: &Entry<T>,
         directory: &Fd,
         member: &mut TarEntry,
-    ) -> Result<(), (Wording, Error)> {
+    ) -> Result<(), (TarKind, Error)> {
         let (wanted, name) = (self.options.attributes, entry.name());
         if !wanted.intersects(Attributes::XATTR | Attributes::ACL) {
             return Ok(());
@@ -163,14 +163,14 @@ impl Look {
             true => Pinned::follow(directory, name),
             false => Pinned::open(directory, name),
         };
-        let pinned = pinned.map_err(|cause| (wording::CANNOT_OPEN, cause))?;
+        let pinned = pinned.map_err(|cause| (TarKind::CannotOpen, cause))?;
         let keys = match pinned.list_xattrs() {
             Ok(keys) => keys,
-            Err(cause) if cause.is(Errno::NOENT) => return Err((wording::CANNOT_LIST_ATTRIBUTES, cause)),
+            Err(cause) if cause.is(Errno::NOENT) => return Err((TarKind::CannotListAttributes, cause)),
             Err(cause) => {
                 // Archive the entry without them: leaving out a directory would leave out
                 // everything below it.
-                let problem = Problem::new(wording::CANNOT_LIST_ATTRIBUTES).naming(entry.path());
+                let problem = Problem::new(TarKind::CannotListAttributes).naming(entry.path());
                 self.tell(cx, problem.because(cause), 2);
                 return Ok(());
             }
@@ -182,7 +182,7 @@ impl Look {
                 // It was removed since it was listed.
                 Err(cause) if cause.is(Errno::NODATA) => {}
                 Err(cause) => {
-                    let problem = Problem::new(wording::CANNOT_READ_ATTRIBUTE).naming(entry.path());
+                    let problem = Problem::new(TarKind::CannotReadAttribute).naming(entry.path());
                     self.tell(cx, problem.naming(key.to_bytes()).because(cause), 0);
                 }
             }
@@ -236,26 +236,26 @@ impl Look {
     ) -> Enter<Arc<Listing>> {
         let (stat, parent) = (opened.stat, &entry.node.own);
         if let Err(cause) = opened.source {
-            self.give_up(cx, entry, wording::CANNOT_OPEN, cause.clone());
+            self.give_up(cx, entry, TarKind::CannotOpen, cause.clone());
             return Enter::Over;
         }
         if self.options.links == Links::Followed && entry.node.is_within(stat.identity) {
-            self.tell(cx, Problem::new(wording::LOOP).naming(entry.path()), 1);
+            self.tell(cx, Problem::new(TarKind::Loop).naming(entry.path()), 1);
             return Enter::Over;
         }
         let Some(mut member) = TarEntry::new(entry.name().to_owned(), *stat) else { return Enter::Over };
         member.followed = self.options.links == Links::Followed;
-        let directory = cx.cache().open(&entry.node.source).map_err(|cause| (wording::CANNOT_STAT, cause));
+        let directory = cx.cache().open(&entry.node.source).map_err(|cause| (TarKind::CannotStat, cause));
         let records = directory.and_then(|directory| self.add_records(cx, entry, &directory, &mut member));
-        if let Err((wording, cause)) = records {
-            self.give_up(cx, entry, wording, cause);
+        if let Err((kind, cause)) = records {
+            self.give_up(cx, entry, kind, cause);
             return Enter::Over;
         }
         let mut listing = parent.below(entry.name(), &self.options);
         let device = *parent.device.get_or_init(|| stat.identity.device);
         listing.device = device.into();
         if parent.stripped.is_none() {
-            self.naming.tell_stripped(&listing.prefix, wording::REMOVING_PREFIX, cx.report());
+            self.naming.tell_stripped(&listing.prefix, TarKind::RemovingPrefix, cx.report());
         }
         let listing = Arc::new(listing);
         member.listing = Some(Arc::clone(&listing));
@@ -263,7 +263,7 @@ impl Look {
         keep(parent, member);
         let elsewhere = self.options.one_file_system && device != stat.identity.device;
         if elsewhere && self.options.verbose > 0 {
-            self.tell(cx, Problem::new(wording::OTHER_FILE_SYSTEM).naming(entry.path()), 0);
+            self.tell(cx, Problem::new(TarKind::OtherFileSystem).naming(entry.path()), 0);
         }
         if elsewhere || !self.options.recursive { Enter::Bare(listing) } else { Enter::Visit(listing) }
     }
@@ -281,12 +281,11 @@ impl Look {
         let mut member = TarEntry::new(entry.name().to_owned(), *stat)?;
         member.followed = self.options.links == Links::Followed && entry.kind != EntryType::Regular;
         if self.options.attributes.intersects(Attributes::XATTR | Attributes::ACL) {
-            let directory =
-                cx.cache().open(&entry.node.source).map_err(|cause| (wording::CANNOT_STAT, cause));
+            let directory = cx.cache().open(&entry.node.source).map_err(|cause| (TarKind::CannotStat, cause));
             let records =
                 directory.and_then(|directory| self.add_records(cx, entry, &directory, &mut member));
-            if let Err((wording, cause)) = records {
-                self.give_up(cx, entry, wording, cause);
+            if let Err((kind, cause)) = records {
+                self.give_up(cx, entry, kind, cause);
                 return None;
             }
         }
@@ -311,14 +310,14 @@ impl Look {
                 }
             }
             Ok(None) => {}
-            Err((wording, cause)) => self.give_up(cx, entry, wording, cause),
+            Err((kind, cause)) => self.give_up(cx, entry, kind, cause),
         }
     }
 
     /// Reports the prefix that is stripped from an operand's name.
     pub(super) fn tell_stripped<T: Tool>(&self, cx: &Context<'_, T>, listing: &Listing, member: &TarEntry) {
         if listing.stripped.is_none() {
-            self.naming.tell_stripped(&listing.path(member), wording::REMOVING_PREFIX, cx.report());
+            self.naming.tell_stripped(&listing.path(member), TarKind::RemovingPrefix, cx.report());
         }
     }
 
@@ -348,7 +347,7 @@ impl Look {
     /// that is an error for the caller to report.
     fn tell_removed<T: Tool>(&self, cx: &Context<'_, T>, entry: &Entry<T>) -> bool {
         if !entry.is_operand() {
-            self.tell(cx, Problem::new(wording::REMOVED).naming(entry.path()), 1);
+            self.tell(cx, Problem::new(TarKind::Removed).naming(entry.path()), 1);
         }
         !entry.is_operand()
     }
@@ -380,7 +379,7 @@ impl Look {
         let refused = looked.err();
         let is_refused = refused.is_some();
         if let Some(cause) = refused {
-            self.tell(cx, Problem::new(wording::CANNOT_STAT).naming(entry.path()).because(cause), 2);
+            self.tell(cx, Problem::new(TarKind::CannotStat).naming(entry.path()).because(cause), 2);
         }
         is_refused
     }
@@ -399,17 +398,17 @@ pub(super) fn has_changed(before: &Stat, now: &Stat) -> bool {
 pub(super) fn difference(path: Vec<u8>, missing: u64, changed: bool) -> Option<Problem> {
     match (missing, changed) {
         (0, false) => None,
-        (0, true) => Some(Problem::new(wording::CHANGED).naming(path)),
-        (missing, _) => Some(Problem::new(wording::SHRANK).naming(path).naming(missing.to_string())),
+        (0, true) => Some(Problem::new(TarKind::Changed).naming(path)),
+        (missing, _) => Some(Problem::new(TarKind::Shrank).naming(path).naming(missing.to_string())),
     }
 }
 
 /// Returns the problem of a member that does not fit the format.
 pub(super) fn unfit_problem(path: &[u8], unfit: &Unfit) -> Problem {
     match unfit {
-        Unfit::Name => Problem::new(wording::NAME_TOO_LONG).naming(path),
-        Unfit::Link => Problem::new(wording::LINK_TOO_LONG).naming(path),
-        Unfit::Number(what, number, largest) => Problem::new(wording::NUMBER_TOO_LARGE)
+        Unfit::Name => Problem::new(TarKind::NameTooLong).naming(path),
+        Unfit::Link => Problem::new(TarKind::LinkTooLong).naming(path),
+        Unfit::Number(what, number, largest) => Problem::new(TarKind::NumberTooLarge)
             .naming(path)
             .naming(number.to_string())
             .naming(*what)

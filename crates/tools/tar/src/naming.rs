@@ -1,11 +1,12 @@
 //! Member names: as the user wrote them, without a prefix that leads out of the
 //! extraction directory.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use haul_flow::{Problem, Report, Wording};
+use haul_flow::{Problem, Report};
 
+use super::TarKind;
 use super::options::Confinement;
 
 /// Returns the length of the prefix to strip: everything up to and including the last `..`, and the
@@ -26,7 +27,7 @@ pub(super) fn unsafe_prefix(name: &[u8]) -> usize {
 /// Reports the prefixes that are stripped, each one once.
 pub(super) struct Naming {
     confinement: Confinement,
-    told: Mutex<BTreeSet<(&'static str, Vec<u8>)>>,
+    told: Mutex<HashSet<(TarKind, Vec<u8>)>>,
 }
 
 impl Naming {
@@ -35,16 +36,15 @@ impl Naming {
         Self { confinement, told: Mutex::default() }
     }
 
-    /// Reports, by `wording`, the prefix that is stripped from a name.
-    pub(super) fn tell_stripped(&self, name: &[u8], wording: Wording, report: &dyn Report) {
+    /// Reports, as `kind`, the prefix that is stripped from a name.
+    pub(super) fn tell_stripped(&self, name: &[u8], kind: TarKind, report: &dyn Report) {
         let prefix = &name[..unsafe_prefix(name)];
         if self.confinement == Confinement::Absolute || prefix.is_empty() {
             return;
         }
-        let is_new =
-            self.told.lock().unwrap_or_else(PoisonError::into_inner).insert((wording.0, prefix.to_vec()));
+        let is_new = self.told.lock().unwrap_or_else(PoisonError::into_inner).insert((kind, prefix.to_vec()));
         if is_new {
-            report.problem(Problem::new(wording).naming(prefix).as_warning());
+            report.problem(Problem::new(kind).naming(prefix).as_warning());
         }
     }
 }

@@ -14,9 +14,9 @@ use haul_sys::{
     truncate, write, write_on,
 };
 
+use super::TarKind;
 use super::options::{Archive, Compression, Options};
 use super::segment::Memory;
-use super::wording;
 
 /// Maximum bytes queued before workers that bring more block.
 const WAITING_BYTES: usize = 4 << 20;
@@ -90,7 +90,7 @@ impl Output {
                 (path.to_bytes().to_vec(), open_path(path, Open::create_through(mode)))
             }
         };
-        let cannot = |cause| Problem::new(wording::CANNOT_OPEN).naming(name.as_slice()).because(cause);
+        let cannot = |cause| Problem::new(TarKind::CannotOpen).naming(name.as_slice()).because(cause);
         let file = opened.map_err(cannot)?;
         let is = stat(&file).map_err(cannot)?;
         let is_file = is.kind == FileType::Regular;
@@ -105,7 +105,7 @@ impl Output {
             None => (file, None),
             Some(first) => {
                 let started = Filter::writing(program, file).map_err(|cause| {
-                    Problem::new(wording::CANNOT_START).naming(first.as_encoded_bytes()).because(cause)
+                    Problem::new(TarKind::CannotStart).naming(first.as_encoded_bytes()).because(cause)
                 })?;
                 (started.1, Some(started.0))
             }
@@ -191,7 +191,7 @@ impl Output {
             false => write_all_on(&self.file, bytes),
         };
         if let Err(cause) = outcome {
-            self.fail(Problem::new(wording::CANNOT_WRITE).naming(self.name.as_slice()).because(cause));
+            self.fail(Problem::new(TarKind::CannotWrite).naming(self.name.as_slice()).because(cause));
         }
     }
 
@@ -210,12 +210,12 @@ impl Output {
             // A program that fails also breaks the pipe; its exit status says more than the
             // failed write.
             (_, Ok(Err(status))) => {
-                Err(Problem::new(wording::CHILD_FAILED).naming(name.as_slice()).naming(status.to_string()))
+                Err(Problem::new(TarKind::ChildFailed).naming(name.as_slice()).naming(status.to_string()))
             }
             (Some(problem), _) => Err(problem),
             (None, Ok(Ok(()))) => Ok(()),
             (None, Err(cause)) => {
-                Err(Problem::new(wording::CANNOT_CLOSE).naming(name.as_slice()).because(cause))
+                Err(Problem::new(TarKind::CannotClose).naming(name.as_slice()).because(cause))
             }
         }
     }

@@ -15,12 +15,12 @@ use std::sync::{Arc, PoisonError};
 
 use haul_flow::{FileKey, Report};
 
+use super::TarKind;
 use super::entry::{Listing, People, TarEntry};
 use super::format::{Kind, in_blocks};
 use super::look::unfit_problem;
 use super::naming::Naming;
 use super::options::{Links, MemberOrder, Options};
-use super::wording;
 
 /// A member and its offset.
 pub(super) struct Planned {
@@ -129,7 +129,7 @@ impl Plan {
             let first = *firsts.entry(entry.file_key()).or_insert(index);
             if first == index {
                 let written = self.listings[self.members[index].listing as usize].path(entry);
-                naming.tell_stripped(&written, wording::REMOVING_LINK_PREFIX, report);
+                naming.tell_stripped(&written, TarKind::RemovingLinkPrefix, report);
                 continue;
             }
             let (first, path) = (&self.members[first], self.member_path(&self.members[index], options));

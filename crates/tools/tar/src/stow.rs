@@ -30,6 +30,7 @@ use haul_flow::{
 };
 use haul_sys::{EntryType, Fd, Stat, stat};
 
+use super::TarKind;
 use super::entry::{Listing, TarEntry};
 use super::look::{Look, difference, has_changed};
 use super::order::{PutOff, TOP, WAITING_MEMBER_BYTES, WITHIN_BYTES};
@@ -37,7 +38,6 @@ use super::output::Output;
 use super::segment::{Content, Room};
 use super::tail::{Due, Tail};
 use super::telling::Telling;
-use super::wording;
 
 pub(super) struct Stow {
     look: Look,
@@ -141,11 +141,7 @@ impl Stow {
             None => return Outcome::LeftOut,
         };
         if let (Some(firsts), true) = (&mut firsts, is_first) {
-            self.look.naming.tell_stripped(
-                &listing.path(&member),
-                wording::REMOVING_LINK_PREFIX,
-                cx.report(),
-            );
+            self.look.naming.tell_stripped(&listing.path(&member), TarKind::RemovingLinkPrefix, cx.report());
             firsts.insert(member.file_key(), path.clone());
         }
         drop(firsts);

@@ -4,12 +4,12 @@ use std::sync::{Mutex, PoisonError};
 
 use haul_flow::{Line, Report};
 
+use super::TarKind;
 use super::entry::{People, TarEntry};
 use super::format;
 use super::list::Lines;
 use super::options::Options;
 use super::read::member::{Kind, Member};
-use super::wording;
 
 /// Prints members as they are archived, if requested.
 pub(super) struct Telling {
@@ -34,7 +34,7 @@ impl Telling {
     ) {
         let line = match self.verbose {
             0 => return,
-            1 => Line { wording: wording::MEMBER, names: vec![name] },
+            1 => Line::new(TarKind::Member, vec![name]),
             _ => {
                 let member = listed(entry, name, options, people);
                 self.lines.lock().unwrap_or_else(PoisonError::into_inner).line(&member)

@@ -13,15 +13,15 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
-use haul_flow::{Config, Line as Said, Problem, Report, RunInfo, Tally, Wording};
+use haul_flow::{Config, Line as Said, Problem, Report, RunInfo, Tally};
 use haul_sys::Standard;
 use haul_tar::{
     self, Archive, Attributes, Compression, Confinement, Exclude, Existing, Format, Links, MemberOrder,
-    Named, Operation, Options, Ownership, wording,
+    Named, Operation, Options, Ownership, TarKind,
 };
 
 use super::{Call, Tool};
-use crate::messages::Charset;
+use crate::messages::{self, Charset};
 use crate::report::{Console, complain};
 use crate::shared::{Read, Shared};
 use crate::work::{Executors, RunOptions, Work};
@@ -37,18 +37,6 @@ pub(super) const TOOL: Tool = Tool {
 
 /// Exit status if anything failed.
 const TROUBLE: u8 = 2;
-
-/// Messages worded differently from the copy's.
-const WORDS: &[(Wording, Wording)] = &[
-    (haul_flow::wording::CANNOT_ACCESS, Wording("{escape}: Cannot open")),
-    (haul_flow::wording::CANNOT_STAT, Wording("{escape}: Cannot stat")),
-    (haul_flow::wording::CANNOT_OPEN, Wording("{escape}: Cannot open")),
-    (haul_flow::wording::CANNOT_FSTAT, Wording("{escape}: Cannot stat")),
-    (haul_flow::wording::REPLACED, Wording("{escape}: file was replaced as we read it; not dumped")),
-    (haul_flow::wording::ERROR_READING, Wording("{escape}: Read error")),
-    (haul_flow::wording::ERROR_WRITING, Wording("{escape}: Cannot write")),
-    (haul_flow::wording::FAILED_TO_CLOSE, Wording("{escape}: Cannot close")),
-];
 
 /// Make, list or extract archives, with every member in flight at once.
 #[derive(Debug, Parser)]
@@ -323,7 +311,7 @@ fn main(call: &Call<'_>) -> ExitCode {
         Read::Asked(asked) => asked,
         Read::Over(status) => return status,
     };
-    let messages = call.messages().saying(WORDS);
+    let messages = call.messages().saying(messages::tar::of_flow);
     let options = match asked.options() {
         Ok(options) => options,
         Err(sentence) => {
@@ -343,7 +331,7 @@ impl Asked {
         let (named, directory) = words::named(&self.steps, line.null)?;
         // A list of names may be empty, like the result of a search.
         if operation == Operation::Create && named.is_empty() && line.files_from.is_empty() {
-            return Err(wording::EMPTY_ARCHIVE.0.to_owned());
+            return Err(messages::tar::sentence(TarKind::EmptyArchive).to_owned());
         }
         let mut attributes = Attributes::empty();
         attributes.set(Attributes::XATTR, line.wants_xattrs());
@@ -517,7 +505,7 @@ impl Archiving {
         let standard = self.options.archive == Archive::Standard;
         match self.options.operation {
             Operation::Create if standard && std::io::stdout().is_terminal() => {
-                report.problem(Problem::new(wording::TERMINAL));
+                report.problem(Problem::new(TarKind::Terminal));
                 TROUBLE
             }
             Operation::Create => haul_tar::create(executor, &self.options, config, report),

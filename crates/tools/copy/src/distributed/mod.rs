@@ -12,14 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use haul_cluster::{Distributed, ItemReceiver, Joined, RemotePath};
-use haul_flow::{Context, DirHandle, DirNode, Entry, OpenFile, OpenSource, Problem, is_shared};
+use haul_flow::{
+    Context, DirHandle, DirNode, Entry, FlowKind, Kind, OpenFile, OpenSource, Problem, is_shared,
+};
 use haul_striping::{Striping, striping};
 use haul_sys::{Error, Fd, FileType, Identity, Open, stat, stat_path};
 use serde::{Deserialize, Serialize};
 
 mod ticket;
 
-use super::Copier;
 use super::default_label;
 use super::links::NameClaim;
 use super::open_target::CopiedFile;
@@ -27,7 +28,7 @@ use super::options::{CopyOptions, Dereference, Label, TemporaryNames};
 use super::target::{
     Copy, CreationModes, MadeDirectory, TargetDirectory, open_directory, problem, target_name, target_path,
 };
-use super::wording;
+use super::{Copier, CopyKind};
 use ticket::Ticket;
 
 /// Content of a copy's init message.
@@ -90,7 +91,7 @@ impl Copier {
         ticket: &[u8],
     ) -> Option<Joined<CopiedFile>> {
         let Some(ticket) = Ticket::unpack(ticket, opened.stat) else {
-            cx.problem(Problem::new(haul_flow::wording::REPLACED).naming(entry.path()));
+            cx.problem(Problem::new(FlowKind::Replaced).naming(entry.path()));
             return None;
         };
         let target = open_directory(cx, entry).and_then(|directory| {
@@ -104,12 +105,12 @@ impl Copier {
                 Some(Joined { own, target, inspect })
             }
             Ok((_, target)) => {
-                cx.problem(Problem::new(haul_flow::wording::REPLACED).naming(entry.path()));
+                cx.problem(Problem::new(FlowKind::Replaced).naming(entry.path()));
                 target.close().unwrap_or_default();
                 None
             }
             Err(cause) => {
-                cx.problem(problem(entry, wording::CANNOT_CREATE_FILE, cause));
+                cx.problem(problem(entry, CopyKind::CannotCreateFile, cause));
                 None
             }
         }
@@ -118,6 +119,7 @@ impl Copier {
 
 impl Distributed for Copier {
     const NAME: &'static str = "cp";
+    const KINDS: &'static [Kind] = CopyKind::KINDS;
 
     fn init_message(&self) -> Vec<u8> {
         let names = || {
@@ -251,14 +253,14 @@ impl Distributed for Copier {
         let EnteredTarget { identity, follow, made, gives_access_list } = match postcard::from_bytes(packed) {
             Ok(entered) => entered,
             Err(_) => {
-                cx.problem(Problem::new(wording::CANNOT_CREATE_DIRECTORY).naming(target_path(entry)));
+                cx.problem(Problem::new(CopyKind::CannotCreateDirectory).naming(target_path(entry)));
                 return None;
             }
         };
         // Of another host's identity only the inode number is meaningful here.
         let identity = Identity { device: above.held.identity().device, ..identity };
         if made.before.is_none() && !above.is_new() && !self.tops.record(identity, above.copy.index) {
-            cx.problem(Problem::new(wording::REPLACED_WHILE_MADE).naming(target_path(entry)));
+            cx.problem(Problem::new(CopyKind::ReplacedWhileMade).naming(target_path(entry)));
             return None;
         }
         let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
@@ -286,7 +288,7 @@ impl Distributed for Copier {
         let source = match looked {
             Ok(source) => source,
             Err(cause) => {
-                cx.problem(Problem::new(wording::CANNOT_STAT).naming(entry.path()).because(cause));
+                cx.problem(Problem::new(CopyKind::CannotStat).naming(entry.path()).because(cause));
                 cx.complete(entry);
                 return false;
             }

@@ -11,12 +11,12 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Copier;
 use crate::creation_mode::CreationMode;
+use crate::kind::CopyKind;
 use crate::layouts::Original;
 use crate::open_target::OpenTarget;
 use crate::options::TemporaryNames;
 use crate::target::{failure, open_directory, target_name};
 use crate::temporary::PREFIX;
-use crate::wording;
 
 /// Lets another process open a file that is being created, and verify that its source is the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -171,7 +171,7 @@ impl Copier {
             Err(cause) if cause.is(Errno::EXIST) => remove(directory, &name).and_then(|()| make()),
             outcome => outcome,
         };
-        let file = made.map_err(|cause| failure(entry, directory, wording::CANNOT_CREATE_FILE, cause))?;
+        let file = made.map_err(|cause| failure(entry, directory, CopyKind::CannotCreateFile, cause))?;
         self.tell_copied(cx, entry);
         Ok(OpenTarget {
             creation_mode: Some(creation_mode),

@@ -10,7 +10,7 @@
 
 use std::ffi::{CStr, CString};
 
-use haul_flow::{Context, Creation, Problem, Wording};
+use haul_flow::{Context, Creation, Problem};
 use haul_sys::{
     Error, Fd, FileType, Mode, Owner, Pinned, ProcessIdentity, Special, Times, Timestamp, change_mode,
     change_owner, change_times, set_xattr,
@@ -21,7 +21,7 @@ use super::owners::Owners;
 use crate::read::acl;
 use crate::read::member::{Extras, Kind, Member};
 use crate::xattrs::XattrSelection;
-use crate::{Attributes, Options, Ownership, wording};
+use crate::{Attributes, Options, Ownership, TarKind};
 
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 const DEFAULT_ACCESS_LIST: &CStr = c"system.posix_acl_default";
@@ -179,30 +179,30 @@ impl Extractor {
         path: &[u8],
         is_born: bool,
     ) {
-        let check = |wording: Wording, outcome: Result<(), Error>| match outcome {
+        let check = |kind: TarKind, outcome: Result<(), Error>| match outcome {
             Ok(()) => true,
             Err(cause) => {
-                cx.problem(Problem::new(wording).naming(path).because(cause));
+                cx.problem(Problem::new(kind).naming(path).because(cause));
                 false
             }
         };
         if !is_born {
             let mut mode = wanted.mode;
             if let Some((user, group)) = wanted.owner
-                && !check(wording::CANNOT_OWN, object.own(Owner { user: Some(user), group: Some(group) }))
+                && !check(TarKind::CannotOwn, object.own(Owner { user: Some(user), group: Some(group) }))
             {
                 // Set-id bits would act for the wrong owner.
                 mode = mode.and(Mode::ALL);
             }
             self.give_xattrs(cx, object, wanted, path);
             if wanted.kind != Kind::Symlink {
-                check(wording::CANNOT_CHANGE_MODE, object.chmod(mode));
+                check(TarKind::CannotChangeMode, object.chmod(mode));
                 self.give_access_lists(cx, object, wanted, path);
             }
         }
         if !self.rights.touch {
             let times = Times { accessed: Timestamp::UNCHANGED, modified: wanted.modified };
-            check(wording::CANNOT_TOUCH, object.touch(times));
+            check(TarKind::CannotTouch, object.touch(times));
         }
     }
 
@@ -218,7 +218,7 @@ impl Extractor {
                 continue;
             }
             if let Err(cause) = object.set(&name, value) {
-                let problem = Problem::new(wording::CANNOT_SET_XATTR).naming(path).naming(key.as_slice());
+                let problem = Problem::new(TarKind::CannotSetXattr).naming(path).naming(key.as_slice());
                 // A warning, as in GNU tar: the file system may not support attributes at all.
                 cx.problem(problem.because(cause).as_warning());
             }
@@ -233,7 +233,7 @@ impl Extractor {
         let default = extras.default_access_list.as_ref().filter(|_| wanted.kind == Kind::Directory);
         for (key, text) in [(ACCESS_LIST, extras.access_list.as_ref()), (DEFAULT_ACCESS_LIST, default)] {
             let Some(text) = text else { continue };
-            let problem = Problem::new(wording::CANNOT_SET_ACCESS_LIST).naming(path);
+            let problem = Problem::new(TarKind::CannotSetAccessList).naming(path);
             let outcome = match acl::kernel_form(text, &self.rights.owners) {
                 Some(list) => object.set(key, &list).map_err(|cause| problem.because(cause)),
                 None => Err(problem),

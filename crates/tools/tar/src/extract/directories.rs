@@ -14,7 +14,7 @@ use super::Extractor;
 use super::attributes::{Object, Wanted};
 use super::make::way_problem;
 use super::places::Spot;
-use crate::wording;
+use crate::TarKind;
 
 /// Directories that still need attributes, in archive order.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ impl Extractor {
                     }
                     cx.count(Tally { directories: 1, ..Tally::default() });
                 }
-                Err(cause) => cx.problem(Problem::new(wording::CANNOT_OPEN).naming(path).because(cause)),
+                Err(cause) => cx.problem(Problem::new(TarKind::CannotOpen).naming(path).because(cause)),
             }
             cx.cache().lift(held);
         }

@@ -10,7 +10,7 @@
 
 use std::ffi::CStr;
 
-use haul_flow::{Context, Creation, Problem, Tally, Wording};
+use haul_flow::{Context, Creation, Problem, Tally};
 use haul_sys::{
     Errno, Error, Fd, FileType, Mode, Open, Pinned, Special, link, make_directory, make_special,
     make_symlink, open, remove, remove_directory, stat, stat_at, stat_path, truncate,
@@ -21,7 +21,7 @@ use super::attributes::{Object, Wanted};
 use super::content::{self, Map, Stored};
 use super::places::{Spot, c_string};
 use crate::read::member::{Kind, Member};
-use crate::{Existing, wording};
+use crate::{Existing, TarKind};
 
 /// Time at which a member is made.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl Extractor {
             Ok(Place::New(file)) => file,
             Ok(Place::Kept) => return self.kept(cx),
             Ok(Place::Waits) => return Made::Waits,
-            Err(cause) => return fail(cx, Problem::new(wording::CANNOT_OPEN).naming(path).because(cause)),
+            Err(cause) => return fail(cx, Problem::new(TarKind::CannotOpen).naming(path).because(cause)),
         };
         let map = member.map.take().map(Map::new);
         let sized = if map.is_some() { truncate(&file.fd, member.size) } else { Ok(()) };
@@ -165,7 +165,7 @@ impl Extractor {
         }
         self.give(cx, Object::Open(&file.fd), wanted, path, file.is_born);
         if let Err(cause) = file.fd.close() {
-            cx.problem(Problem::new(wording::CANNOT_CLOSE).naming(path).because(cause));
+            cx.problem(Problem::new(TarKind::CannotClose).naming(path).because(cause));
         } else if is_whole {
             cx.count(Tally { files: 1, bytes: size, ..Tally::default() });
         }
@@ -174,9 +174,9 @@ impl Extractor {
     /// Returns the problem of content that is missing.
     pub(super) fn content_problem(&self, failure: content::Failure, path: &[u8]) -> Problem {
         match failure {
-            content::Failure::Write(cause) => Problem::new(wording::CANNOT_WRITE).naming(path).because(cause),
-            content::Failure::Read(cause) => Problem::new(wording::CANNOT_READ).naming(path).because(cause),
-            content::Failure::Ended => Problem::new(wording::UNEXPECTED_END),
+            content::Failure::Write(cause) => Problem::new(TarKind::CannotWrite).naming(path).because(cause),
+            content::Failure::Read(cause) => Problem::new(TarKind::CannotRead).naming(path).because(cause),
+            content::Failure::Ended => Problem::new(TarKind::UnexpectedEnd),
         }
     }
 
@@ -188,10 +188,10 @@ impl Extractor {
         (member, wanted, path): (&Member, &Wanted, &[u8]),
         when: When,
     ) -> Made {
-        let (wording, tally) = match member.kind {
-            Kind::Symlink => (wording::CANNOT_MAKE_SYMLINK, Tally { symlinks: 1, ..Tally::default() }),
-            Kind::Fifo => (wording::CANNOT_MAKE_FIFO, Tally { specials: 1, ..Tally::default() }),
-            _ => (wording::CANNOT_MAKE_NODE, Tally { specials: 1, ..Tally::default() }),
+        let (kind, tally) = match member.kind {
+            Kind::Symlink => (TarKind::CannotMakeSymlink, Tally { symlinks: 1, ..Tally::default() }),
+            Kind::Fifo => (TarKind::CannotMakeFifo, Tally { specials: 1, ..Tally::default() }),
+            _ => (TarKind::CannotMakeNode, Tally { specials: 1, ..Tally::default() }),
         };
         let outcome = match member.kind {
             Kind::Symlink => c_string(&member.link).and_then(|text| {
@@ -228,7 +228,7 @@ impl Extractor {
             Ok(Place::Kept) => self.kept(cx),
             Ok(Place::Waits) => Made::Waits,
             Err(cause) => {
-                let problem = Problem::new(wording).naming(path);
+                let problem = Problem::new(kind).naming(path);
                 let problem = if member.kind == Kind::Symlink {
                     problem.naming(member.link.as_slice())
                 } else {
@@ -256,7 +256,7 @@ impl Extractor {
             Ok(source) => source,
             Err(cause) if cause.is(Errno::STALE) => return fail(cx, way_problem(shown, cause)),
             Err(cause) => {
-                let problem = Problem::new(wording::CANNOT_LINK).naming(path).naming(shown);
+                let problem = Problem::new(TarKind::CannotLink).naming(path).naming(shown);
                 return fail(cx, problem.because(cause));
             }
         };
@@ -277,7 +277,7 @@ impl Extractor {
             Ok(Place::Kept) => self.kept(cx),
             Ok(Place::Waits) => Made::Waits,
             Err(cause) => {
-                let problem = Problem::new(wording::CANNOT_LINK).naming(path).naming(shown);
+                let problem = Problem::new(TarKind::CannotLink).naming(path).naming(shown);
                 fail(cx, problem.because(cause))
             }
         }
@@ -327,7 +327,7 @@ impl Extractor {
                 None
             }
             Err(cause) => {
-                cx.problem(Problem::new(wording::CANNOT_MAKE_DIRECTORY).naming(path).because(cause));
+                cx.problem(Problem::new(TarKind::CannotMakeDirectory).naming(path).because(cause));
                 None
             }
         }
@@ -383,10 +383,10 @@ pub(super) fn fail(cx: &Context<'_, Extractor>, problem: Problem) -> Made {
 
 /// Returns the problem of a path that cannot be resolved.
 pub(super) fn way_problem(path: &[u8], cause: Error) -> Problem {
-    let wording: Wording = match cause.errno() {
-        Errno::XDEV => wording::LEADS_OUT,
-        Errno::STALE => wording::REPLACED_WHILE_MADE,
-        _ => return Problem::new(wording::CANNOT_OPEN).naming(path).because(cause),
+    let kind: TarKind = match cause.errno() {
+        Errno::XDEV => TarKind::LeadsOut,
+        Errno::STALE => TarKind::ReplacedWhileMade,
+        _ => return Problem::new(TarKind::CannotOpen).naming(path).because(cause),
     };
-    Problem::new(wording).naming(path)
+    Problem::new(kind).naming(path)
 }

@@ -50,7 +50,7 @@ use reader::Reader;
 
 use super::read::archive;
 use super::read::members::Members;
-use super::{Archive, Confinement, Existing, Options, wording};
+use super::{Archive, Confinement, Existing, Options, TarKind};
 
 /// Exit status of a run in which something failed.
 const FAILED: u8 = 2;
@@ -133,7 +133,7 @@ impl Roots {
             let root = session
                 .cache
                 .hold_operand(&path, Open::SEARCH.following(), Vec::new())
-                .map_err(|cause| Problem::new(wording::CANNOT_OPEN).naming(path.to_bytes()).because(cause))?;
+                .map_err(|cause| Problem::new(TarKind::CannotOpen).naming(path.to_bytes()).because(cause))?;
             held.push((directory, root));
         }
         Ok(Self { held })
@@ -270,6 +270,7 @@ impl Tool for Extractor {
 
 impl Distributed for Extractor {
     const NAME: &'static str = "tar -x";
+    const KINDS: &'static [haul_flow::Kind] = TarKind::KINDS;
 
     fn init_message(&self) -> Vec<u8> {
         self.has_others.store(true, Ordering::Relaxed);

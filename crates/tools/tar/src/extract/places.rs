@@ -384,7 +384,7 @@ impl Places {
 }
 
 fn stale(name: &CStr) -> Error {
-    Error::new(Operation::Openat, format!("{name:?}, another directory than was made"), Errno::STALE)
+    Error::new(Operation::Openat, format!("{name:?}, not the directory that was created"), Errno::STALE)
 }
 
 impl Drop for Places {

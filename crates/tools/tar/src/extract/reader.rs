@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use haul_flow::{Context, Problem, Report, Wording};
+use haul_flow::{Context, Problem, Report};
 use haul_sys::{Errno, Error, Operation, Standard};
 
 use super::attributes::Wanted;
@@ -21,7 +21,7 @@ use crate::read::input::{self, BUFFER_BYTES};
 use crate::read::member::{Kind, Member};
 use crate::read::members::Members;
 use crate::read::select::{Selection, confined};
-use crate::{Confinement, Options, wording};
+use crate::{Confinement, Options, TarKind};
 
 /// Maximum members of one piece.
 const MEMBERS_MAX: usize = 256;
@@ -188,7 +188,7 @@ impl Reader {
             return None;
         }
         if member.kind == Kind::Continued {
-            let problem = Problem::new(wording::CONTINUED).naming(member.name.as_slice());
+            let problem = Problem::new(TarKind::Continued).naming(member.name.as_slice());
             cx.problem(problem);
             return None;
         }
@@ -197,16 +197,16 @@ impl Reader {
             cx.report().line(self.lines.line(&member));
         }
         if let Kind::Unknown(letter) = member.kind {
-            let problem = Problem::new(wording::UNKNOWN_KIND).naming(member.name.as_slice()).naming([letter]);
+            let problem = Problem::new(TarKind::UnknownKind).naming(member.name.as_slice()).naming([letter]);
             cx.problem(problem.as_warning());
         }
         if member.kind == Kind::HardLink {
-            let link = self.confined(cx, &member.link, wording::REMOVING_LINK_PREFIX);
+            let link = self.confined(cx, &member.link, TarKind::RemovingLinkPrefix);
             let Some(link) = stripped(link, self.options.strip_components) else {
                 // It leads to a member whose name was stripped completely, so there is no
                 // such file.
                 let absent = Error::new(Operation::Linkat, String::new(), Errno::NOENT);
-                cx.problem(Problem::new(wording::CANNOT_LINK).naming(path).naming("").because(absent));
+                cx.problem(Problem::new(TarKind::CannotLink).naming(path).naming("").because(absent));
                 return None;
             };
             member.link = link;
@@ -220,19 +220,19 @@ impl Reader {
         self.place(cx, state, item)
     }
 
-    fn confined<'a>(&self, cx: &Context<'_, Extractor>, name: &'a [u8], wording: Wording) -> &'a [u8] {
-        confined(&self.naming, &self.options, name, wording, cx.report())
+    fn confined<'a>(&self, cx: &Context<'_, Extractor>, name: &'a [u8], kind: TarKind) -> &'a [u8] {
+        confined(&self.naming, &self.options, name, kind, cx.report())
     }
 
     /// Returns the path of a member below the root; `None` if it is not extracted.
     fn path(&self, cx: &Context<'_, Extractor>, name: &[u8]) -> Option<Vec<u8>> {
         let path = match name.is_empty() {
             true => &b"."[..],
-            false => self.confined(cx, name, wording::REMOVING_PREFIX),
+            false => self.confined(cx, name, TarKind::RemovingPrefix),
         };
         let leads_up = name.split(|byte| *byte == b'/').any(|component| component == b"..");
         if leads_up && self.options.confinement == Confinement::Confined {
-            cx.problem(Problem::new(wording::DOT_DOT).naming(name));
+            cx.problem(Problem::new(TarKind::DotDot).naming(name));
             return None;
         }
         stripped(path, self.options.strip_components)
@@ -342,7 +342,7 @@ pub(super) fn root_is(
 ) {
     match item.member.kind {
         Kind::Directory => lock(&state.directories).record(spot, item.wanted.clone(), item.path.clone()),
-        _ => cx.problem(Problem::new(wording::IS_ROOT).naming(item.path.as_slice())),
+        _ => cx.problem(Problem::new(TarKind::IsRoot).naming(item.path.as_slice())),
     }
 }
 

@@ -15,8 +15,8 @@ use super::piece::{At, Item, Large, Load, Part, PartBytes, Piece};
 use super::places::{Missing, Places, Resolved, Spot};
 use super::reader::root_is;
 use super::{Extractor, State, lock};
+use crate::TarKind;
 use crate::read::member::Kind;
-use crate::wording;
 
 impl Stages<Extractor> for State {
     type Piece = Piece;
@@ -175,7 +175,7 @@ impl State {
         match found {
             Ok(Resolved::To(above, leads_to)) => self.link(cx, item, (spot, name), (&above, &leads_to)),
             outcome => {
-                let problem = Problem::new(wording::CANNOT_LINK)
+                let problem = Problem::new(TarKind::CannotLink)
                     .naming(item.path.as_slice())
                     .naming(item.member.link.as_slice());
                 cx.problem(match outcome {
@@ -276,7 +276,7 @@ impl Extractor {
             Ok(place)
         });
         made.map_err(|cause| {
-            cx.problem(Problem::new(wording::CANNOT_OPEN).naming(item.path.as_slice()).because(cause));
+            cx.problem(Problem::new(TarKind::CannotOpen).naming(item.path.as_slice()).because(cause));
         })
         .ok()
     }

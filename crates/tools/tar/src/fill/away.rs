@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use super::wanted::Wanted;
 use super::{Fill, Filling, Group, Whole, lock};
+use crate::TarKind;
 use crate::format::BLOCK_BYTES;
 use crate::look::ExitStatus;
 use crate::options::{self, Options};
 use crate::output::write_all;
-use crate::wording;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
@@ -71,7 +71,7 @@ impl Group {
         });
         if let Err(cause) = written {
             let path = archive.directory.path_of(&archive.name);
-            cx.problem(Problem::new(wording::CANNOT_WRITE).naming(path).because(cause));
+            cx.problem(Problem::new(TarKind::CannotWrite).naming(path).because(cause));
         }
     }
 }
@@ -103,6 +103,7 @@ fn span_of(length: usize, blocks: Vec<(usize, Vec<u8>)>) -> Option<Vec<u8>> {
 
 impl Distributed for Fill {
     const NAME: &'static str = "tar-fill";
+    const KINDS: &'static [haul_flow::Kind] = TarKind::KINDS;
 
     fn init_message(&self) -> Vec<u8> {
         postcard::to_allocvec(&*self.options).unwrap_or_default()

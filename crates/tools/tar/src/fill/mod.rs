@@ -36,6 +36,7 @@ use haul_flow::{
 };
 use haul_sys::{EntryType, Names, stat};
 
+use super::TarKind;
 use super::entry::People;
 use super::format::fill;
 use super::look::{ExitStatus, difference, has_changed};
@@ -43,7 +44,6 @@ use super::options::{Links, Options};
 use super::output::Output;
 use super::plan::{Plan, Span};
 use super::telling::Telling;
-use super::wording;
 use away::Archive;
 use wanted::{Outcome, Wanted};
 
@@ -224,7 +224,7 @@ impl Fill {
         let missing = match read {
             Ok(missing) => missing,
             Err(cause) => {
-                cx.problem(Problem::new(wording::CANNOT_READ).naming(entry.path()).because(cause));
+                cx.problem(Problem::new(TarKind::CannotRead).naming(entry.path()).because(cause));
                 0
             }
         };
@@ -365,7 +365,7 @@ impl Whole {
         let mut bytes = std::mem::take(&mut *lock(&filling.bytes));
         self.end_early(filling, &mut bytes);
         let framed = options.compression.frame(bytes).unwrap_or_else(|why| {
-            self.output.fail(Problem::new(wording::CANNOT_COMPRESS).naming(why.to_string()));
+            self.output.fail(Problem::new(TarKind::CannotCompress).naming(why.to_string()));
             Vec::new()
         });
         self.output.take(filling.number, filling.offset, framed)
@@ -494,7 +494,7 @@ impl Tool for Fill {
         if let (Outcome::Void, true) = (&outcome, wanted.is_first) {
             lock(&whole.void).push(wanted.member);
             if wanted.stat.links > 1 {
-                cx.problem(Problem::new(wording::LINKS_LOST).naming(entry.path()));
+                cx.problem(Problem::new(TarKind::LinksLost).naming(entry.path()));
             }
         }
         let (missing, changed) = match outcome {

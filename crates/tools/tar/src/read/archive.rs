@@ -10,7 +10,7 @@ use haul_sys::{Error, Fd, FileType, Filter, Open, open_path, read_on, standard_i
 use super::decompress;
 use super::input::{Failure, Input, Plain, Stream};
 use super::members::Members;
-use crate::{Archive, Options, wording};
+use crate::{Archive, Options, TarKind};
 
 /// Opens the archive that the options name.
 ///
@@ -21,11 +21,11 @@ pub(crate) fn open(options: &Options) -> Result<Members, Problem> {
         Archive::Standard => standard_input(),
         Archive::File(path) => open_path(path, Open::READ.following().blocking()),
     };
-    let cannot_open = |cause| Problem::new(wording::ARCHIVE_OPEN).naming(name(options)).because(cause);
+    let cannot_open = |cause| Problem::new(TarKind::ArchiveOpen).naming(name(options)).because(cause);
     let file = file.map_err(cannot_open)?;
     if let [program, ..] = options.program.as_slice() {
         let filtered = Filtered::of(&options.program, file).map_err(|cause| {
-            Problem::new(wording::CANNOT_START).naming(program.as_encoded_bytes()).because(cause)
+            Problem::new(TarKind::CannotStart).naming(program.as_encoded_bytes()).because(cause)
         })?;
         return Ok(Members::new(Input::of_stream(Box::new(filtered)), None, options.ignore_zeros));
     }
@@ -86,14 +86,14 @@ fn name(options: &Options) -> &[u8] {
 /// Returns the problem of an archive that cannot be read further.
 pub(crate) fn problem(options: &Options, failure: Failure) -> Problem {
     match failure {
-        Failure::System(cause) => Problem::new(wording::ARCHIVE_READ).naming(name(options)).because(cause),
+        Failure::System(cause) => Problem::new(TarKind::ArchiveRead).naming(name(options)).because(cause),
         Failure::Damaged(cause) => {
-            Problem::new(wording::DAMAGED).naming(name(options)).naming(cause.to_string())
+            Problem::new(TarKind::Damaged).naming(name(options)).naming(cause.to_string())
         }
         Failure::Unsupported(program) => {
-            Problem::new(wording::UNKNOWN_COMPRESSION).naming(program).naming(program)
+            Problem::new(TarKind::UnknownCompression).naming(program).naming(program)
         }
-        Failure::Ended => Problem::new(wording::UNEXPECTED_END),
+        Failure::Ended => Problem::new(TarKind::UnexpectedEnd),
     }
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn problem(options: &Options, failure: Failure) -> Problem {
 /// When it cannot be read, or compressed data is damaged there.
 pub(crate) fn finish(members: &mut Members, options: &Options) -> Result<Option<Problem>, Failure> {
     members.finish()?;
-    let warning = || Problem::new(wording::TRAILING_GARBAGE).naming(name(options)).as_warning();
+    let warning = || Problem::new(TarKind::TrailingGarbage).naming(name(options)).as_warning();
     Ok(members.input().has_trailing_garbage().then(warning))
 }
 

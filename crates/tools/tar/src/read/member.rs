@@ -8,7 +8,7 @@ use super::header::{Dialect, Header};
 use super::number::Number;
 use super::pax::Extended;
 use super::sparse::Extent;
-use crate::wording;
+use crate::TarKind;
 
 /// Type of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ impl Member {
             Number::Is(value) => value,
             Number::Blank => 0,
             Number::Bad => {
-                problems.push(Problem::new(wording::BAD_NUMBER).naming(name.as_slice()).naming(field));
+                problems.push(Problem::new(TarKind::BadNumber).naming(name.as_slice()).naming(field));
                 0
             }
         };

@@ -17,7 +17,7 @@ use super::input::{BUFFER_BYTES, Chunk, Failure, Input};
 use super::member::{Kind, Member};
 use super::pax::{Extended, Wrong};
 use super::sparse::{self, MapInFront};
-use crate::wording;
+use crate::TarKind;
 
 /// Maximum length of a name in a member of its own, in bytes.
 const NAME_BYTES_MAX: u64 = 1 << 20;
@@ -149,7 +149,7 @@ impl Members {
     fn tell_lost(&mut self, problems: &mut Vec<Problem>) {
         self.tell_foreign(problems);
         if !self.lost {
-            problems.push(Problem::new(wording::SKIPPING));
+            problems.push(Problem::new(TarKind::Skipping));
         }
         self.lost = true;
     }
@@ -158,8 +158,8 @@ impl Members {
     fn tell_foreign(&self, problems: &mut Vec<Problem>) {
         if !self.seen_any && !self.lost {
             problems.push(match self.packed {
-                None => Problem::new(wording::NOT_AN_ARCHIVE),
-                Some(packed) => Problem::new(wording::COMPRESSED_NO_ARCHIVE).naming(packed.name()),
+                None => Problem::new(TarKind::NotAnArchive),
+                Some(packed) => Problem::new(TarKind::CompressedNoArchive).naming(packed.name()),
             });
         }
     }
@@ -179,7 +179,7 @@ impl Members {
         let (block, length) = self.input.block()?;
         self.over = true;
         if length != BLOCK || header(&block) != Verdict::Zeros {
-            let problem = Problem::new(wording::LONE_ZERO_BLOCK).naming(at.to_string());
+            let problem = Problem::new(TarKind::LoneZeroBlock).naming(at.to_string());
             problems.push(problem.as_warning());
         }
         Ok(())
@@ -200,7 +200,7 @@ impl Members {
         };
         self.expect_content(size);
         if size > limit {
-            problems.push(Problem::new(wording::EXTENDED_TOO_LONG).naming(size.to_string()));
+            problems.push(Problem::new(TarKind::ExtendedTooLong).naming(size.to_string()));
             before.refused |= kind != b'g';
             return self.pass_over_rest();
         }
@@ -213,7 +213,7 @@ impl Members {
             _ => {
                 let mut extended = Extended::default();
                 if let Err(wrong) = extended.take(&content) {
-                    problems.push(Problem::new(wording::MALFORMED_EXTENDED));
+                    problems.push(Problem::new(TarKind::MalformedExtended));
                     before.refused |= wrong == Wrong::Name;
                 }
                 if kind == b'g' {
@@ -264,7 +264,7 @@ impl Members {
         if let Some(found) = map {
             member.map = found.and_then(|map| sparse::checked(map, member.size, member.stored));
             if member.map.is_none() {
-                problems.push(Problem::new(wording::MALFORMED_SPARSE).naming(member.name.as_slice()));
+                problems.push(Problem::new(TarKind::MalformedSparse).naming(member.name.as_slice()));
                 member.refused = true;
             }
         }

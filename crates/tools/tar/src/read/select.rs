@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use haul_flow::{Problem, Report, Wording};
+use haul_flow::{Problem, Report};
 
 use crate::naming::{Naming, unsafe_prefix};
-use crate::{Confinement, Excludes, Options, wording};
+use crate::{Confinement, Excludes, Options, TarKind};
 
 /// Operands and exclusions.
 pub(crate) struct Selection {
@@ -57,25 +57,25 @@ impl Selection {
         let mut any = false;
         for (name, _) in self.found.iter().filter(|(_, found)| !found.load(Ordering::Relaxed)) {
             any = true;
-            report.problem(Problem::new(wording::NOT_FOUND).naming(name.as_slice()));
+            report.problem(Problem::new(TarKind::NotFound).naming(name.as_slice()));
         }
         any
     }
 }
 
 /// Returns a name without a prefix that leads out of the extraction directory, which is reported
-/// by `wording`.
+/// as `kind`.
 pub(crate) fn confined<'a>(
     naming: &Naming,
     options: &Options,
     name: &'a [u8],
-    wording: Wording,
+    kind: TarKind,
     report: &dyn Report,
 ) -> &'a [u8] {
     if options.confinement == Confinement::Absolute {
         return name;
     }
-    naming.tell_stripped(name, wording, report);
+    naming.tell_stripped(name, kind, report);
     let kept = &name[unsafe_prefix(name)..];
     if kept.is_empty() { b"." } else { kept }
 }

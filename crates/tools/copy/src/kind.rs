@@ -1,0 +1,152 @@
+//! Kinds of problems and lines of a copy.
+
+haul_flow::kinds! {
+    "copy"
+    /// What a problem or a line of a copy is.
+    pub enum CopyKind {
+        /// No operands.
+        MissingOperand,
+        /// A source without a target.
+        MissingTarget,
+        /// More than two operands with `-T`.
+        ExtraOperand,
+        /// `-t` with `-T`.
+        BothTargetOptions,
+        /// `-t` names a non-directory.
+        TargetDirectory,
+        /// Several sources, and the last operand is not a directory.
+        Target,
+        /// `--parents` with a target that is not a directory.
+        ParentsWantDirectory,
+        /// A source's parent can't be examined (`--parents`).
+        ParentAttributes,
+        /// A copy's parent can't be created (`--parents`).
+        CannotMakeParent,
+        /// A copy's parent exists as a non-directory (`--parents`).
+        ParentIsOther,
+        /// A parent's times can't be set (`--parents`).
+        ParentTimes,
+        /// A parent's mode can't be set (`--parents`).
+        ParentPermissions,
+        /// `--verbose` line for a parent (`--parents`). GNU does not quote its names.
+        ParentMade,
+        /// A new entry was replaced before it got its attributes.
+        ReplacedWhileMade,
+        /// A directory without `-r`.
+        OmittingDirectory,
+        /// One source given twice.
+        SourceTwice,
+        /// One source directory given twice.
+        DirectoryTwice,
+        /// One source directory given twice, with two targets.
+        NoDirectoryLink,
+        /// An entry can't be examined.
+        CannotStat,
+        /// An open target can't be examined.
+        CannotFstat,
+        /// Source and target are one file.
+        SameFile,
+        /// A directory can't replace a non-directory.
+        DirectoryOntoOther,
+        /// A non-directory can't replace a directory.
+        OtherOntoDirectory,
+        /// This run created the target from another operand.
+        JustCreated,
+        /// The same, through a symbolic link.
+        JustCreatedLink,
+        /// The target exists (`--update=none-fail`).
+        NotReplacing,
+        /// The target's backup would replace the source.
+        BackupDestroys,
+        /// The target can't be renamed to its backup.
+        CannotBackup,
+        /// The copy failed, and the backup can't be restored.
+        CannotUnbackup,
+        /// The target is inside the source.
+        IntoItself,
+        /// A symbolic link leads to a directory that contains it.
+        CyclicLink,
+        /// A directory can't be created.
+        CannotCreateDirectory,
+        /// A new directory can't be made accessible.
+        SettingPermissions,
+        /// A file can't be created, or opened for writing.
+        CannotCreateFile,
+        /// The target is a dangling symbolic link.
+        Dangling,
+        /// The existing target can't be removed.
+        CannotRemove,
+        /// A symbolic link can't be read.
+        CannotReadLink,
+        /// A symbolic link can't be created.
+        CannotCreateLink,
+        /// A symbolic link to the source (`-s`) can't be created.
+        CannotCreateLinkTo,
+        /// A relative link would not resolve from there.
+        RelativeLink,
+        /// A hard link can't be created.
+        CannotLink,
+        /// A FIFO can't be created.
+        CannotCreateFifo,
+        /// A socket or device can't be created.
+        CannotCreateSpecial,
+        /// Unknown file type.
+        UnknownType,
+        /// Blocks must be shared but can't be.
+        FailedToClone,
+        /// A file with holes can't be extended to its length.
+        FailedToExtend,
+        /// A target's striping layout differs from its source's (`--copy-layout`).
+        Layout,
+        /// The owner can't be set.
+        Ownership,
+        /// A file's mode can't be narrowed before its owner changes.
+        ClearingPermissions,
+        /// The mode can't be set.
+        Permissions,
+        /// The source's mode and ACLs can't be set. GNU treats the name as part of the sentence.
+        Access,
+        /// The times can't be set.
+        Times,
+        /// Xattrs can't be listed.
+        ListingAttributes,
+        /// An xattr can't be read.
+        GettingAttribute,
+        /// An xattr can't be set.
+        SettingAttribute,
+        /// The target's file system does not support xattrs.
+        SettingAttributes,
+        /// `/etc/xattr.conf` can't be read, or has a bad line.
+        AttributeList,
+        /// A source's SELinux context can't be read.
+        GettingLabel,
+        /// A copy's SELinux context can't be set.
+        SettingLabel,
+        /// The kernel rejects the SELinux context for new files.
+        CreationLabel,
+        /// libselinux can't be loaded.
+        NoContextLibrary,
+        /// The policy's file contexts can't be read.
+        NoContextList,
+        /// `--verbose` line.
+        Copied,
+        /// `--verbose` line for a copy that replaced something backed up.
+        CopiedWithBackup,
+        /// `--verbose` line for a restored backup.
+        Unbackup,
+        /// `--verbose` line for a removed target.
+        Removed,
+        /// `--debug` line for a copied file.
+        HowCopied,
+        /// `--debug` line for a skipped file.
+        Skipped,
+        /// `-i` question.
+        Overwrite,
+        /// `-i` question about an unwritable target that would be removed.
+        Replace,
+        /// `-i` question about an unwritable target that would be opened anyway.
+        Unwritable,
+        /// Files left by an earlier run can't be removed from a directory.
+        CannotSweep,
+    }
+}
