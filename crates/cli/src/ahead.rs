@@ -61,7 +61,8 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
-    use haul_copy::Outcome;
+    use haul_copy::{CopyRequest, run};
+    use haul_flow::{Alone, CancelToken};
 
     use super::*;
     use crate::flags::{self, Environment, Parsed};
@@ -107,8 +108,10 @@ mod tests {
             let request = request(line, folder.path());
             let whole = count(&request, &AtomicBool::new(false)).unwrap();
             let copied = Sum::default();
-            let outcome = haul_copy::run(&request.operands, &request.options, &request.config, &copied);
-            assert!(matches!(outcome, Outcome::Success | Outcome::Failure), "{line:?}: {outcome:?}");
+            let Request { operands, options, config, .. } = &request;
+            let cancel = &CancelToken::default();
+            let outcome = run(&Alone, CopyRequest { operands, options, config, cancel }, &copied);
+            assert!(outcome.is_ok(), "{line:?}: {outcome:?}");
             let copied = copied.0.into_inner().unwrap();
             assert_eq!(whole, Whole { entries: copied.finished, bytes: copied.bytes }, "{line:?}");
         }

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use haul_cluster::launch::Journal;
-use haul_copy::Outcome;
-use haul_flow::{Config, Report};
+use haul_copy::{CopyRequest, Outcome, Refused};
+use haul_flow::{CancelToken, Config, Report};
 
 use crate::ahead;
 use crate::batch;
@@ -96,11 +96,12 @@ struct Copy<'a> {
 impl Work for Copy<'_> {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let Request { operands, options, .. } = self.request;
-        match haul_copy::run_by(executor, operands, options, config, console) {
-            Outcome::Success => return 0,
-            Outcome::Failure => {}
-            Outcome::Usage(problem) => console.wrong_operands(&problem),
-            Outcome::Fatal(problem) => console.problem(problem),
+        let request = CopyRequest { operands, options, config, cancel: &CancelToken::default() };
+        match haul_copy::run(executor, request, console) {
+            Ok(Outcome::Success) => return 0,
+            Ok(Outcome::Failure | Outcome::Cancelled) => {}
+            Err(Refused::Usage(problem)) => console.wrong_operands(&problem),
+            Err(Refused::Fatal(problem)) => console.problem(problem),
         }
         1
     }

@@ -42,6 +42,8 @@ use report::complain;
 use tools::Call;
 
 fn main() -> ExitCode {
+    // Only works within the hard limit; the run takes what there is.
+    haul_sys::raise_descriptor_limit(haul_flow::DESCRIPTORS_WANTED);
     let status = be(Applet::of_call(std::env::args_os()));
     #[cfg(feature = "fault")]
     let status = after_faults(status);

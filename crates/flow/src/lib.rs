@@ -64,7 +64,7 @@ pub use report::{Line, Problem, Report, RunInfo, Severity, Tally};
 pub use run::{RunSpec, continue_dir, run};
 pub use sequence::Stages;
 pub use session::Session;
-pub use settings::{BLOCK_BYTES, Machine, Settings};
+pub use settings::{BLOCK_BYTES, DESCRIPTORS_WANTED, Machine, Settings};
 pub use sim::{Sim, simulate};
 pub use tool::{Context, DirNode, Entry, Job, OpenFile, RootOwner, Tool, Visit};
 

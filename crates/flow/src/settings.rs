@@ -6,8 +6,8 @@ use haul_sys::Error;
 use crate::config::{Config, Switches};
 use crate::plan::Precedence;
 
-/// Maximum descriptors the process asks for. A lower hard limit is respected.
-const DESCRIPTORS_WANTED: usize = 16 << 10;
+/// Descriptors that a wide tree keeps busy. A program may raise its soft limit to this before a run.
+pub const DESCRIPTORS_WANTED: usize = 16 << 10;
 
 /// Descriptors the run may not use: the three standard ones and two of the caller's.
 const DESCRIPTORS_RESERVED: usize = 5;
@@ -103,12 +103,12 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Resolves a configuration for this machine. Raises the process's descriptor limit if it can,
-    /// and enlarges the descriptor table. Must be called before there are other threads.
+    /// Resolves a configuration for this machine and the limits of this process. Enlarges the
+    /// descriptor table, which is fastest before there are other threads.
     #[must_use]
     pub fn resolve(config: &Config) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let descriptors = haul_sys::raise_descriptor_limit(DESCRIPTORS_WANTED);
+        let descriptors = haul_sys::descriptor_limit();
         let address_space = haul_sys::address_space_limit();
         let settings = Self::within(config, Machine { processors, descriptors, address_space });
         haul_sys::widen_descriptor_table(settings.descriptors());

@@ -4,7 +4,7 @@ use crate::steps::{Failure, cargo, run, workspace};
 use crate::{generate, licences, width};
 
 /// The features that compile in the fault hook.
-pub(crate) const FAULT: &str = "haul/fault,haul-engine/fault,haul-sys/fault";
+pub(crate) const FAULT: &str = "haul-cli/fault,haul-engine/fault,haul-sys/fault";
 
 /// Checks the format, the lints with and without the fault hook, the documentation, the licences of
 /// dependencies, the width of comments and prose, and that the generated files are up to date.
@@ -23,7 +23,7 @@ pub(crate) fn check() -> Result<(), Failure> {
     ]))?;
     // The binary and the library have the same name and output path. `--workspace` documents only
     // the library, so the binary needs its own run.
-    document(&["--package", "haul", "--bin", "haul"])?;
+    document(&["--package", "haul-cli", "--bin", "haul"])?;
     document(&["--workspace"])?;
     licences::check()?;
     width::check()?;

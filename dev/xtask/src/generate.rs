@@ -86,5 +86,5 @@ fn definitions<T: DeserializeOwned>(program: &str) -> Result<T, Failure> {
 }
 
 fn printed(words: &[&str]) -> Result<Vec<u8>, Failure> {
-    output_of(cargo(&["run", "--quiet", "--package", "haul", "--"]).args(words))
+    output_of(cargo(&["run", "--quiet", "--package", "haul-cli", "--"]).args(words))
 }

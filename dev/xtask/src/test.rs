@@ -19,7 +19,7 @@ const ROUNDS: [&[&str]; 3] = [
     &[
         "test",
         "--package",
-        "haul",
+        "haul-cli",
         "--features",
         "fault",
         "--test",

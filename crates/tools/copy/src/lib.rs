@@ -1,6 +1,7 @@
 //! The copy tool: `cp` with everything in flight at once.
 //!
-//! `operands.rs` works out what goes where, [`Copier`] implements [`Tool`], and the other files
+//! [`run()`] begins here: `operands.rs` works out what goes where, `run.rs` runs it group by group,
+//! and [`Copier`] is the [`Tool`] that does it. The other files
 //! each create one kind of entry: `directory.rs`, `regular.rs` (with `holes.rs` and `stream.rs`),
 //! `other.rs` and `links.rs`, with `attributes.rs` as the last step of each. `existing.rs` decides
 //! what to do with an existing target; `place.rs` does it, with `age.rs` and `backup.rs`. Semantics
@@ -28,6 +29,7 @@ mod other;
 mod parents;
 mod place;
 mod regular;
+mod run;
 mod stream;
 mod survey;
 mod target;
@@ -35,20 +37,17 @@ mod temporary;
 mod without_data;
 mod xattr_rules;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use haul_flow::{
-    Alone, Block, Config, Context, DirCache, DirHandle, DirNode, Enter, Entry, Executor, Failure, FlowKind,
-    Handled, JobSpec, LinkTable, OpenDir, OpenFile, OpenSource, Operand, Plan, Probe, Problem, Report,
-    Reported, RunSpec, Settings, Severity, Split, Start, Status, Tool, Write, is_shared,
+    Block, CancelToken, Context, DirCache, DirHandle, DirNode, Enter, Entry, Failure, FlowKind, Handled,
+    LinkTable, OpenDir, OpenFile, OpenSource, Plan, Policy, Probe, Problem, Reported, Start, Tool, Write,
+    is_shared,
 };
-use haul_sys::{
-    EntryType, Errno, FileContexts, Identity, Mode, ProcessIdentity, c_string, set_creation_label, stat,
-    stat_at,
-};
+use haul_sys::{EntryType, Errno, FileContexts, Identity, Mode, ProcessIdentity, stat, stat_at};
 
 pub use kind::CopyKind;
 pub use options::{
@@ -56,6 +55,7 @@ pub use options::{
     TemporaryNames, Update,
 };
 
+pub use run::{CopyRequest, Outcome, Refused, run};
 pub use survey::survey;
 
 use age::Resolutions;
@@ -64,151 +64,17 @@ use layouts::Layouts;
 use links::LinkedName;
 use named::NamedCopies;
 use open_target::CopiedFile;
-use operands::{Assignment, Stop};
-use parents::Parents;
 use target::{MadeLinks, TargetDirectory, Tops, open_directory, target_name, target_path};
 use xattr_rules::XattrRules;
-
-/// How a copy ended.
-#[derive(Debug)]
-pub enum Outcome {
-    /// Everything was copied.
-    Success,
-    /// Something failed, and was reported, or the user declined a replacement.
-    Failure,
-    /// Usage error in the operands; nothing was touched. Print it with a pointer to the help.
-    Usage(Problem),
-    /// The copy cannot start (engine, SELinux, target); nothing was touched.
-    Fatal(Problem),
-}
 
 /// Minimum size, in bytes, of a file that is copied inside the kernel where possible. Shorter files
 /// fit in one buffer anyway (docs/measurements/).
 const OFFLOAD_BYTES: u64 = 256 << 10;
 
-/// Copies `operands` as `options` say, with the engine and limits in `config`.
-pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: &dyn Report) -> Outcome {
-    run_by(&Alone, operands, options, config, report)
-}
-
-/// Like [`run`], on the given executor.
-pub fn run_by(
-    executor: &impl Executor<Copier>,
-    operands: &Operands,
-    options: &CopyOptions,
-    config: &Config,
-    report: &dyn Report,
-) -> Outcome {
-    let settings = Settings::resolve(&serial_if_asked(config, options));
-    let mut engine = match settings.first_engine() {
-        Ok(engine) => engine,
-        Err((name, cause)) => {
-            return Outcome::Fatal(Problem::new(FlowKind::CannotUseEngine).naming(name).because(cause));
-        }
-    };
-    let cache = DirCache::new(settings.held);
-    let onto_backup = operands::onto_backup(operands, options);
-    let (operands, options) = onto_backup.as_ref().map_or((operands, options), |(names, how)| (names, how));
-    if let Label::Given(context) = &options.label
-        && let Err(cause) = set_creation_label(context)
-    {
-        let problem = Problem::new(CopyKind::CreationLabel).naming(context.to_bytes());
-        return Outcome::Fatal(problem.because(cause));
-    }
-    let contexts = match default_label::open(options) {
-        Ok(contexts) => contexts,
-        Err(problem) => return Outcome::Fatal(problem),
-    };
-    let assignments = match operands::assign(operands, options, &cache) {
-        Ok(assignments) => assignments,
-        Err(Stop::Usage(problem)) => return Outcome::Usage(problem),
-        Err(Stop::Fatal(problem)) => return Outcome::Fatal(problem),
-    };
-    let (assignments, mut left_out) = operands::without_repetitions(assignments, options);
-    let mut status = Status::Success;
-    let groups = operands::groups(assignments, options, &cache);
-    let copier = Copier { contexts, ..Copier::new(options.clone(), groups.len() > 1) };
-    let mut parents = Parents::new(&copier, &cache, report);
-    let mut first = 0;
-    for group in &groups {
-        status = status.max(tell(until(first + group.len(), &mut left_out), report));
-        let (operands, problems) = places(group, first, &copier, &cache, &mut parents);
-        first += group.len();
-        status = status.max(tell(problems, report));
-        let engine = Mutex::new(engine.take());
-        let (tool, cache) = (&copier, &cache);
-        let mut targets: Vec<_> = operands.iter().map(|operand| Arc::clone(&operand.own.held)).collect();
-        targets.sort_unstable_by_key(|held| (held.identity().device, held.identity().inode));
-        targets.dedup_by_key(|held| held.identity());
-        let run = RunSpec { tool, settings, cache, report, engine };
-        let job = JobSpec { run, config, places: targets.clone() };
-        status = status.max(executor.execute(&job, operands));
-        status =
-            status.max(tell(targets.iter().flat_map(|held| copier.sweep(cache, held)).collect(), report));
-    }
-    status = status.max(tell(until(usize::MAX, &mut left_out), report));
-    status = status.max(parents.finish());
-    match status {
-        Status::Success if !copier.declined.into_inner() => Outcome::Success,
-        Status::Success | Status::Failure => Outcome::Failure,
-    }
-}
-
-/// Limits the run to one worker and one file with `-i`: each question is answered before the next
-/// file begins.
-fn serial_if_asked(config: &Config, options: &CopyOptions) -> Config {
-    let config = config.clone();
-    if options.existing.ask { Config { jobs: Some(1), look_ahead: Some(1), ..config } } else { config }
-}
-
-/// Removes and returns the problems with fewer than `sources` sources before them.
-fn until(sources: usize, problems: &mut Vec<(usize, Problem)>) -> Vec<Problem> {
-    let count = problems.partition_point(|(before, _)| *before < sources);
-    problems.drain(..count).map(|(_, problem)| problem).collect()
-}
-
-/// Reports problems and returns the resulting status.
-fn tell(problems: Vec<Problem>, report: &dyn Report) -> Status {
-    let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
-    problems.into_iter().for_each(|problem| report.problem(problem));
-    if failed { Status::Failure } else { Status::Success }
-}
-
-/// Opens handles for the parent directories of a group's sources. `first` is the overall index of
-/// the group's first source. Also returns a problem for each source that cannot be reached.
-fn places(
-    group: &[Assignment],
-    first: usize,
-    copier: &Copier,
-    cache: &DirCache,
-    parents: &mut Parents<'_>,
-) -> (Vec<Operand<TargetDirectory>>, Vec<Problem>) {
-    let (mut operands, mut problems) = (Vec::with_capacity(group.len()), Vec::new());
-    let mut facts = HashMap::new();
-    for (index, assignment) in group.iter().enumerate() {
-        let Some(held) = parents.of(assignment) else { continue };
-        let Assignment { text, target: (_, name), shown, .. } = assignment;
-        let split = Split::of(text);
-        match split.hold(cache) {
-            Ok(place) => {
-                let facts = *facts.entry(held.identity()).or_insert_with(|| {
-                    (copier.is_shared(cache, &held), copier.operands_inherit_access_list(cache, &held))
-                });
-                let names = (text.to_bytes().to_vec(), shown.clone());
-                let own = TargetDirectory::place(held, name.clone(), names, first + index, facts);
-                operands.push(Operand::named(place, &c_string(split.name), own));
-            }
-            Err(cause) => {
-                problems.push(Problem::new(CopyKind::CannotStat).naming(text.to_bytes()).because(cause));
-            }
-        }
-    }
-    (operands, problems)
-}
-
 /// The [`Tool`] that copies: options and the state all workers share.
 pub struct Copier {
     options: CopyOptions,
+    cancel: CancelToken,
     process: ProcessIdentity,
     umask: Mode,
     offload_bytes: u64,
@@ -238,11 +104,12 @@ pub struct Copier {
 }
 
 impl Copier {
-    fn new(options: CopyOptions, several_groups: bool) -> Self {
+    fn new(options: CopyOptions, cancel: CancelToken, several_groups: bool) -> Self {
         let made_links = MadeLinks::new(options.existing.keep_directory_symlink);
         Self {
             made_links,
             options,
+            cancel,
             process: haul_sys::effective_identity(),
             umask: haul_sys::umask(),
             offload_bytes: OFFLOAD_BYTES,
@@ -334,7 +201,14 @@ impl Tool for Copier {
         self.follows_here(entry)
     }
 
+    fn policy(&self) -> Policy {
+        Policy { cancel: self.cancel.clone(), ..Policy::default() }
+    }
+
     fn plan(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
+        if self.cancel.is_cancelled() {
+            return Plan::Skip;
+        }
         if kind == EntryType::Directory {
             return if self.options.recursive { Plan::Enter } else { Plan::Handle };
         }

@@ -12,17 +12,9 @@ use haul_flow::{DirCache, DirHandle, Problem, Split};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Open, Operation};
 use haul_sys::{c_string, open, open_path, open_path_without_links, stat, stat_at, stat_path};
 
-use super::CopyKind;
 use super::backup::backup_name;
 use super::options::{Backup, CopyOptions, Dereference, Existing, Operands, Preserve};
-
-/// Why nothing can be copied at all.
-pub(super) enum Stop {
-    /// Usage error in the operands.
-    Usage(Problem),
-    /// The target is unusable.
-    Fatal(Problem),
-}
+use super::{CopyKind, Refused};
 
 /// One source and its target.
 pub(super) struct Assignment {
@@ -131,31 +123,33 @@ pub(super) fn assign(
     operands: &Operands,
     options: &CopyOptions,
     cache: &DirCache,
-) -> Result<Vec<Assignment>, Stop> {
+) -> Result<Vec<Assignment>, Refused> {
     let (names, strict) = (&operands.names, options.strict);
     match (names.as_slice(), &operands.target_directory) {
-        ([], _) => return Err(Stop::Usage(Problem::new(CopyKind::MissingOperand))),
+        ([], _) => return Err(Refused::Usage(Problem::new(CopyKind::MissingOperand))),
         ([only], None) => {
-            return Err(Stop::Usage(Problem::new(CopyKind::MissingTarget).naming(only.to_bytes())));
+            return Err(Refused::Usage(Problem::new(CopyKind::MissingTarget).naming(only.to_bytes())));
         }
         _ => {}
     }
     if operands.no_target_directory {
         return match (&operands.target_directory, names.as_slice()) {
             (None, [_, _]) if operands.parents => {
-                Err(Stop::Usage(Problem::new(CopyKind::ParentsWantDirectory)))
+                Err(Refused::Usage(Problem::new(CopyKind::ParentsWantDirectory)))
             }
-            (Some(_), _) => Err(Stop::Fatal(Problem::new(CopyKind::BothTargetOptions))),
+            (Some(_), _) => Err(Refused::Fatal(Problem::new(CopyKind::BothTargetOptions))),
             (None, [source, target]) => to_name(source, target, options, cache),
             (None, [_, _, extra, ..]) => {
-                Err(Stop::Usage(Problem::new(CopyKind::ExtraOperand).naming(extra.to_bytes())))
+                Err(Refused::Usage(Problem::new(CopyKind::ExtraOperand).naming(extra.to_bytes())))
             }
             (None, _) => Ok(Vec::new()),
         };
     }
     if let Some(directory) = &operands.target_directory {
         let held = hold_target(directory, strict, cache).map_err(|cause| {
-            Stop::Fatal(Problem::new(CopyKind::TargetDirectory).naming(directory.to_bytes()).because(cause))
+            Refused::Fatal(
+                Problem::new(CopyKind::TargetDirectory).naming(directory.to_bytes()).because(cause),
+            )
         })?;
         return Ok(into_directory(names, &held, operands));
     }
@@ -164,12 +158,14 @@ pub(super) fn assign(
         (Ok(held), _) => Ok(into_directory(sources, &held, operands)),
         // Nor is a link to a directory a name to copy to.
         (Err(cause), _) if strict && cause.is(Errno::LOOP) => {
-            Err(Stop::Fatal(Problem::new(CopyKind::Target).naming(last.to_bytes()).because(cause)))
+            Err(Refused::Fatal(Problem::new(CopyKind::Target).naming(last.to_bytes()).because(cause)))
         }
-        (Err(_), [_]) if operands.parents => Err(Stop::Usage(Problem::new(CopyKind::ParentsWantDirectory))),
+        (Err(_), [_]) if operands.parents => {
+            Err(Refused::Usage(Problem::new(CopyKind::ParentsWantDirectory)))
+        }
         (Err(_), [source]) => to_name(source, last, options, cache),
         (Err(cause), _) => {
-            Err(Stop::Fatal(Problem::new(CopyKind::Target).naming(last.to_bytes()).because(cause)))
+            Err(Refused::Fatal(Problem::new(CopyKind::Target).naming(last.to_bytes()).because(cause)))
         }
     }
 }
@@ -198,7 +194,7 @@ fn to_name(
     target: &CString,
     options: &CopyOptions,
     cache: &DirCache,
-) -> Result<Vec<Assignment>, Stop> {
+) -> Result<Vec<Assignment>, Refused> {
     let split = Split::of(target);
     let place = if split.display.is_empty() { c".".to_owned() } else { c_string(split.display) };
     let held = split.hold(cache);
@@ -210,7 +206,7 @@ fn to_name(
         }
         Err(cause) => {
             let problem = Problem::new(CopyKind::CannotStat).naming(target.to_bytes()).because(cause);
-            return Err(Stop::Fatal(unusable(source, options).unwrap_or(problem)));
+            return Err(Refused::Fatal(unusable(source, options).unwrap_or(problem)));
         }
     };
     let shown = target.to_bytes().to_vec();

@@ -145,7 +145,7 @@ fn engines(folder: &Path, options: &Options) -> Result<Vec<String>, Failure> {
     let program = match std::env::var_os("HAUL_BIN") {
         Some(program) => PathBuf::from(program),
         None => {
-            run(&mut cargo(&["build", "--quiet", "--package", "haul"]))?;
+            run(&mut cargo(&["build", "--quiet", "--package", "haul-cli"]))?;
             target_folder()?.join("debug/haul")
         }
     };

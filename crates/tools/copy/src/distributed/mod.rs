@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use haul_cluster::{Distributed, ItemReceiver, Joined, RemotePath};
 use haul_flow::{
-    Context, DirHandle, DirNode, Entry, FlowKind, Kind, OpenFile, OpenSource, Problem, is_shared,
+    CancelToken, Context, DirHandle, DirNode, Entry, FlowKind, Kind, OpenFile, OpenSource, Problem, is_shared,
 };
 use haul_striping::{Striping, striping};
 use haul_sys::{Error, Fd, FileType, Identity, Open, stat, stat_path};
@@ -139,7 +139,7 @@ impl Distributed for Copier {
         }
         let contexts = default_label::open(&options).ok()?;
         let temporary_names = OnceLock::from(temporary_names);
-        Some(Self { temporary_names, contexts, ..Self::new(options, false) })
+        Some(Self { temporary_names, contexts, ..Self::new(options, CancelToken::default(), false) })
     }
 
     fn made<'a>(&self, entry: &'a Entry<Self>) -> Option<(&'a Arc<DirHandle>, &'a CStr)> {

@@ -1,0 +1,57 @@
+//! haul as a library: copies file trees on all of the machine's processors.
+//!
+//! A [`Copy`](struct@Copy) is built from paths and options, run, and gives a [`Summary`] or an
+//! [`Error`]:
+//!
+//! ```
+//! use haul::{Copy, Error, FlowKind};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let (source, target) = (folder.path().join("source"), folder.path().join("target"));
+//! # std::fs::create_dir_all(source.join("below"))?;
+//! # std::fs::write(source.join("below/file"), "content")?;
+//! let summary = Copy::new(&source, &target).recursive().preserve_all().run()?;
+//! assert_eq!((summary.tally.files, summary.tally.bytes), (1, 7));
+//!
+//! match Copy::new("/no/such/file", &target).run() {
+//!     Err(Error::Incomplete(summary)) => {
+//!         let problem = &summary.problems[0];
+//!         println!("{problem}: {:?}", problem.cause.as_ref().map(|cause| cause.errno()));
+//!     }
+//!     other => panic!("{other:?}"),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Copy::run_with`] calls a [`Report`] for every problem and with the counts as they grow, and
+//! [`Copy::cancel_with`] takes a [`CancelToken`]. [`CopyOptions`] has everything that `cp` can do.
+//!
+//! The library prints nothing, asks nothing and doesn't change its process: no limit, no umask, no
+//! signal handler. It uses as many workers and descriptors as the limits allow; raise the limit of
+//! open descriptors for the fastest walk of a wide tree. One exception is [`Label::Given`], which
+//! sets the SELinux context for new files of the calling thread.
+//!
+//! The default features have the copy alone. The other tools are features, with a module each:
+//! `bzip2`, `compare`, `each`, `grep`, `tar`. A tool of your own needs [`flow`] only.
+
+mod copy;
+
+pub use haul_copy as options;
+pub use haul_copy::{CopyKind, CopyOptions, Label};
+pub use haul_flow as flow;
+pub use haul_flow::{CancelToken, Config, FlowKind, Kind, Problem, Report, Tally};
+
+pub use copy::{Copy, Error, Summary};
+
+#[cfg(feature = "bzip2")]
+pub use haul_bzip2 as bzip2;
+#[cfg(feature = "compare")]
+pub use haul_compare as compare;
+#[cfg(feature = "each")]
+pub use haul_each as each;
+#[cfg(feature = "grep")]
+pub use haul_grep as grep;
+#[cfg(feature = "tar")]
+pub use haul_tar as tar;

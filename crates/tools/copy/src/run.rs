@@ -1,0 +1,148 @@
+//! One copy, from operands to outcome.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use haul_flow::{
+    CancelToken, Config, DirCache, Executor, Operand, Problem, Report, Session, Severity, Split, Status,
+};
+use haul_sys::{c_string, set_creation_label};
+
+use super::operands::{self, Assignment};
+use super::parents::Parents;
+use super::target::TargetDirectory;
+use super::{Copier, CopyKind, CopyOptions, Label, Operands, default_label};
+
+/// A copy to run.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyRequest<'a> {
+    /// What is copied where.
+    pub operands: &'a Operands,
+    /// How entries are copied.
+    pub options: &'a CopyOptions,
+    /// How the machine is used.
+    pub config: &'a Config,
+    /// Cancel this to begin no more entries. Files that are being copied are completed.
+    pub cancel: &'a CancelToken,
+}
+
+/// How a copy ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything was copied.
+    Success,
+    /// Something failed, and was reported, or the user declined a replacement.
+    Failure,
+    /// The copy was cancelled before it was complete.
+    Cancelled,
+}
+
+/// Why nothing was copied. Nothing was touched.
+#[derive(Clone, Debug)]
+pub enum Refused {
+    /// Usage error in the operands. Print it with a pointer to the help.
+    Usage(Problem),
+    /// The copy cannot start (engine, SELinux, target).
+    Fatal(Problem),
+}
+
+/// Runs a copy.
+///
+/// # Errors
+/// If it can't start. What fails later goes to `report`.
+pub fn run(
+    executor: &impl Executor<Copier>,
+    request: CopyRequest<'_>,
+    report: &dyn Report,
+) -> Result<Outcome, Refused> {
+    let CopyRequest { operands, options, config, cancel } = request;
+    let config = &serial_if_asked(config, options);
+    let session = Session::begin(config, report).map_err(Refused::Fatal)?;
+    let cache = &session.cache;
+    let onto_backup = operands::onto_backup(operands, options);
+    let (operands, options) = onto_backup.as_ref().map_or((operands, options), |(names, how)| (names, how));
+    if let Label::Given(context) = &options.label {
+        set_creation_label(context).map_err(|cause| {
+            let problem = Problem::new(CopyKind::CreationLabel).naming(context.to_bytes());
+            Refused::Fatal(problem.because(cause))
+        })?;
+    }
+    let contexts = default_label::open(options).map_err(Refused::Fatal)?;
+    let assignments = operands::assign(operands, options, cache)?;
+    let (assignments, mut left_out) = operands::without_repetitions(assignments, options);
+    let groups = operands::groups(assignments, options, cache);
+    let copier = Copier { contexts, ..Copier::new(options.clone(), cancel.clone(), groups.len() > 1) };
+    let mut parents = Parents::new(&copier, cache, report);
+    let (mut status, mut first) = (Status::Success, 0);
+    for group in &groups {
+        status = status.max(tell(until(first + group.len(), &mut left_out), report));
+        let (operands, problems) = places(group, first, &copier, cache, &mut parents);
+        first += group.len();
+        status = status.max(tell(problems, report));
+        let mut targets: Vec<_> = operands.iter().map(|operand| Arc::clone(&operand.own.held)).collect();
+        targets.sort_unstable_by_key(|held| (held.identity().device, held.identity().inode));
+        targets.dedup_by_key(|held| held.identity());
+        status = status.max(session.run(executor, &copier, targets.clone(), operands));
+        let swept = targets.iter().flat_map(|held| copier.sweep(cache, held)).collect();
+        status = status.max(tell(swept, report));
+    }
+    status = status.max(tell(until(usize::MAX, &mut left_out), report));
+    status = status.max(parents.finish());
+    Ok(match status {
+        _ if copier.cancel.is_cancelled() => Outcome::Cancelled,
+        Status::Success if !copier.declined.into_inner() => Outcome::Success,
+        Status::Success | Status::Failure => Outcome::Failure,
+    })
+}
+
+/// Limits the run to one worker and one file with `-i`: each question is answered before the next
+/// file begins.
+fn serial_if_asked(config: &Config, options: &CopyOptions) -> Config {
+    let config = config.clone();
+    if options.existing.ask { Config { jobs: Some(1), look_ahead: Some(1), ..config } } else { config }
+}
+
+/// Removes and returns the problems with fewer than `sources` sources before them.
+fn until(sources: usize, problems: &mut Vec<(usize, Problem)>) -> Vec<Problem> {
+    let count = problems.partition_point(|(before, _)| *before < sources);
+    problems.drain(..count).map(|(_, problem)| problem).collect()
+}
+
+/// Reports problems and returns the resulting status.
+fn tell(problems: Vec<Problem>, report: &dyn Report) -> Status {
+    let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
+    problems.into_iter().for_each(|problem| report.problem(problem));
+    if failed { Status::Failure } else { Status::Success }
+}
+
+/// Opens handles for the parent directories of a group's sources. `first` is the overall index of
+/// the group's first source. Also returns a problem for each source that cannot be reached.
+fn places(
+    group: &[Assignment],
+    first: usize,
+    copier: &Copier,
+    cache: &DirCache,
+    parents: &mut Parents<'_>,
+) -> (Vec<Operand<TargetDirectory>>, Vec<Problem>) {
+    let (mut operands, mut problems) = (Vec::with_capacity(group.len()), Vec::new());
+    let mut facts = HashMap::new();
+    for (index, assignment) in group.iter().enumerate() {
+        let Some(held) = parents.of(assignment) else { continue };
+        let Assignment { text, target: (_, name), shown, .. } = assignment;
+        let split = Split::of(text);
+        match split.hold(cache) {
+            Ok(place) => {
+                let facts = *facts.entry(held.identity()).or_insert_with(|| {
+                    (copier.is_shared(cache, &held), copier.operands_inherit_access_list(cache, &held))
+                });
+                let names = (text.to_bytes().to_vec(), shown.clone());
+                let own = TargetDirectory::place(held, name.clone(), names, first + index, facts);
+                operands.push(Operand::named(place, &c_string(split.name), own));
+            }
+            Err(cause) => {
+                problems.push(Problem::new(CopyKind::CannotStat).naming(text.to_bytes()).because(cause));
+            }
+        }
+    }
+    (operands, problems)
+}
