@@ -8,6 +8,7 @@ mod bash;
 mod definitions;
 mod fish;
 mod man;
+mod path;
 mod zsh;
 
 use std::mem;
@@ -48,7 +49,7 @@ pub(crate) fn check() -> Result<(), Failure> {
 }
 
 fn generated() -> Result<Vec<Generated>, Failure> {
-    let mut commands: Vec<Command> = definitions("haul")?;
+    let mut commands: Vec<Command> = definitions("haul-cli")?;
     let bench: Command = definitions("haul-bench")?;
     if let Some(command) = commands.iter_mut().find(|command| command.name == "bench") {
         // Name and summary remain those of `haul --help`.
@@ -77,6 +78,10 @@ fn generated() -> Result<Vec<Generated>, Failure> {
         generated.push((format!("docs/help/{name}.txt"), printed(&[name, "--help"])?));
         generated.push((format!("docs/man/haul-{name}.1"), man::tool(command).into_bytes()));
     }
+    let map = "ARCHITECTURE.md";
+    let text = std::fs::read_to_string(workspace().join(map))
+        .map_err(|error| Failure(format!("cannot read {map}: {error}")))?;
+    generated.push((map.to_owned(), path::counted(&text, &workspace().join("crates"))?.into_bytes()));
     Ok(generated)
 }
 
