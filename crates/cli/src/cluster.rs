@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use haul_bzip2::Bzip2;
 use haul_cluster::batch::spool::Spool;
-use haul_cluster::in_process::InProcess;
-use haul_cluster::launch::{GroupOptions, Journal, ProcessGroup, Spawn};
+use haul_cluster::launch::{GroupOptions, InProcess, Journal, MpiLauncher, ProcessGroup};
 use haul_cluster::link::Link;
 use haul_cluster::master::Master;
 use haul_cluster::mpi::{LAUNCHER_VARIABLES, Refusal, World, launched};
@@ -71,8 +70,8 @@ pub(crate) fn under_launcher(
     if world.rank() != Rank::MASTER {
         return ended(serve(world, None).and_then(|world| world.finish_or_exit(0)));
     }
-    let (direct, link) = InProcess::new();
-    let group = ProcessGroup::new(Box::new(direct), crew_options(options), journal);
+    let (launcher, link) = InProcess::new();
+    let group = ProcessGroup::new(Box::new(launcher), crew_options(options), journal);
     std::thread::scope(|threads| {
         let launched = threads.spawn(|| launch(&group));
         let served = serve(world, Some(link));
@@ -134,8 +133,8 @@ pub(crate) fn group(
     journal: Option<Journal>,
 ) -> Result<ProcessGroup, String> {
     let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
-    let spawn = Spawn::new(clients, program, options).map_err(|refusal| refusal.to_string())?;
-    Ok(ProcessGroup::new(Box::new(spawn), crew_options(options), journal))
+    let launcher = MpiLauncher::new(clients, program, options).map_err(|refusal| refusal.to_string())?;
+    Ok(ProcessGroup::new(Box::new(launcher), crew_options(options), journal))
 }
 
 /// Runs a process started by a launch process: `haul --rank [LIBRARY]`.

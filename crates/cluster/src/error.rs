@@ -51,6 +51,13 @@ pub enum JobError {
     Died(Loss),
     /// Rank 0 reports that the job is lost; as [`crate::transport::Broken`] prints it there.
     Lost(String),
+    /// A rank reports a kind of problem that the launch process doesn't know.
+    UnknownKind {
+        /// The rank's host.
+        host: String,
+        /// The kind.
+        kind: String,
+    },
     /// The link to rank 0 is closed.
     Disconnected(LinkClosed),
     /// Rank 0 is silent.
@@ -85,6 +92,9 @@ impl fmt::Display for JobError {
             Self::Unfit { host, why } => write!(out, "host {host}: {why}"),
             Self::Died(loss) => loss.fmt(out),
             Self::Lost(why) => out.write_str(why),
+            Self::UnknownKind { host, kind } => {
+                write!(out, "host {host}: a message has the unknown kind {kind}")
+            }
             Self::Disconnected(why) => write!(out, "the processes are gone: {why}"),
             Self::Silent(silence) => {
                 write!(out, "no message from the processes for {} s", silence.as_secs())

@@ -5,8 +5,6 @@
 //! [`Transport::receive`] again after a pause, because the waiting calls of MPI libraries burn
 //! a processor.
 
-pub mod threads;
-
 use std::fmt;
 use std::time::Duration;
 

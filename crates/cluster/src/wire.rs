@@ -324,21 +324,17 @@ impl KnownKinds {
 }
 
 impl Report {
-    /// Checks that all kinds in the report are known.
-    ///
-    /// # Errors
-    /// If one is not; the message names it.
-    pub fn check_kinds(&self, known: KnownKinds) -> Result<(), String> {
+    /// Returns the first kind in the report that is not known.
+    #[must_use]
+    pub fn unknown_kind(&self, known: KnownKinds) -> Option<String> {
         let problems = (self.news.problems.iter())
             .chain(self.parts.iter().flat_map(|over| &over.problems))
             .chain(self.ranges.iter().flat_map(|over| &over.problems))
             .chain(self.files.iter().flat_map(|over| &over.problems));
         let kinds = problems.map(|problem| &problem.line.kind);
         let mut kinds = kinds.chain(self.news.lines.iter().map(|line| &line.kind));
-        match kinds.find(|kind| known.find(kind).is_none()) {
-            Some((family, name)) => Err(format!("a message has the unknown kind {family}::{name}")),
-            None => Ok(()),
-        }
+        let unknown = kinds.find(|kind| known.find(kind).is_none());
+        unknown.map(|(family, name)| format!("{family}::{name}"))
     }
 }
 

@@ -14,7 +14,7 @@
 //!    ├─► trees ─► shapes, noise                      the workloads
 //!    ├─► run (s1 to s5) ─► series; findings ─► report, student      the documents' studies
 //!    ├─► tools ─► races, material, ranks                     the other tools and their rivals
-//!    ├─► simulate ─► haul_cluster; report                    sizes that no machine here has
+//!    ├─► simulate ─► haul_simulation; report                    sizes that no machine here has
 //!    ├─► aio                                         the engines over one file
 //!    └─► definitions                                 the command line, for manual page and completions
 //! ```

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use haul_flow::{JobSpec, Problem, Report as Listens};
 
 use super::failed_host::{Loss, failed_host};
+use super::job::LoggedJob;
 use super::journal::Journal;
+use super::launcher::{Launcher, Started};
 use super::places::{self, Next, Place, named_once};
-use super::start::{Processes, Start, Started};
 use crate::Walk;
 use crate::distributed::Distributed;
 use crate::error::JobError;
@@ -70,7 +71,8 @@ pub(crate) enum Heard {
 /// The job of one attempt.
 struct Attempt {
     incoming: Incoming<ToLaunch>,
-    processes: Box<dyn Processes>,
+    /// The processes; `None` if they belong to another launcher.
+    job: Option<LoggedJob>,
     hosts: Vec<String>,
     heard: Instant,
     standstill: Standstill,
@@ -88,7 +90,7 @@ pub(crate) struct ReadyGroup {
 
 /// The job over all its attempts.
 pub struct ProcessGroup {
-    start: Box<dyn Start>,
+    launcher: Box<dyn Launcher>,
     options: GroupOptions,
     journal: Option<Journal>,
     attempt: Mutex<Option<Attempt>>,
@@ -118,9 +120,9 @@ fn problem_of(error: JobError) -> Problem {
 impl ProcessGroup {
     /// Creates a process group whose processes are started when needed.
     #[must_use]
-    pub fn new(start: Box<dyn Start>, options: GroupOptions, journal: Option<Journal>) -> Self {
+    pub fn new(launcher: Box<dyn Launcher>, options: GroupOptions, journal: Option<Journal>) -> Self {
         Self {
-            start,
+            launcher,
             options,
             journal,
             attempt: Mutex::default(),
@@ -176,21 +178,19 @@ impl ProcessGroup {
         let run = self.journal.as_ref().map(Journal::run);
         let tokens = Tokens::leave(spec, run);
         let places = lock(&self.places).clone();
-        let Started { mut link, processes } = self.start.start(number, &places)?;
+        let Started { mut link, job } = self.launcher.start(&places)?;
         let init_message = self.init_message(spec, number, &tokens)?;
         let sent = link.send(ToMaster::InitMessage(PackedInit::new(&init_message)));
         let (outgoing, incoming) = link.split();
         let (heard, hosts, printed) = (Instant::now(), Vec::new(), Vec::new());
         let standstill = Standstill::new(heard);
-        let mut attempt =
-            Attempt { incoming, processes, hosts, heard, standstill, printed, number, stopped: None };
+        let mut attempt = Attempt { incoming, job, hosts, heard, standstill, printed, number, stopped: None };
         let ready = match sent {
             Ok(()) => self.wait_until_ready(&mut attempt, spec.run.report),
             Err(cause) => Err(JobError::NotSent(Arc::new(cause))),
         };
         if let Err(error) = ready {
-            attempt.processes.end();
-            let printed = attempt.take_printed();
+            let printed = attempt.end();
             spec.run.report.note(&printed);
             let missed = failed_host(&printed).filter(|_| error.may_pass());
             return Err(missed.map_or(error, JobError::Died));
@@ -226,7 +226,7 @@ impl ProcessGroup {
         spec: &JobSpec<'_, T>,
         error: JobError,
     ) -> Result<ReadyGroup, JobError> {
-        if !error.may_pass() || !self.start.starts_again() {
+        if !error.may_pass() || !self.launcher.starts_again() {
             return Err(error);
         }
         self.start_ranks(spec, 2)
@@ -315,9 +315,9 @@ impl ProcessGroup {
         match arrival {
             Some(Arrival::Message(ToLaunch::Report { rank, report })) => {
                 let host = attempt.hosts.get(rank.index()).cloned().unwrap_or_default();
-                match report.check_kinds(self.known()) {
-                    Ok(()) => Heard::Report(host, report),
-                    Err(why) => Heard::Lost(JobError::Lost(format!("host {host}: {why}"))),
+                match report.unknown_kind(self.known()) {
+                    None => Heard::Report(host, report),
+                    Some(kind) => Heard::Lost(JobError::UnknownKind { host, kind }),
                 }
             }
             Some(Arrival::Message(ToLaunch::Lost { why })) => Heard::Lost(JobError::Lost(why)),
@@ -362,7 +362,7 @@ impl ProcessGroup {
     pub(crate) fn tell_problems(&self, host: &str, problems: Vec<PackedProblem>, report: &dyn Listens) {
         let several_hosts =
             !problems.is_empty() && lock(&self.attempt).as_ref().is_some_and(Attempt::has_several_hosts);
-        // Invariant: a report with an unknown kind is not taken up (`Report::check_kinds`).
+        // Invariant: a report with an unknown kind is not taken up (`Report::unknown_kind`).
         for mut problem in problems.into_iter().filter_map(|problem| problem.unpack(self.known(), host)) {
             // With only one host, the user knows its name.
             problem.host = problem.host.filter(|_| several_hosts);
@@ -381,15 +381,14 @@ impl ProcessGroup {
         lock(&self.outgoing).take();
         let mut ended = lock(&self.attempt).take()?;
         // A launcher that exits by itself first prints which process died.
-        ended.processes.leave(LAST_WORDS_WITHIN);
-        ended.processes.end();
-        let printed = ended.take_printed();
+        ended.leave(LAST_WORDS_WITHIN);
+        let printed = ended.end();
         spec.run.report.note(&printed);
         let mut loss = ended.loss(failed_host(&printed), why);
         let before = lock(&self.places).clone();
         let mut goes_on = self.choose_hosts(&loss, &ended.hosts);
         for number in ended.number + 1..=ATTEMPTS {
-            if !goes_on || !self.start.starts_again() {
+            if !goes_on || !self.launcher.starts_again() {
                 break;
             }
             spec.run.report.debug(&format!("{}: attempt {number} of {ATTEMPTS}", loss.text));
@@ -428,7 +427,7 @@ impl ProcessGroup {
         let chosen = places::hosts_of(&lock(&self.places));
         let hosts = if chosen.is_empty() { hosts } else { &chosen };
         match places::after(loss, hosts, &places::here()) {
-            Next::Without(left) if self.start.chooses_hosts() => *lock(&self.places) = left,
+            Next::Without(left) if self.launcher.chooses_hosts() => *lock(&self.places) = left,
             Next::Without(_) | Next::Same => {}
             Next::Nowhere => return false,
         }
@@ -440,7 +439,7 @@ impl ProcessGroup {
     fn choose_this_host(&self, hosts: &[String]) {
         let here = places::only(&places::here(), hosts);
         let is_part = !here.is_empty() && places::hosts_of(&here).len() < hosts.len();
-        if is_part && self.start.chooses_hosts() {
+        if is_part && self.launcher.chooses_hosts() {
             *lock(&self.places) = here;
         }
     }
@@ -461,7 +460,7 @@ impl ProcessGroup {
     /// after that doesn't matter, but its output is passed on.
     pub fn dismiss(&self, report: &dyn Listens) -> Result<u64, JobError> {
         if lock(&self.attempt).is_none() {
-            self.start.release();
+            self.launcher.release();
             return Ok(0);
         }
         self.post(ToMaster::Stop);
@@ -482,9 +481,8 @@ impl ProcessGroup {
         };
         lock(&self.outgoing).take();
         let Some(mut attempt) = lock(&self.attempt).take() else { return messages };
-        if messages.is_err() || !attempt.processes.leave(LEAVE_WITHIN) {
-            attempt.processes.end();
-            report.note(&attempt.take_printed());
+        if messages.is_err() || !attempt.leave(LEAVE_WITHIN) {
+            report.note(&attempt.end());
         }
         messages
     }
@@ -519,14 +517,24 @@ impl Attempt {
     /// Returns the loss of a host, if new output reports one.
     fn finds_host_missing(&mut self) -> Option<Loss> {
         let known = self.printed.len();
-        self.printed.extend(self.processes.printed());
+        self.printed.extend(self.job.as_mut().map(LoggedJob::printed).unwrap_or_default());
         let loss = if self.printed.len() > known { failed_host(&self.printed) } else { None };
         loss.filter(|loss| loss.with_host)
     }
 
-    fn take_printed(&mut self) -> Vec<u8> {
+    /// Waits up to `patience` for the processes to end by themselves. Returns true if they did so
+    /// successfully.
+    fn leave(&mut self, patience: Duration) -> bool {
+        self.job.as_mut().is_none_or(|job| job.leave(patience))
+    }
+
+    /// Kills the processes. Returns what they printed.
+    fn end(&mut self) -> Vec<u8> {
         let mut printed = std::mem::take(&mut self.printed);
-        printed.extend(self.processes.printed());
+        if let Some(job) = &mut self.job {
+            job.end();
+            printed.extend(job.printed());
+        }
         printed
     }
 }
@@ -537,13 +545,9 @@ mod tests {
 
     struct Never;
 
-    impl Start for Never {
-        fn start(&self, _attempt: u32, _places: &[Place]) -> Result<Started, JobError> {
+    impl Launcher for Never {
+        fn start(&self, _: &[Place]) -> Result<Started, JobError> {
             Err(JobError::Ended)
-        }
-
-        fn starts_again(&self) -> bool {
-            false
         }
     }
 

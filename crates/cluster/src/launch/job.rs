@@ -23,6 +23,7 @@ use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,9 @@ use super::job_processes::{JobProcesses, MARK};
 pub const GRACE: Duration = Duration::from_secs(2);
 /// Interval between polls.
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// Maximum error output to keep, in bytes: enough to find the reason of a failure.
+const PRINTED_MAX: usize = 64 << 10;
 
 /// A started job.
 #[derive(Debug)]
@@ -169,6 +173,50 @@ impl Drop for Job {
     /// Ends the job if the caller didn't.
     fn drop(&mut self) {
         self.end().unwrap_or_default();
+    }
+}
+
+/// A job whose error output is kept, as far as it may explain a failure.
+pub struct LoggedJob {
+    job: Job,
+    printed: Arc<Mutex<Vec<u8>>>,
+}
+
+impl LoggedJob {
+    pub(super) fn start(line: &StartLine) -> io::Result<Self> {
+        let printed = Arc::new(Mutex::new(Vec::new()));
+        let listening = Arc::clone(&printed);
+        let job = Job::start(line, move |line| {
+            let mut printed = listening.lock().unwrap_or_else(PoisonError::into_inner);
+            printed.extend_from_slice(line);
+            printed.push(b'\n');
+            let too_much = printed.len().saturating_sub(PRINTED_MAX);
+            printed.drain(..too_much);
+        })?;
+        Ok(Self { job, printed })
+    }
+
+    /// Returns the pipes to and from rank 0, once.
+    pub(super) fn take_pipes(&mut self) -> Option<(ChildStdin, ChildStdout)> {
+        self.job.take_input().zip(self.job.take_output())
+    }
+
+    /// Returns what was printed since the last call.
+    pub(super) fn printed(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.printed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits up to `patience` for the job to end by itself. Returns true if it did so successfully.
+    pub(super) fn leave(&mut self, patience: Duration) -> bool {
+        matches!(self.job.wait(patience), Ok(Some(status)) if status.success())
+    }
+
+    /// Kills the job.
+    pub(super) fn end(&mut self) {
+        if let Err(error) = self.job.end() {
+            let mut printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
+            printed.extend_from_slice(format!("{error}\n").as_bytes());
+        }
     }
 }
 

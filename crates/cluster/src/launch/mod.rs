@@ -5,6 +5,7 @@
 //!   it, `outstanding.rs` the table of work in flight, [`Journal`] the record of completed work.
 //! - `failed_host.rs`, `places.rs`: which host failed, and which hosts the next attempt runs on.
 //! - [`command`]: this host's environment, and the command line that starts the ranks.
+//! - [`Launcher`]: how the processes are started, or found.
 //! - [`job`]: the running job, linked by pipes to rank 0, and its end. `job_processes.rs` tracks
 //!   its processes on this host.
 
@@ -13,19 +14,22 @@ mod failed_host;
 mod family;
 mod given;
 pub(crate) mod group;
+mod in_process;
 pub mod job;
 mod job_processes;
 pub(crate) mod journal;
+mod launcher;
+mod mpi_launcher;
 mod outstanding;
 mod places;
 mod remote;
-mod spawn;
-mod start;
 
 pub use failed_host::Loss;
 pub use family::Family;
 pub use group::{GroupOptions, ProcessGroup};
+pub use in_process::InProcess;
+pub use job::LoggedJob;
 pub use journal::{Journal, JournalError};
+pub use launcher::{Launcher, Started};
+pub use mpi_launcher::MpiLauncher;
 pub use places::Place;
-pub use spawn::Spawn;
-pub use start::{Processes, Start, Started};

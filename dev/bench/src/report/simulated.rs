@@ -1,6 +1,6 @@
 //! Report of the simulations: progress lines, tables for a terminal, and a page with plots.
 
-use haul_cluster::simulate::{Faults, Machine, Walk};
+use haul_simulation::{Faults, Machine, Walk};
 
 use super::View;
 use super::figure::{Claim, Curve, Curves, Figure, Level, Panel, Row, Table, Tone, Value, digits, rate};

@@ -1,6 +1,6 @@
 //! Implements `haul-bench simulate`: models a job at sizes that no machine at hand has.
 //!
-//! The real scheduler runs over a modelled file system (`haul_cluster::simulate`). The jobs are the
+//! The real scheduler runs over a modelled file system (`haul_simulation`). The jobs are the
 //! three workloads of the document at full size on 1 to 512 clients, 10⁹ small files on 1,000
 //! ranks, small files on 4 to 2,000 ranks, and the cost of lost ranks, slow ranks and uneven
 //! targets. The only measured rate is that of listing, and every report says so; docs/scale.md
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use haul_cluster::simulate::{self, Faults, Outcome, Walk, Workload};
+use haul_simulation::{Faults, Outcome, Walk, Workload};
 use serde::Serialize;
 
 use crate::compare::Verdict;
@@ -91,7 +91,7 @@ pub(crate) struct Simulated {
     pub(crate) seed: u64,
     /// Number of small files, on 1,000 ranks.
     pub(crate) files: u64,
-    pub(crate) machines: Vec<(&'static str, simulate::Machine)>,
+    pub(crate) machines: Vec<(&'static str, haul_simulation::Machine)>,
     /// Figures in the document.
     pub(crate) published: Vec<published::Published>,
     /// Faults from the command line, in all jobs except `cases`.
@@ -134,7 +134,7 @@ impl Point {
             case,
             ceiling: (f64::from(scene.clients) * machine.link_rate)
                 .min(f64::from(machine.targets) * machine.target_rate),
-            outcome: simulate::run(scene),
+            outcome: haul_simulation::run(scene),
         }
     }
 

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use haul_cluster::schedule::Limits;
-use haul_cluster::simulate::{Class, Faults, Machine, Scene, Walk, Workload};
+use haul_simulation::{Class, Faults, Machine, Scene, Walk, Workload};
 use serde::Serialize;
 
 use super::published::{ALL, PEAK};

@@ -1,25 +1,21 @@
-//! Starts the processes of a job, once per attempt.
+//! Starts the processes of a job with `mpirun` or `srun`, once per attempt.
 
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use super::command::{Refusal, StartLine, Surroundings, Wanted, start_line};
 use super::family::Family;
-use super::job::Job;
+use super::job::LoggedJob;
+use super::launcher::{Launcher, Started};
 use super::places::Place;
-use super::start::{Processes, Start, Started};
 use crate::Options;
 use crate::error::JobError;
 use crate::link::Link;
 
-/// Maximum output of the processes to keep, in bytes: enough to find the reason of a failure.
-const PRINTED_MAX: usize = 64 << 10;
-
 /// Starts ranks with a launcher.
-pub struct Spawn {
+pub struct MpiLauncher {
     surroundings: Surroundings,
     ranks: u32,
     program: PathBuf,
@@ -29,7 +25,7 @@ pub struct Spawn {
     line: StartLine,
 }
 
-impl Spawn {
+impl MpiLauncher {
     /// Determines how to start `ranks` ranks that run `program`.
     ///
     /// # Errors
@@ -44,9 +40,9 @@ impl Spawn {
             environment: Vec::new(),
             stdin_window: None,
         };
-        let mut spawn = Self { surroundings, ranks, program, launcher, library, line };
-        spawn.line = spawn.line_on(&[])?;
-        Ok(spawn)
+        let mut this = Self { surroundings, ranks, program, launcher, library, line };
+        this.line = this.line_on(&[])?;
+        Ok(this)
     }
 
     fn line_on(&self, places: &[Place]) -> Result<StartLine, Refusal> {
@@ -66,60 +62,24 @@ impl Spawn {
     }
 }
 
-impl Start for Spawn {
-    fn start(&self, _: u32, places: &[Place]) -> Result<Started, JobError> {
+impl Launcher for MpiLauncher {
+    fn start(&self, places: &[Place]) -> Result<Started, JobError> {
         let chosen =
             if places.is_empty() { None } else { Some(self.line_on(places).map_err(JobError::Launcher)?) };
         let line = chosen.as_ref().unwrap_or(&self.line);
-        let printed = Arc::new(Mutex::new(Vec::new()));
-        let listening = Arc::clone(&printed);
         let cannot = |cause: io::Error| {
             let program = line.words.first().cloned().unwrap_or_default();
             JobError::NotStarted { program, cause: Arc::new(cause) }
         };
-        let mut job = Job::start(line, move |line| {
-            let mut printed = listening.lock().unwrap_or_else(PoisonError::into_inner);
-            printed.extend_from_slice(line);
-            printed.push(b'\n');
-            let too_much = printed.len().saturating_sub(PRINTED_MAX);
-            printed.drain(..too_much);
-        })
-        .map_err(cannot)?;
-        let (Some(input), Some(output)) = (job.take_output(), job.take_input()) else {
+        let mut job = LoggedJob::start(line).map_err(cannot)?;
+        let Some((to_rank, from_rank)) = job.take_pipes() else {
             return Err(cannot(io::ErrorKind::BrokenPipe.into()));
         };
-        let link = Link::to_rank(input, output, line.stdin_window).map_err(cannot)?;
-        Ok(Started { link, processes: Box::new(Ranks { job, printed }) })
-    }
-
-    fn starts_again(&self) -> bool {
-        true
+        let link = Link::to_rank(from_rank, to_rank, line.stdin_window).map_err(cannot)?;
+        Ok(Started { link, job: Some(job) })
     }
 
     fn chooses_hosts(&self) -> bool {
         self.line.family.chooses_hosts()
-    }
-}
-
-/// The started processes.
-struct Ranks {
-    job: Job,
-    printed: Arc<Mutex<Vec<u8>>>,
-}
-
-impl Processes for Ranks {
-    fn printed(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.printed.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn leave(&mut self, patience: Duration) -> bool {
-        matches!(self.job.wait(patience), Ok(Some(status)) if status.success())
-    }
-
-    fn end(&mut self) {
-        if let Err(error) = self.job.end() {
-            let mut printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
-            printed.extend_from_slice(format!("{error}\n").as_bytes());
-        }
     }
 }

@@ -8,7 +8,7 @@ use haul_flow::plan;
 use super::clock::{Time, nanoseconds};
 use super::storage::{Served, Storage};
 use super::{Scene, Walk, Workload};
-use crate::schedule::{Item, ItemId};
+use haul_cluster::schedule::{Item, ItemId};
 
 /// Metadata operations per directory: create the target, open and read the source, set the times.
 const DIRECTORY_OPERATIONS: u64 = 4;

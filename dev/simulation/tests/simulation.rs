@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use haul_cluster::schedule::Limits;
-use haul_cluster::simulate::{Class, Faults, Machine, Outcome, Scene, Walk, Workload, run};
+use haul_simulation::{Class, Faults, Machine, Outcome, Scene, Walk, Workload, run};
 use proptest::prelude::*;
 
 const MB: f64 = 1e6;

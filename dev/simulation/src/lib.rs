@@ -3,7 +3,7 @@
 //!
 //! This is a discrete-event model. It models storage targets, metadata servers, the clients' links,
 //! messages, and the walk of the launch process. Decisions come from the code that runs in a job:
-//! [`crate::schedule`] and `haul_flow::plan`.
+//! [`haul_cluster::schedule`] and `haul_flow::plan`.
 //!
 //! ```text
 //!   launch ──items──► rank 0 ──orders──► rank ──open, create──► metadata servers
@@ -33,8 +33,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::schedule::Limits;
 pub use faults::Faults;
+use haul_cluster::schedule::Limits;
 pub use storage::Served;
 pub use world::run;
 

@@ -2,10 +2,10 @@
 //! `mpirun -n N haul cp …`.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
+use super::launcher::{Launcher, Started};
+use super::places::Place;
 use crate::error::JobError;
-use crate::launch::{Place, Processes, Start, Started};
 use crate::link::{Link, inside};
 use crate::wire::{ToLaunch, ToMaster};
 
@@ -23,11 +23,10 @@ impl InProcess {
     }
 }
 
-impl Start for InProcess {
-    fn start(&self, _: u32, _: &[Place]) -> Result<Started, JobError> {
+impl Launcher for InProcess {
+    fn start(&self, _: &[Place]) -> Result<Started, JobError> {
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let link = link.ok_or(JobError::Ended)?;
-        Ok(Started { link, processes: Box::new(Themselves) })
+        Ok(Started { link: link.ok_or(JobError::Ended)?, job: None })
     }
 
     fn starts_again(&self) -> bool {
@@ -41,19 +40,4 @@ impl Start for InProcess {
             link.send(ToMaster::Stop).unwrap_or_default();
         }
     }
-}
-
-/// Processes that belong to an external launcher.
-struct Themselves;
-
-impl Processes for Themselves {
-    fn printed(&mut self) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn leave(&mut self, _: Duration) -> bool {
-        true
-    }
-
-    fn end(&mut self) {}
 }

@@ -9,8 +9,8 @@ use super::launch::{Content, Launch, Step};
 use super::rank::{Client, Job, Slab, Work};
 use super::storage::{Layout, Served, Storage, spread};
 use super::{Busy, Class, Outcome, Scene, Workload};
-use crate::schedule::{CountedBy, Event, FileId, Item, ItemId, LargeFile, Order, Scheduler};
-use crate::transport::Rank;
+use haul_cluster::schedule::{CountedBy, Event, FileId, Item, ItemId, LargeFile, Order, Scheduler};
+use haul_cluster::transport::Rank;
 
 /// Metadata operations to begin a file (open the source, create the target) and to finish it (close
 /// both, rename the target).

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::schedule::{FileId, ItemId};
-use crate::transport::Rank;
+use haul_cluster::schedule::{FileId, ItemId};
+use haul_cluster::transport::Rank;
 
 /// Faults to inject. The default is none.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use super::clock::Time;
 use super::storage::{Layout, Served};
-use crate::schedule::{FileId, Item, ItemId};
-use crate::transport::Rank;
+use haul_cluster::schedule::{FileId, Item, ItemId};
+use haul_cluster::transport::Rank;
 
 /// A modelled rank.
 #[derive(Clone, Debug, Default)]

@@ -1,0 +1,45 @@
+//! How a process group gets its processes.
+//!
+//! | launcher | processes |
+//! |---|---|
+//! | [`MpiLauncher`](super::MpiLauncher) | started by `mpirun` or `srun`, here or in an allocation, once per attempt |
+//! | [`InProcess`](super::InProcess) | already running: this process is rank 0 of `mpirun haul …` |
+//!
+//! A batch system ([`crate::batch`]) runs the whole command line on its hosts, and there an
+//! [`MpiLauncher`](super::MpiLauncher) starts the processes.
+
+use super::job::LoggedJob;
+use super::places::Place;
+use crate::error::JobError;
+use crate::link::Link;
+use crate::wire::{ToLaunch, ToMaster};
+
+/// Starts the processes of a job.
+pub trait Launcher: Sync {
+    /// Starts them on the given hosts; if there are none, the launcher chooses.
+    ///
+    /// # Errors
+    /// If they can't be started.
+    fn start(&self, places: &[Place]) -> Result<Started, JobError>;
+
+    /// True if specific hosts can be left out.
+    fn chooses_hosts(&self) -> bool {
+        false
+    }
+
+    /// True if a lost job can be started again.
+    fn starts_again(&self) -> bool {
+        true
+    }
+
+    /// Releases processes that were already running, but were not needed.
+    fn release(&self) {}
+}
+
+/// A started job.
+pub struct Started {
+    /// The link to rank 0.
+    pub link: Link<ToMaster, ToLaunch>,
+    /// The processes; `None` if they belong to another launcher, which also ends them.
+    pub job: Option<LoggedJob>,
+}
