@@ -3,11 +3,12 @@
 //! A pattern is expanded to plain patterns first, as a shell does, and those are matched by
 //! [`Glob`], byte by byte. Three things are stricter or wider than in a shell:
 //!
-//! * What a shell would take literally is refused: an unclosed bracket or brace, a `\` at the end, a
-//!   range that ends before it begins.
+//! * What a shell would take literally is refused: an unclosed bracket or brace, a `\` at the end,
+//!   a range that ends before it begins.
 //! * `**/` at the start of a pattern or an alternative stands for any directories, of which a name
 //!   has none. `**/` alone matches every name.
-//! * In brackets only ranges, `!` and `^` are special. Empty alternatives are dropped: `a{,b}` is `ab`.
+//! * In brackets only ranges, `!` and `^` are special. Empty alternatives are dropped: `a{,b}` is
+//!   `ab`.
 
 use std::collections::HashSet;
 

@@ -3,7 +3,7 @@
 //!
 //! There is a fixed number of slots, one for each request in flight. A slot owns its control block
 //! and everything the block names. The C library holds the slot's address from the time it gets the
-//! block until it calls [`notified`], on a thread of its own (`SIGEV_THREAD`). One reference count
+//! block until it calls `notified`, on a thread of its own (`SIGEV_THREAD`). One reference count
 //! of the slot's `Arc` goes with that address, so a slot outlives any notification that may still
 //! come, even if the [`PosixAio`] is gone.
 //!

@@ -24,7 +24,6 @@ pub(crate) enum Error {
     Program {
         /// The command line.
         line: String,
-        /// Its exit status.
         status: ExitStatus,
         /// The last line it wrote to standard error.
         said: String,

@@ -130,7 +130,6 @@ pub(crate) struct Shape {
     pub(crate) levels: u32,
     /// Subdirectories in each directory above the last level.
     pub(crate) fan_out: u64,
-    /// Bytes in each file.
     pub(crate) file_bytes: u64,
     placing: Placing,
 }

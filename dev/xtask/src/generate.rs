@@ -85,9 +85,9 @@ fn generated() -> Result<Vec<Generated>, Failure> {
     Ok(generated)
 }
 
-fn definitions<T: DeserializeOwned>(program: &str) -> Result<T, Failure> {
-    let printed = output_of(&mut cargo(&["run", "--quiet", "--package", program, "--", "--definitions"]))?;
-    serde_json::from_slice(&printed).map_err(|error| Failure(format!("{program} --definitions: {error}")))
+fn definitions<T: DeserializeOwned>(package: &str) -> Result<T, Failure> {
+    let printed = output_of(&mut cargo(&["run", "--quiet", "--package", package, "--", "--definitions"]))?;
+    serde_json::from_slice(&printed).map_err(|error| Failure(format!("{package} --definitions: {error}")))
 }
 
 fn printed(words: &[&str]) -> Result<Vec<u8>, Failure> {

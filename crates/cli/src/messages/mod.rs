@@ -176,8 +176,8 @@ impl Messages {
 
     /// Fills placeholders with names, in order: `{}` quotes, `{plain}` quotes only if necessary,
     /// `{prose}` quotes as words of a sentence, `{escape}` escapes without quoting, and `{bare}`
-    /// inserts haul's own words unchanged. A last placeholder `{cause}` is for a reason that does not
-    /// belong at the end.
+    /// inserts haul's own words unchanged. A last placeholder `{cause}` is for a reason that does
+    /// not belong at the end.
     fn fill(&self, kind: Kind, names: &[Vec<u8>]) -> Vec<u8> {
         let mut text = Vec::new();
         let mut rest = self.sentence(kind);

@@ -1,4 +1,5 @@
-//! Sentences of `haul tar`, worded like GNU tar's: the name comes first, and is escaped, not quoted.
+//! Sentences of `haul tar`, worded like GNU tar's: the name comes first, and is escaped, not
+//! quoted.
 
 use haul_flow::FlowKind;
 use haul_tar::TarKind;

@@ -63,7 +63,7 @@ fn a_change_is_told_if_it_is_asked_for() {
         let scene = Scene::of(TREE);
         let equal = scene.compare("--attributes=all,holes a b");
         assert_eq!((equal.status(), equal.printed()), (Some(0), String::new()), "before {script}");
-        scene.shell(script);
+        scene.script(script);
         let outcome = scene.compare(&format!("--attributes={attribute} a b"));
         let lines = outcome.printed();
         assert!(lines.lines().any(|line| line == told), "{script}: {lines}{}", outcome.errors());
@@ -117,7 +117,7 @@ fn names_that_share_files_with_the_other_tree_are_compared_as_links() {
         (other.status(), other.printed().as_str()),
         (Some(1), "Files b/y and a/y differ: hard links\n")
     );
-    scene.shell("ln -f a/x b/y");
+    scene.script("ln -f a/x b/y");
     assert_eq!(scene.compare("--attributes=links a b").status(), Some(0));
     assert_eq!(scene.compare("--attributes=links a a").status(), Some(0));
 }

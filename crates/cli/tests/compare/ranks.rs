@@ -11,7 +11,7 @@ fn ranks_tell_what_one_process_tells() {
     let Some(mpi) = Mpi::installed().into_iter().next() else { skip!("needs an MPI installation") };
     let scene = Scene::new();
     everything::spec().build(&scene.path().join("a")).unwrap();
-    scene.shell(
+    scene.script(
         "cp -a a b; echo more >> b/size-4096; rm b/size-511; touch b/new b/odd/new; chmod 600 b/size-4097; \
          head -c 9000000 /dev/zero > a/large; cp a/large b/large; printf x | dd of=b/large bs=1 seek=7000000 conv=notrunc status=none",
     );

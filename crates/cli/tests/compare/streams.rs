@@ -81,7 +81,7 @@ fn in_trees_special_files_are_compared_by_type_and_number() {
     assert_eq!(outcome.status(), Some(1));
     assert_eq!(outcome.printed(), "File a/x is a fifo while file b/x is a regular empty file\n");
     require!(needs::root());
-    scene.shell(
+    scene.script(
         "mknod a/device c 1 3; mknod b/device c 1 5; mknod a/same b 7 0; mknod b/same b 7 0; rm a/x b/x",
     );
     let outcome = scene.compare("a b");

@@ -27,23 +27,23 @@ fn blocks_are_joined_in_order_and_cut_at_lines() {
         if size == "1" {
             // One command per line takes long, so use a short file.
             fs::write(scene.path().join("few"), "a\n\nbc\nend").unwrap();
-            let outcome = scene.run("--block 1 few -- sed s/$/|/");
+            let outcome = scene.outcome("--block 1 few -- sed s/$/|/");
             assert_eq!(outcome.printed(), "a|\n|\nbc|\nend|");
             continue;
         }
         if size == "1K" {
             fs::write(scene.path().join("some"), &text[..100_000]).unwrap();
-            let outcome = scene.run("-j4 --block 1K some -- cat");
+            let outcome = scene.outcome("-j4 --block 1K some -- cat");
             assert!(outcome.stdout == text[..100_000], "--block {size}");
             continue;
         }
         for root in ["t/f", "t"] {
-            let outcome = scene.run(&format!("-j4 --block {size} {root} -- cat"));
+            let outcome = scene.outcome(&format!("-j4 --block {size} {root} -- cat"));
             assert_eq!((outcome.status(), outcome.errors()), (Some(0), String::new()));
             assert!(outcome.stdout == text, "--block {size} {root}");
         }
     }
-    let counted = scene.run("-j4 --block 64K t/f -- wc -l");
+    let counted = scene.outcome("-j4 --block 64K t/f -- wc -l");
     let sum: u32 = counted.printed().lines().map(|line| line.trim().parse::<u32>().unwrap()).sum();
     assert_eq!(sum, 20_000);
     assert!(counted.printed().lines().count() > 5);
@@ -52,7 +52,7 @@ fn blocks_are_joined_in_order_and_cut_at_lines() {
 #[test]
 fn a_block_larger_than_the_memory_is_as_large_as_the_file() {
     let scene = Scene::of("seq 3 > f");
-    let outcome = scene.run("--block 900000G f -- cat");
+    let outcome = scene.outcome("--block 900000G f -- cat");
     assert_eq!(
         (outcome.status(), outcome.printed().as_str()),
         (Some(0), "1\n2\n3\n"),
@@ -76,10 +76,10 @@ fn a_thread_that_cannot_be_had_is_told_of() {
 #[test]
 fn outputs_of_several_files_are_not_mixed() {
     let scene = Scene::of("mkdir t; for i in 1 2 3 4 5; do seq -f \"$i.%g\" 20000 > t/$i; done");
-    let outcome = scene.run("-j4 --block 16K --sort=path t -- cat");
+    let outcome = scene.outcome("-j4 --block 16K --sort=path t -- cat");
     let wanted = scene.shell("cat t/?");
     assert!(outcome.stdout == wanted.stdout);
-    let unsorted = scene.run("-j4 --block 16K t -- cat");
+    let unsorted = scene.outcome("-j4 --block 16K t -- cat");
     let printed = unsorted.printed();
     let lines: Vec<_> = printed.lines().collect();
     assert_eq!(lines.len(), 100_000);
@@ -89,10 +89,10 @@ fn outputs_of_several_files_are_not_mixed() {
 #[test]
 fn blocks_that_fail_and_commands_that_do_not_read() {
     let scene = Scene::of("seq 100000 > f; : > empty");
-    let outcome = scene.run("--block 100K f -- false");
+    let outcome = scene.outcome("--block 100K f -- false");
     assert_eq!(outcome.status(), Some(1));
     assert!(outcome.errors().contains("haul each: 6 of 6 commands failed:\n"), "{}", outcome.errors());
-    assert_eq!(scene.run("--block 100K f -- true").status(), Some(0));
-    let outcome = scene.run("--block 100K empty -- wc -l");
+    assert_eq!(scene.outcome("--block 100K f -- true").status(), Some(0));
+    let outcome = scene.outcome("--block 100K empty -- wc -l");
     assert_eq!((outcome.status(), outcome.printed()), (Some(0), String::new()));
 }

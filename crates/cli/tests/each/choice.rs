@@ -36,7 +36,7 @@ fn the_files_that_match_are_those_that_find_finds() {
         let mut words = theirs.split_whitespace();
         let find = std::path::Path::new("/usr/bin").join(words.next().unwrap());
         let wanted = haul_testkit::Run::new(&find).args(words).in_folder(scene.path()).finish().unwrap();
-        let outcome = scene.run(&format!("{ours} -- echo {{}}"));
+        let outcome = scene.outcome(&format!("{ours} -- echo {{}}"));
         assert_eq!(sorted(&outcome.printed()), sorted(&wanted.printed()), "{ours}: {}", outcome.errors());
         assert_eq!(outcome.status(), Some(0), "{ours}");
         assert!(wanted.printed().lines().count() > 0, "{theirs} finds nothing");
@@ -46,15 +46,15 @@ fn the_files_that_match_are_those_that_find_finds() {
 #[test]
 fn links_are_followed_where_that_is_asked() {
     let scene = Scene::of("mkdir -p t/d; echo > t/d/f; ln -s .. t/d/up; ln -s d t/e");
-    assert_eq!(sorted(&scene.run("-L t -- echo").printed()), ["t/d/f", "t/e/f"]);
-    assert_eq!(sorted(&scene.run("t/e -- echo").printed()), ["t/e/f"]);
-    assert_eq!(sorted(&scene.run("t -- echo").printed()), ["t/d/f"]);
+    assert_eq!(sorted(&scene.outcome("-L t -- echo").printed()), ["t/d/f", "t/e/f"]);
+    assert_eq!(sorted(&scene.outcome("t/e -- echo").printed()), ["t/e/f"]);
+    assert_eq!(sorted(&scene.outcome("t -- echo").printed()), ["t/d/f"]);
 }
 
 #[test]
 fn a_root_that_is_not_there_is_trouble_and_the_others_are_done() {
     let scene = Scene::of("mkdir t; echo > t/f");
-    let outcome = scene.run("missing t nowhere/below -- echo");
+    let outcome = scene.outcome("missing t nowhere/below -- echo");
     assert_eq!((outcome.status(), outcome.printed().as_str()), (Some(2), "t/f\n"));
     assert_eq!(
         sorted(&outcome.errors()),

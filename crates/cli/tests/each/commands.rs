@@ -92,10 +92,10 @@ fn a_command_there_is_not_is_told_once() {
             "haul each: cannot run 't/run': No such file or directory\nhaul each: skipping the remaining commands\n",
         ),
     ] {
-        let outcome = scene.run(&format!("-j4 t -- {command} {{}}"));
+        let outcome = scene.outcome(&format!("-j4 t -- {command} {{}}"));
         assert_eq!((outcome.status(), outcome.errors().as_str()), (Some(2), told));
     }
-    assert_eq!(scene.run("t -- {}").status(), Some(2));
+    assert_eq!(scene.outcome("t -- {}").status(), Some(2));
     for wrong in [
         "t",
         "-- true",
@@ -104,7 +104,7 @@ fn a_command_there_is_not_is_told_once() {
         "--batch 0 t -- true",
         "--newer none t -- true",
     ] {
-        let outcome = scene.run(wrong);
+        let outcome = scene.outcome(wrong);
         assert_eq!(outcome.status(), Some(2), "{wrong}");
         assert!(outcome.errors().starts_with("haul each: "), "{wrong}: {}", outcome.errors());
     }
@@ -115,14 +115,14 @@ fn a_program_that_cannot_be_run_keeps_no_other_from_it() {
     let scene = Scene::of(
         "mkdir p; for i in 1 2 3 4 5 6; do printf '#!/bin/sh\necho %s\n' $i > p/$i.sh; done; chmod +x p/*; chmod -x p/3.sh",
     );
-    let outcome = scene.run("-j1 --sort=path p -- {}");
+    let outcome = scene.outcome("-j1 --sort=path p -- {}");
     assert_eq!((outcome.status(), outcome.printed().as_str()), (Some(2), "1\n2\n4\n5\n6\n"));
     assert_eq!(
         outcome.errors(),
         "haul each: cannot run 'p/3.sh': Permission denied\nhaul each: 1 of 6 commands failed:\n\
          haul each: p/3.sh: not started\n"
     );
-    let outcome = scene.run("-j1 --sort=path --halt=soon p -- {}");
+    let outcome = scene.outcome("-j1 --sort=path --halt=soon p -- {}");
     assert_eq!(outcome.status(), Some(2));
     assert!(outcome.printed().lines().count() < 6, "{}", outcome.printed());
 }
@@ -131,7 +131,7 @@ fn a_program_that_cannot_be_run_keeps_no_other_from_it() {
 fn a_batch_too_long_for_one_command_is_run_by_several() {
     let scene =
         Scene::of("mkdir t; cd t; long=$(printf '%0200d' 0); for i in $(seq 15000); do : > $long$i; done");
-    let outcome = scene.run("--batch 30000 t -- printf %s\\n");
+    let outcome = scene.outcome("--batch 30000 t -- printf %s\\n");
     assert_eq!((outcome.status(), outcome.errors()), (Some(0), String::new()));
     let lines = sorted(&outcome.printed());
     assert_eq!(lines.len(), 15_000);
@@ -206,11 +206,11 @@ fn what_a_command_has_started_does_not_outlive_a_run_that_is_told_to_end() {
 #[test]
 fn several_files_share_a_command_if_that_is_asked() {
     let scene = Scene::of("mkdir -p t/d; for i in $(seq 25); do touch t/d/$i; done");
-    let outcome = scene.run("--batch 10 t -- echo");
+    let outcome = scene.outcome("--batch 10 t -- echo");
     let lines: Vec<_> = outcome.printed().lines().map(|line| line.split(' ').count()).collect();
     assert_eq!(sorted(&outcome.printed().replace([' ', '\n'], "\n")).len(), 25);
     assert_eq!((lines.len(), lines.iter().sum::<usize>()), (3, 25), "{lines:?}");
-    let outcome = scene.run("--batch 100 t -- echo x{/} end");
+    let outcome = scene.outcome("--batch 100 t -- echo x{/} end");
     assert_eq!(outcome.printed().split_whitespace().count(), 26);
     let script = ["--batch=100", "--shell", "t", "--", "ls {} | wc -l"];
     let outcome = scene.each(script).finish().unwrap();
@@ -223,7 +223,7 @@ fn several_files_share_a_command_if_that_is_asked() {
 #[test]
 fn a_long_list_of_files_is_run_once_each() {
     let scene = Scene::of("mkdir t; (cd t; for d in $(seq 20); do mkdir $d; (cd $d; touch $(seq 20)); done)");
-    let outcome = scene.run("-j4 t -- mv {} {}.done");
+    let outcome = scene.outcome("-j4 t -- mv {} {}.done");
     assert_eq!((outcome.status(), outcome.errors()), (Some(0), String::new()));
     let count = |end: &str| {
         let names = (1..=20).flat_map(|d| fs::read_dir(scene.path().join(format!("t/{d}"))).unwrap());

@@ -18,7 +18,7 @@ fn ranks_run_what_one_process_runs() {
         "--sort=path --type d,f --name 1* t -- echo {/} {//}",
         "--sort=path --exclude 1* t -- false",
     ] {
-        let alone = scene.run(words);
+        let alone = scene.outcome(words);
         for ranks in [1, 2, 4] {
             let own = mpi.options(ranks);
             let run = scene.each(own.iter().map(String::as_str).chain(words.split_whitespace()));

@@ -11,7 +11,7 @@ use super::{Scene, haul, needs_gnu, verdict};
 /// Searches endless input in a shell, after the command `before`.
 fn endless(scene: &Scene, program: &str, before: &str) -> Run {
     let script = format!("{before} yes 2>&- | {{ exec {program} y; }}");
-    scene.run(Path::new("/bin/bash"), ["-c", &script], "C")
+    scene.run(Path::new("/bin/bash"), ["-c", &script]).env("LC_ALL", "C")
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn what_is_named_behind_a_file_with_a_line_is_not_met_where_only_the_status_coun
             let run = |program: &str| {
                 // The shell holds the FIFO open without writing to it.
                 let line = format!("exec 4<> silent; {}", line.replace("GREP", program));
-                let run = scene.run(Path::new("/bin/bash"), ["-c", &line], "C");
+                let run = scene.run(Path::new("/bin/bash"), ["-c", &line]).env("LC_ALL", "C");
                 let outcome = run.within(Duration::from_secs(60)).finish().unwrap();
                 let (status, lines, errors) = verdict(&outcome, false);
                 (status, lines, errors.join(" ").replace("/usr/bin/grep", "grep").replace(program, "grep"))

@@ -69,7 +69,7 @@ fn a_line_is_read_a_few_times_however_long_it_is() {
     // The kernel adds the reads of a child to those of its parent once it has been waited for.
     let counted = |script: &str| -> u64 {
         let script = format!("{script}; read -r name bytes < /proc/$$/io; echo $name $bytes");
-        let outcome = scene.run(Path::new("/bin/bash"), ["-c", &script], "C").finish().unwrap();
+        let outcome = scene.run(Path::new("/bin/bash"), ["-c", &script]).env("LC_ALL", "C").finish().unwrap();
         let printed = outcome.printed();
         let bytes = printed
             .lines()

@@ -21,45 +21,28 @@ mod patterns;
 mod perl;
 mod ranks;
 mod references;
+#[path = "../scene/mod.rs"]
+mod scene;
 mod streams;
 mod trees;
 mod words;
 
 use std::ffi::OsStr;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use haul_testkit::{Outcome, Run, Sandbox};
-
-/// A directory to search.
-struct Scene {
-    sandbox: Sandbox,
-}
+use haul_testkit::{Outcome, Run};
+use scene::{Scene, haul};
 
 impl Scene {
-    fn new() -> Self {
-        Self { sandbox: Sandbox::in_memory().unwrap() }
-    }
-
-    /// Creates a directory and runs a shell script in it.
-    fn of(script: &str) -> Self {
-        let scene = Self::new();
-        scene.sandbox.script(script).unwrap();
-        scene
-    }
-
-    fn path(&self) -> &Path {
-        self.sandbox.path()
-    }
-
-    fn run<S: AsRef<OsStr>>(&self, program: &Path, words: impl IntoIterator<Item = S>, locale: &str) -> Run {
-        Run::new(program).args(words).in_folder(self.path()).env("LC_ALL", locale)
+    /// Begins a command line of GNU grep in the directory.
+    fn gnu<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>, locale: &str) -> Run {
+        self.run(Path::new("/usr/bin/grep"), words).env("LC_ALL", locale)
     }
 
     /// Begins a `haul grep` command line in the directory.
     fn haul<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>, locale: &str) -> Run {
-        self.run(&haul(), ["grep"], locale).args(words)
+        self.applet("grep", words).env("LC_ALL", locale)
     }
 
     /// Runs both programs with `words`, separated by spaces, and asserts the same result. Lines may
@@ -67,7 +50,7 @@ impl Scene {
     /// may stop before it meets them. Returns haul's outcome.
     fn same(&self, words: &str, sorted: bool) -> Outcome {
         let split = || words.split_whitespace();
-        let theirs = self.run(Path::new("/usr/bin/grep"), split(), "C.UTF-8").finish().unwrap();
+        let theirs = self.gnu(split(), "C.UTF-8").finish().unwrap();
         let ours = self.haul(split(), "C.UTF-8").finish().unwrap();
         let is_quiet = theirs.status() == Some(0) && theirs.stdout.is_empty() && words.starts_with("-rq");
         let (mut left, mut right) = (verdict(&ours, sorted), verdict(&theirs, sorted));
@@ -77,12 +60,6 @@ impl Scene {
         assert_eq!(left, right, "grep {words}");
         ours
     }
-}
-
-/// Returns the program under test.
-fn haul() -> PathBuf {
-    let named = std::env::var_os("HAUL_BIN").map(PathBuf::from);
-    named.unwrap_or_else(|| fs::canonicalize(env!("CARGO_BIN_EXE_haul")).unwrap())
 }
 
 /// Returns the reason to skip a comparison with GNU grep, if any.

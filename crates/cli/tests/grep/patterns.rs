@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use haul_testkit::require;
 
@@ -125,7 +124,7 @@ fn bytes_that_are_no_characters_are_in_brackets() {
     ];
     for pattern in patterns {
         let words = [&b"-an"[..], b"-e", pattern, b"lines"].map(OsStr::from_bytes);
-        let theirs = scene.run(Path::new("/usr/bin/grep"), words, "C.UTF-8").finish().unwrap();
+        let theirs = scene.gnu(words, "C.UTF-8").finish().unwrap();
         let ours = scene.haul(words, "C.UTF-8").finish().unwrap();
         assert_eq!(verdict(&ours, false), verdict(&theirs, false), "{}", pattern.escape_ascii());
     }

@@ -19,7 +19,7 @@ use super::{Scene, needs_gnu, verdict};
 fn same_parts(scene: &Scene, text: &[u8], words: &[&[u8]], locale: &str) {
     let words: Vec<_> = words.iter().map(|word| OsStr::from_bytes(word)).collect();
     fs::write(scene.path().join("text"), text).unwrap();
-    let theirs = scene.run(Path::new("/usr/bin/grep"), &words, locale).arg("text").finish().unwrap();
+    let theirs = scene.gnu(&words, locale).arg("text").finish().unwrap();
     let ours = scene.haul(&words, locale).arg("text").finish().unwrap();
     let found = |outcome: &haul_testkit::Outcome| (outcome.status(), outcome.stdout.clone());
     assert_eq!(found(&ours), found(&theirs), "LC_ALL={locale} grep {words:?}: {:?}", verdict(&ours, false));
@@ -194,7 +194,8 @@ fn what_is_none_is_told_in_the_same_words() {
         "(?(9)a)",
     ];
     for pattern in patterns {
-        let theirs = scene.run(Path::new("grep"), ["-P", pattern, "lines"], "C.UTF-8").finish().unwrap();
+        let theirs =
+            scene.run(Path::new("grep"), ["-P", pattern, "lines"]).env("LC_ALL", "C.UTF-8").finish().unwrap();
         let ours = scene.haul(["-P", pattern, "lines"], "C.UTF-8").finish().unwrap();
         assert_eq!(theirs.status(), Some(2), "{pattern}");
         assert_eq!(verdict(&ours, false), verdict(&theirs, false), "{pattern}");
@@ -207,7 +208,7 @@ fn a_limit_of_pcre2_is_an_error_and_not_a_line_without_a_match() {
     let scene = Scene::new();
     fs::write(scene.path().join("lines"), "a".repeat(60) + "b\n").unwrap();
     let words = ["-P", "(a+)+$", "lines"];
-    let theirs = scene.run(Path::new("grep"), words, "C.UTF-8").finish().unwrap();
+    let theirs = scene.run(Path::new("grep"), words).env("LC_ALL", "C.UTF-8").finish().unwrap();
     let ours = scene.haul(words, "C.UTF-8").finish().unwrap();
     assert_eq!(theirs.errors(), "grep: lines: exceeded PCRE's backtracking limit\n");
     assert_eq!(verdict(&ours, false), verdict(&theirs, false));

@@ -10,7 +10,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 
 use haul_testkit::random::{self, IndexedRandom, Random, Rng, seeded};
 use haul_testkit::{needs, note, require};
@@ -301,7 +300,7 @@ fn random_references_match_as_defined_and_as_by_gnu_grep() {
         };
         let theirs = |words: [&str; 2]| {
             let words = [words[0], "-e", words[1], "lines"];
-            scene.run(Path::new("/usr/bin/grep"), words, "C.UTF-8").finish().unwrap().printed()
+            scene.gnu(words, "C.UTF-8").finish().unwrap().printed()
         };
         let (whole, parts) = (node.whole(&lines), node.parts(&lines));
         found += usize::from(!whole.is_empty());

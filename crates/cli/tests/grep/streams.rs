@@ -10,7 +10,7 @@ use super::{Scene, haul, needs_gnu, verdict};
 /// Runs a shell line with `GREP` replaced by a program.
 fn shell(scene: &Scene, line: &str, program: &str) -> Outcome {
     let line = line.replace("GREP", program);
-    scene.run(Path::new("/bin/bash"), ["-c", &line], "C.UTF-8").finish().unwrap()
+    scene.run(Path::new("/bin/bash"), ["-c", &line]).env("LC_ALL", "C.UTF-8").finish().unwrap()
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn context_that_is_not_shown_does_not_fill_the_memory() {
     let scene = Scene::of("seq 20000000 > numbers");
     for line in ["GREP -C3 x < numbers", "GREP -B20000 x numbers", "GREP -B20000 -A1 x < numbers"] {
         let words = line.replace("GREP", &format!("exec {} grep", haul().display()));
-        let outcome = scene.run(Path::new("/bin/bash"), ["-c", &words], "C").finish().unwrap();
+        let outcome = scene.run(Path::new("/bin/bash"), ["-c", &words]).env("LC_ALL", "C").finish().unwrap();
         assert_eq!((outcome.status(), outcome.printed().as_str()), (Some(1), ""), "{line}");
         assert!(outcome.peak_bytes < 80 << 20, "{line}: {}", outcome.peak_bytes);
     }

@@ -114,7 +114,8 @@ fn what_is_wrong_is_worded_and_silenced_as_by_gnu_grep() {
         let run = |program: &str| {
             std::fs::write(folder.join("out"), "needle\n").unwrap();
             let line = format!("cd t; {program} {words}; echo $?; cat out");
-            let outcome = scene.run(Path::new("/bin/bash"), ["-c", &line], "C.UTF-8").finish().unwrap();
+            let outcome =
+                scene.run(Path::new("/bin/bash"), ["-c", &line]).env("LC_ALL", "C.UTF-8").finish().unwrap();
             let (_, lines, errors) = verdict(&outcome, true);
             (lines, errors.join(" ").replace("/usr/bin/grep", "grep").replace(program, "grep"))
         };
@@ -146,7 +147,7 @@ fn what_is_output_to_is_not_searched() {
     assert_eq!(run.status(), Some(0));
     assert_eq!(std::fs::read(scene.path().join("new")).unwrap(), b"in:needle\nout:needle\n");
     let script = format!("exec {} grep needle in out >> out", super::haul().display());
-    let run = scene.run(Path::new("/bin/sh"), ["-c", &script], "C").finish().unwrap();
+    let run = scene.run(Path::new("/bin/sh"), ["-c", &script]).env("LC_ALL", "C").finish().unwrap();
     assert_eq!(run.status(), Some(2));
     assert_eq!(run.errors(), "haul grep: out: input file is also the output\n");
     assert_eq!(std::fs::read(out).unwrap(), b"needle\nin:needle\n");
@@ -189,7 +190,7 @@ fn real_trees_come_to_the_same_as_gnu_greps_and_ripgreps() {
     require!(needs::tool("rg"));
     let rg = needs::find_tool("rg").unwrap();
     let words = ["-n", "--no-heading", "-uuu", "define .*_H", "/usr/include/linux"];
-    let theirs = scene.run(&rg, words, "C.UTF-8").finish().unwrap();
+    let theirs = scene.run(&rg, words).env("LC_ALL", "C.UTF-8").finish().unwrap();
     let ours = scene.haul(["-rn", "define .*_H", "/usr/include/linux"], "C.UTF-8").finish().unwrap();
     assert_eq!(verdict(&ours, true), verdict(&theirs, true));
     assert!(ours.printed().lines().count() > 100);

@@ -1,8 +1,6 @@
 //! Character classes and words as in the C library and GNU grep: beyond ASCII, and for patterns
 //! that may match nothing.
 
-use std::path::Path;
-
 use haul_testkit::{Outcome, require};
 
 use super::{Scene, needs_gnu, verdict};
@@ -11,7 +9,7 @@ pub(super) const LOCALES: [&str; 2] = ["C", "C.UTF-8"];
 
 /// Runs both programs with `words`, asserts the same result, and returns haul's outcome.
 pub(super) fn same(scene: &Scene, words: &[&str], locale: &str) -> Outcome {
-    let theirs = scene.run(Path::new("/usr/bin/grep"), words, locale).finish().unwrap();
+    let theirs = scene.gnu(words, locale).finish().unwrap();
     let ours = scene.haul(words, locale).finish().unwrap();
     assert_eq!(verdict(&ours, false), verdict(&theirs, false), "LC_ALL={locale} grep {words:?}");
     ours

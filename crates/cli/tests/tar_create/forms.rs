@@ -13,7 +13,7 @@ const TREE: &str = "mkdir -p tree/{a,b,c}/{d,e,f}
 
 #[test]
 fn an_archive_in_order_of_names_is_the_same_whoever_makes_it_when() {
-    let scene = Scene::of(TREE);
+    let scene = Scene::on_disk(TREE);
     scene.good("$HAUL tar --sort=name --jobs=1 -cf 1.tar tree; cp -a tree copy; rm -r tree; mkdir copy2");
     // Recreate the tree with inode numbers in another order.
     scene.good("mv copy2 tree; (cd copy; find . | sort -r | cpio -pdm --quiet ../tree 2>/dev/null || cp -a . ../tree)");
@@ -29,7 +29,7 @@ fn an_archive_in_order_of_names_is_the_same_whoever_makes_it_when() {
 
 #[test]
 fn compressed_archives_hold_the_same_bytes() {
-    let scene = Scene::of(TREE);
+    let scene = Scene::on_disk(TREE);
     scene.good("$HAUL tar --sort=name -cf plain.tar tree");
     for (option, program, name) in
         [("-z", "gzip", "a.tar.gz"), ("-j", "bzip2", "a.tar.bz2"), ("--zstd", "zstd", "a.tar.zst")]
@@ -51,7 +51,7 @@ fn compressed_archives_hold_the_same_bytes() {
 #[test]
 fn formats_are_those_of_gnu_tar() {
     require!(needs::tool("tar"));
-    let scene = Scene::of(TREE);
+    let scene = Scene::on_disk(TREE);
     for format in ["pax", "gnu"] {
         scene
             .good(&format!("$HAUL tar --format={format} --sort=name -cf a.tar tree; tar --compare -f a.tar"));
@@ -68,7 +68,7 @@ fn formats_are_those_of_gnu_tar() {
 #[test]
 fn names_are_taken_from_where_they_are_said_to_be() {
     require!(needs::tool("tar"));
-    let scene = Scene::of(
+    let scene = Scene::on_disk(
         "mkdir -p d/e f g; echo 1 >d/1; echo 2 >d/e/2; echo 3 >f/3; echo 4 >4; echo 5 >g/5.o
         printf 'd/1\\nf\\n' >list; printf '4\\0g\\0' >list0; printf '*.o\\n' >patterns; : >none
         printf '%s\\n' 4 '-C d' 1 -Ce 2 --directory=../../f 3 >moves; ln -s d l; ln -s nowhere n; chmod 2775 g; chmod 7777 4",
@@ -118,7 +118,7 @@ fn names_are_taken_from_where_they_are_said_to_be() {
 fn patterns_are_those_of_the_shell_in_any_locale() {
     require!(needs::tool("tar"));
     let names = r"a ab é ß2 'a]' ']' '\' 'a\b' '[a' ':]' x-y A 日本 '*' $'\377' s/a s/é";
-    let scene = Scene::of(&format!("mkdir -p t/s; cd t; touch {names}"));
+    let scene = Scene::on_disk(&format!("mkdir -p t/s; cd t; touch {names}"));
     let patterns = [
         "?",
         "??",
@@ -158,8 +158,9 @@ fn patterns_are_those_of_the_shell_in_any_locale() {
 #[test]
 fn links_are_followed_if_that_is_asked_for() {
     require!(needs::tool("tar"));
-    let scene =
-        Scene::of("mkdir d e; echo 1 >e/1; ln -s ../e d/e; ln -s e/1 d/1; ln -s 1 d/2; echo x >f; ln -s f l");
+    let scene = Scene::on_disk(
+        "mkdir d e; echo 1 >e/1; ln -s ../e d/e; ln -s e/1 d/1; ln -s 1 d/2; echo x >f; ln -s f l",
+    );
     scene.good("$HAUL tar --sort=name -chf a.tar d l; tar --sort=name -chf b.tar d l");
     assert_eq!(scene.good("tar -tvf a.tar"), scene.good("tar -tvf b.tar"));
     scene.good("mkdir out; tar -C out -xf a.tar; diff -r d out/d; cmp f out/l");
@@ -169,7 +170,7 @@ fn links_are_followed_if_that_is_asked_for() {
 fn what_a_format_has_no_room_for_is_not_lost() {
     require!(needs::tool("tar").or_else(|| needs::tool("setfattr")));
     let scene =
-        Scene::of("truncate -s 1M hole; echo end >>hole; setfattr -n user.k -v v hole; echo it >file");
+        Scene::on_disk("truncate -s 1M hole; echo end >>hole; setfattr -n user.k -v v hole; echo it >file");
     for format in ["gnu", "ustar"] {
         let refused = scene.shell(&format!("$HAUL tar -S --format={format} -cf a.tar hole"));
         assert_eq!((refused.status(), refused.errors().contains("--format=pax")), (Some(2), true));

@@ -11,49 +11,15 @@
 
 mod forms;
 mod readers;
+#[path = "../scene/mod.rs"]
+mod scene;
 mod told;
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use haul_testkit::{Outcome, Run, Sandbox};
-
-/// A directory for creating archives.
-struct Scene {
-    sandbox: Sandbox,
-}
+use scene::Scene;
 
 impl Scene {
-    /// Creates a directory and runs a shell script in it.
-    fn of(script: &str) -> Self {
-        let scene = Self { sandbox: Sandbox::on_disk().unwrap() };
-        scene.good(script);
-        scene
-    }
-
-    fn path(&self) -> &Path {
-        self.sandbox.path()
-    }
-
-    /// Runs a shell script in the directory; `$HAUL` is the program.
-    fn shell(&self, script: &str) -> Outcome {
-        Run::new(Path::new("/bin/bash"))
-            .args(["-c", script])
-            .env("HAUL", haul())
-            .env("LC_ALL", "C.UTF-8")
-            .in_folder(self.path())
-            .finish()
-            .unwrap()
-    }
-
-    /// Runs a script that must succeed; returns its output.
+    /// Runs a script that must succeed, as must every command of its pipes; returns its output.
     fn good(&self, script: &str) -> String {
-        let outcome = self.shell(&format!("set -e -o pipefail\n{script}"));
-        assert!(outcome.succeeded(), "{script}: {:?}: {}", outcome.ending, outcome.errors());
-        outcome.printed()
+        self.script(&format!("set -o pipefail\n{script}"))
     }
-}
-
-fn haul() -> PathBuf {
-    fs::canonicalize(env!("CARGO_BIN_EXE_haul")).unwrap()
 }

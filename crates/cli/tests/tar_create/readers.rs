@@ -9,7 +9,7 @@ use super::Scene;
 
 /// Builds a tree of everything and archives it.
 fn archived(options: &str) -> Scene {
-    let scene = Scene::of("mkdir out");
+    let scene = Scene::on_disk("mkdir out");
     everything::spec().build(&scene.path().join("tree")).unwrap();
     // Sockets are never archived (see told.rs); the huge hole needs -S.
     let too_large = if options.contains("-S") { "" } else { "-o -name hole-huge" };
@@ -67,7 +67,7 @@ fn haul_reads_everything_back() {
 #[test]
 fn a_real_tree_is_read_back() {
     require!(needs::tool("tar"));
-    let scene = Scene::of("mkdir out; cp -a /usr/share/perl5 tree || cp -a /usr/share/doc tree");
+    let scene = Scene::on_disk("mkdir out; cp -a /usr/share/perl5 tree || cp -a /usr/share/doc tree");
     scene.good("$HAUL tar -cf a.tar tree && tar -C out -xpf a.tar");
     equal(&scene, &scene.path().join("out/tree"), Facts::PRESERVED - Facts::ATTRIBUTES - Facts::HOLES);
 }
@@ -75,7 +75,7 @@ fn a_real_tree_is_read_back() {
 #[test]
 fn directories_keep_their_times_however_many_workers_are_in_them() {
     require!(needs::tool("tar"));
-    let scene = Scene::of(
+    let scene = Scene::on_disk(
         "mkdir out; for a in 1 2 3 4 5 6; do for b in 1 2 3; do mkdir -p tree/$a/$b/deep
         for n in 1 2 3 4 5; do head -c $((n * a * 9000)) /dev/zero >tree/$a/$b/$n; done
         head -c 1500000 /dev/zero >tree/$a/$b/deep/late; echo $a >tree/$a/$b/deep/small; done
@@ -93,7 +93,7 @@ fn directories_keep_their_times_however_many_workers_are_in_them() {
 fn each_file_is_opened_once() {
     require!(needs::tool("tar"));
     // More members than may wait for their turn: reading too far ahead would mean deferring some.
-    let scene = Scene::of(
+    let scene = Scene::on_disk(
         "mkdir tree; head -c 30000 /dev/urandom >it
         for d in $(seq 60); do mkdir -p tree/$((d % 7))/$d; for f in $(seq 50); do cp it tree/$((d % 7))/$d/$f; done; done; sync -f tree",
     );
@@ -114,7 +114,7 @@ fn workers_wait_for_one_that_is_held_up() {
     let standin = Standin::start(1, &["--latency=1500ms"]).unwrap();
     let slow = standin.client(0);
     // More data than may wait lies behind the slow file, and is read long before it.
-    let scene = Scene::of(&format!(
+    let scene = Scene::on_disk(&format!(
         "ln -s {slow} slow; echo it >slow/file; head -c 30000 /dev/urandom >it
         for d in $(seq 60); do mkdir -p tree/$d; for f in $(seq 50); do cp it tree/$d/$f; done; done; sync -f tree",
         slow = slow.display()
@@ -129,7 +129,7 @@ fn links_come_after_what_they_lead_to() {
     require!(needs::tool("tar"));
     // Hard links to files, to a link and to a FIFO; links that GNU tar creates last; and
     // directories that it can't reenter.
-    let scene = Scene::of(
+    let scene = Scene::on_disk(
         "mkdir out; for n in $(seq 40); do mkdir -p tree/$n; seq $n >tree/$n/own; ln -s ../own tree/$n/up; done; ln -s own tree/1/link
         for n in $(seq 2 40); do ln tree/$((n - 1))/own tree/$n/before; ln tree/$n/own tree/$((n - 1))/after
         ln tree/1/link tree/$n/link; done; mkfifo tree/7/fifo; ln tree/7/fifo tree/3; ln tree/7/fifo tree/9
@@ -149,7 +149,7 @@ fn links_come_after_what_they_lead_to() {
 #[test]
 fn large_members_are_read_back() {
     require!(needs::tool("tar"));
-    let scene = Scene::of(
+    let scene = Scene::on_disk(
         "mkdir out tree; head -c 20000001 /dev/urandom >tree/a; head -c 1048577 /dev/urandom >tree/b
         head -c 5000000 /dev/urandom >tree/c; ln tree/c tree/d; truncate -s 30M tree/e
         dd if=tree/a of=tree/e bs=1M seek=7 count=9 conv=notrunc status=none",

@@ -22,7 +22,7 @@ fn same(scene: &Scene, words: &str) {
 #[test]
 fn what_goes_wrong_is_said_as_gnu_tar_says_it() {
     require!(needs::tool("tar"));
-    let scene = Scene::of(
+    let scene = Scene::on_disk(
         "mkdir d; echo 1 >d/1; ln -s nowhere d/dangling; mkdir $'odd\\n\\xff\\\\'; python3 -c '
 import socket; socket.socket(socket.AF_UNIX).bind(\"d/socket\")'",
     );
@@ -54,7 +54,7 @@ import socket; socket.socket(socket.AF_UNIX).bind(\"d/socket\")'",
 fn what_may_not_be_read_is_not_in_the_archive() {
     require!(needs::root());
     require!(needs::tool("tar"));
-    let scene = Scene::of(
+    let scene = Scene::on_disk(
         "chmod 777 .; mkdir d; echo 1 >d/1; echo 2 >d/2; : >d/3; chmod 0 d/2 d/3; mkdir d/closed; chmod 0 d/closed
         mkdir d/listed; echo 4 >d/listed/4; chmod 744 d/listed; cp $HAUL haul",
     );
@@ -78,7 +78,7 @@ fn a_file_that_is_shorter_than_it_says_is_filled_up() {
     if !std::path::Path::new(file).exists() {
         haul_testkit::skip!("needs {file}");
     }
-    let scene = Scene::of("mkdir d; echo 1 >d/1");
+    let scene = Scene::on_disk("mkdir d; echo 1 >d/1");
     for words in
         [format!("-cPf a.tar d {file}"), format!("-cPzf a.tar {file} d"), format!("-cP {file} d >a.tar")]
     {
@@ -95,7 +95,7 @@ fn a_file_that_is_gone_when_it_is_to_be_read_leaves_nothing_behind() {
     require!(needs::tool("tar"));
     // The program blocks on the full pipe while the file is removed, with only part of the first
     // file read.
-    let scene = Scene::of(
+    let scene = Scene::on_disk(
         "mkdir d; head -c 20000000 /dev/urandom >d/a; for n in 1 2 3 4 5; do head -c ${n}0000 /dev/urandom >d/$n$n; done
         for n in 1 2 3 4 5; do mv d/$n$n d/b$n; done; ln d/b3 d/c; head -c 3000000 /dev/urandom >d/large; mkdir keep",
     );
@@ -123,7 +123,8 @@ fn a_file_that_is_gone_when_it_is_to_be_read_leaves_nothing_behind() {
 
 #[test]
 fn an_archive_ends_before_what_is_gone_at_its_end() {
-    let scene = Scene::of("mkdir d; head -c 20000000 /dev/zero >d/a; echo b >d/m; echo y >d/y; echo z >d/z");
+    let scene =
+        Scene::on_disk("mkdir d; head -c 20000000 /dev/zero >d/a; echo b >d/m; echo y >d/y; echo z >d/z");
     let outcome = scene.shell(
         "mkfifo archive; $HAUL tar --sort=name --jobs=1 -cf archive d &
         exec 3<archive; head -c 2000 <&3 >a.tar; rm d/y d/z; cat <&3 >>a.tar; wait $!",
@@ -137,7 +138,7 @@ fn an_archive_ends_before_what_is_gone_at_its_end() {
 #[test]
 fn nothing_is_read_for_an_archive_that_cannot_be_written() {
     require!(needs::tool("strace"));
-    let scene = Scene::of("head -c 300000000 /dev/zero >large");
+    let scene = Scene::on_disk("head -c 300000000 /dev/zero >large");
     for options in ["--engine=sync", "--engine=sync --sort=name"] {
         let outcome = scene.shell(&format!(
             "strace -f -e trace=pread64 -o calls $HAUL tar {options} --block-size=128K -cf /dev/full large"
@@ -151,7 +152,7 @@ fn nothing_is_read_for_an_archive_that_cannot_be_written() {
 #[test]
 fn a_file_that_changes_is_told_of() {
     // The program blocks on the full pipe while the file is changed, with only part of it read.
-    let scene = Scene::of("mkdir d; head -c 20000000 /dev/zero >d/a; echo b >d/b");
+    let scene = Scene::on_disk("mkdir d; head -c 20000000 /dev/zero >d/a; echo b >d/b");
     let outcome = scene.shell(
         "mkfifo archive; $HAUL tar --sort=name --jobs=1 -cf archive d &
         exec 3<archive; head -c 2000 <&3 >a.tar; echo more >>d/a; cat <&3 >>a.tar; wait $!",

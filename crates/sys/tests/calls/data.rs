@@ -1,9 +1,9 @@
 //! Bytes: reading, writing, copying in the kernel, holes and positions.
 
 use haul_sys::{
-    Advice, Cache, Errno, Fd, Open, Seek, advise, allocate, copy_range, is_direct, open, position,
-    punch_hole, read, read_all, read_on, read_path, seek, stand_at, stand_at_end, stat, synchronize,
-    truncate, try_read, write, write_on,
+    Advice, Cache, Errno, Fd, Open, Seek, advise, advise_range, allocate, copy_range, is_direct, open,
+    position, punch_hole, read, read_all, read_cached, read_on, read_path, reflink, seek, stand_at,
+    stand_at_end, stat, synchronize, truncate, try_read, write, write_on,
 };
 use haul_testkit::random;
 
@@ -59,6 +59,33 @@ fn the_kernel_copies_a_range_to_the_same_offset() {
         }
     }
     assert!(std::fs::read(ground.path("target")).unwrap() == content);
+}
+
+#[test]
+fn what_is_not_cached_is_fetched_without_waiting() {
+    let ground = Ground::new();
+    let content = random::bytes(4, 100_000);
+    let file = ground.source("file", &content);
+    // A hint, which the kernel may not follow.
+    advise_range(&file, Advice::DontNeed, 0, 0).unwrap();
+    let mut bytes = vec![0; content.len()];
+    if let Some(length) = read_cached(&file, 0, &mut bytes, Cache::Keep).unwrap() {
+        assert_eq!(bytes[..length], content[..length]);
+    }
+}
+
+#[test]
+fn a_reflink_is_whole_or_refused() {
+    let ground = Ground::new();
+    let content = random::bytes(5, 40_000);
+    let (source, target) = (ground.source("source", &content), ground.target("target"));
+    match reflink(&source, &target) {
+        Ok(()) => assert!(std::fs::read(ground.path("target")).unwrap() == content),
+        Err(error) => {
+            let refusals = [Errno::OPNOTSUPP, Errno::XDEV, Errno::INVAL, Errno::NOTTY];
+            assert!(refusals.contains(&error.errno()), "{error:?}");
+        }
+    }
 }
 
 #[test]

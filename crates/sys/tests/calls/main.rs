@@ -9,6 +9,7 @@ mod attributes;
 mod data;
 mod entries;
 mod listing;
+mod process;
 mod queues;
 
 use std::ffi::CString;

@@ -18,7 +18,6 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// Creates the order of one round.
     pub(crate) fn new(pattern: Pattern, count: u32, seed: u64, round: u32) -> Order {
         let shuffled = match pattern {
             Pattern::Sequential => None,

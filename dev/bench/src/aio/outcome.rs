@@ -33,7 +33,6 @@ pub(crate) struct Row {
     pub(crate) engine: &'static str,
     /// Order of the records.
     pub(crate) pattern: Pattern,
-    /// Kind of transfer.
     pub(crate) kind: Transfer,
     /// True if the page cache was bypassed.
     pub(crate) direct: bool,

@@ -130,7 +130,6 @@ pub(crate) struct Settings {
     /// Size of the file, a multiple of the record size.
     pub(crate) file_bytes: u64,
     pub(crate) record_bytes: usize,
-    /// Number of records.
     pub(crate) records: u32,
     /// Maximum number of records in flight.
     pub(crate) depth: usize,
@@ -197,7 +196,6 @@ impl Settings {
         })
     }
 
-    /// Returns the offset of a record in the file.
     pub(crate) fn offset(&self, record: u32) -> u64 {
         u64::from(record) * self.record_bytes as u64
     }

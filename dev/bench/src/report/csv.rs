@@ -1,6 +1,6 @@
 //! Writes one CSV record per figure, measured and published, as in RFC 4180.
 
-use crate::run::findings::{Findings, Line, Measured, Outcome, Test};
+use crate::run::findings::{Figures, Findings, Line, Measured, Outcome, Test};
 
 /// Column names.
 const COLUMNS: [&str; 28] = [
@@ -45,12 +45,9 @@ pub(crate) fn whole(findings: &Findings) -> String {
     }
     for one in findings.published {
         let mut fields: [String; 28] = Default::default();
-        fields[0] = findings.study.name().to_owned();
-        fields[1] = "published".to_owned();
-        fields[2] = one.part.to_owned();
-        fields[5] = one.id.to_owned();
-        fields[7] = one.quantity.to_owned();
-        fields[8] = one.unit.to_owned();
+        let known = [(2, one.part), (5, one.id), (7, one.quantity), (8, one.unit)];
+        let study = [(0, findings.study.name()), (1, "published")];
+        known.into_iter().chain(study).for_each(|(field, value)| fields[field] = value.to_owned());
         fields[10] = one.value.to_string();
         record(&mut out, fields);
     }
@@ -58,56 +55,44 @@ pub(crate) fn whole(findings: &Findings) -> String {
 }
 
 fn measured(findings: &Findings, part: &Measured, line: &Line) -> [String; 28] {
-    let mut fields: [String; 28] = Default::default();
-    let known = [
-        findings.study.name(),
-        "measured",
-        &part.name,
-        &part.group,
-        &part.label,
-        &line.id,
-        &line.command,
-        "mean of the counted rounds",
-        findings.unit.symbol(),
-    ];
-    for (field, value) in fields.iter_mut().zip(known) {
-        *field = value.to_owned();
-    }
-    let figures = match &line.outcome {
-        Outcome::Timed(figures) => figures,
-        Outcome::Failed(why) => {
-            fields[27].clone_from(why);
-            return fields;
-        }
+    let (figures, failure) = match &line.outcome {
+        Outcome::Timed(figures) => (Some(figures), ""),
+        Outcome::Failed(why) => (None, why.as_str()),
     };
+    let test = figures.and_then(|figures| figures.test.as_ref());
     let some = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-    let value = figures.value;
-    fields[9] = value.count.to_string();
-    let numbers = [
-        Some(value.mean),
-        value.deviation,
-        Some(value.median),
-        Some(value.min),
-        Some(value.max),
-        figures.with_sync.map(|synced| synced.mean),
-        Some(figures.cpu_seconds.mean),
-        Some(figures.cpu_seconds_per_gib),
-        figures.cpu_seconds_per_thousand_files,
-        Some(figures.memory_peak_bytes as f64),
-    ];
-    for (field, number) in fields[10..].iter_mut().zip(numbers) {
-        *field = some(number);
-    }
-    if let Some(Test { against, expected, times_as_good, welch, pooled }) = &figures.test {
-        fields[20].clone_from(against);
-        fields[21] = format!("{expected:?}").to_lowercase();
-        fields[22] = times_as_good.to_string();
-        fields[23] = some(welch.map(|test| test.t));
-        fields[24] = some(welch.map(|test| test.degrees));
-        fields[25] = some(welch.map(|test| test.p));
-        fields[26] = some(pooled.map(|test| test.p));
-    }
-    fields
+    let figure = |value: fn(&Figures) -> Option<f64>| some(figures.and_then(|figures| value(figures)));
+    let tested = |value: fn(&Test) -> Option<f64>| some(test.and_then(value));
+    [
+        findings.study.name().to_owned(),
+        "measured".to_owned(),
+        part.name.clone(),
+        part.group.clone(),
+        part.label.clone(),
+        line.id.clone(),
+        line.command.clone(),
+        "mean of the counted rounds".to_owned(),
+        findings.unit.symbol().to_owned(),
+        figure(|it| Some(it.value.count as f64)),
+        figure(|it| Some(it.value.mean)),
+        figure(|it| it.value.deviation),
+        figure(|it| Some(it.value.median)),
+        figure(|it| Some(it.value.min)),
+        figure(|it| Some(it.value.max)),
+        figure(|it| it.with_sync.map(|synced| synced.mean)),
+        figure(|it| Some(it.cpu_seconds.mean)),
+        figure(|it| Some(it.cpu_seconds_per_gib)),
+        figure(|it| it.cpu_seconds_per_thousand_files),
+        figure(|it| Some(it.memory_peak_bytes as f64)),
+        test.map(|test| test.against.clone()).unwrap_or_default(),
+        test.map(|test| format!("{:?}", test.expected).to_lowercase()).unwrap_or_default(),
+        tested(|it| Some(it.times_as_good)),
+        tested(|it| it.welch.map(|test| test.t)),
+        tested(|it| it.welch.map(|test| test.degrees)),
+        tested(|it| it.welch.map(|test| test.p)),
+        tested(|it| it.pooled.map(|test| test.p)),
+        failure.to_owned(),
+    ]
 }
 
 fn record(out: &mut String, fields: [String; 28]) {

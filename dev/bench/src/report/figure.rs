@@ -31,7 +31,6 @@ pub(crate) enum Panel {
 /// Where a figure comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// Measured by this run.
     Measured,
     /// Published in the document, measured on the machine named here.
     Published(&'static str),
@@ -181,7 +180,6 @@ impl Bar {
         Bar { label: line.label.clone(), tone: Tone::of(line.role), value, remark: String::new() }
     }
 
-    /// Makes the bar of a published number.
     pub(crate) fn published(label: &str, tone: Tone, value: f64) -> Bar {
         Bar { label: label.to_owned(), tone, value: Ok(Value::exactly(value)), remark: String::new() }
     }
@@ -259,6 +257,11 @@ pub(crate) fn probability(p: f64) -> String {
         0.0001.. => format!("{p:.4}"),
         _ => format!("{p:.0e}"),
     }
+}
+
+/// Joins parts of a sentence; `None` if there are none.
+pub(crate) fn joined(parts: impl IntoIterator<Item = String>, separator: &str) -> Option<String> {
+    parts.into_iter().reduce(|said, part| said + separator + &part)
 }
 
 /// Describes how often each setting is the best of a part, the most frequent first.

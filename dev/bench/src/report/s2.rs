@@ -1,7 +1,9 @@
 //! Report of S2: the six rows of aio-stress, buffered and direct, beside the document's table.
 
 use super::View;
-use super::figure::{Bar, Bars, Claim, Figure, Group, Panel, Row, Source, Table, Tone, rate, winners};
+use super::figure::{
+    Bar, Bars, Claim, Figure, Group, Panel, Row, Source, Table, Tone, joined, rate, winners,
+};
 use crate::run::findings::{Figures, Findings, Line, Measured};
 use crate::run::published::{document, find};
 use crate::run::s2::{DIRECT, ENGINES, ROWS};
@@ -179,12 +181,9 @@ fn claims(findings: &Findings) -> Vec<Claim> {
     let gain = |part: &str| {
         let part = findings.part(part)?;
         let of = |engine: &str| Some(part.mean(engine)? / part.mean("sync")?);
-        let said: Vec<String> = ENGINES
-            .iter()
-            .filter(|(engine, _)| *engine != "sync")
-            .filter_map(|(engine, _)| Some(format!("{engine} {:.2}", of(engine)?)))
-            .collect();
-        (!said.is_empty()).then(|| format!("times the blocking engine\u{2019}s rate: {}", said.join(", ")))
+        let others = ENGINES.iter().filter(|(engine, _)| *engine != "sync");
+        let said = others.filter_map(|(engine, _)| Some(format!("{engine} {:.2}", of(engine)?)));
+        joined(said, ", ").map(|said| format!("times the blocking engine\u{2019}s rate: {said}"))
     };
     let beside_direct = findings.part("random-read").and_then(|part| {
         let (buffered, direct) = (part.mean("retry")?, part.mean("retry/direct")?);

@@ -2,8 +2,8 @@
 
 use super::View;
 use super::figure::{
-    Bar, Bars, Claim, Curve, Curves, Figure, Group, Level, Panel, Row, Source, Table, Tone, Value, number,
-    winners,
+    Bar, Bars, Claim, Curve, Curves, Figure, Group, Level, Panel, Row, Source, Table, Tone, Value, joined,
+    number, winners,
 };
 use crate::run::findings::{Findings, Line, Measured};
 use crate::run::s3::{ALLOCATING, ALLOCATION, DEPTHS, ENGINES, MODES, OPS, SIZES, blocking_id, depth_id, id};
@@ -81,14 +81,14 @@ fn depths(findings: &Findings) -> Option<Figure> {
         let part = findings.part(&format!("depth-{mode}"))?;
         Some(format!("{mode}: {}", best_depths(part)?))
     });
-    let best: Vec<String> = best.collect();
+    let best = joined(best, "; ");
     (!panels.is_empty()).then(|| Figure {
         title: "Queue depth: how many files in flight".to_owned(),
         caption: format!(
             "Mean time to copy the medium files with one worker and 1 to 256 files in flight, one operation \
              each; whiskers are one sample standard deviation, dashed lines do not depend on the depth. Least \
              times: {}.",
-            if best.is_empty() { "none were measured".to_owned() } else { best.join("; ") }
+            best.as_deref().unwrap_or("none were measured")
         ),
         panels,
     })
@@ -126,8 +126,7 @@ fn best_depths(part: &Measured) -> Option<String> {
         let (depth, _) = timed.min_by(|one, other| one.1.total_cmp(&other.1))?;
         Some(format!("{engine} at {depth}"))
     });
-    let best: Vec<String> = best.collect();
-    (!best.is_empty()).then(|| best.join(", "))
+    joined(best, ", ")
 }
 
 fn fallocate(findings: &Findings) -> Option<Figure> {
@@ -256,8 +255,7 @@ fn claims(findings: &Findings) -> Vec<Claim> {
             let saved = less("fallocate", &id(engine, "fallocate", mode), &id(engine, "without", mode))?;
             Some(format!("{engine} {saved}"))
         });
-        let said: Vec<String> = said.collect();
-        (!said.is_empty()).then(|| said.join(", "))
+        joined(said, ", ")
     };
     let single = |engine: &str, mode: &str| id(engine, "single", mode);
     let registered = |mode: &str| less("medium", &single("io-uring-rb", mode), &single("io-uring", mode));

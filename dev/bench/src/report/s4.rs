@@ -1,12 +1,16 @@
 //! Report of S4: broad, fat, deep and practical against cp -r, with the t-tests, and the ablations.
 
 use super::View;
-use super::figure::{Bar, Bars, Claim, Figure, Group, Panel, Row, Source, Table, Tone, number, probability};
+use super::figure::{
+    Bar, Bars, Claim, Figure, Group, Panel, Row, Source, Table, Tone, joined, number, probability,
+};
 use crate::run::findings::{Findings, Line, Measured, Outcome};
 use crate::run::published::document;
 use crate::run::s4::{AS_DCP, TREES};
 use crate::run::study::{AUTO, CP, Role, Unit};
 use crate::table;
+
+const COLUMNS: [&str; 8] = ["s", "\u{b1}", "MB/s", "times as fast", "t", "degrees", "p Welch", "p pooled"];
 
 pub(crate) fn view(findings: &Findings) -> View {
     let mut figures = vec![against_cp(findings)];
@@ -52,7 +56,7 @@ fn against_cp(findings: &Findings) -> Figure {
         let times = part.line(AUTO)?.timed()?.test.as_ref()?.times_as_good;
         Some(format!("{} {times:.2}", part.label))
     });
-    let better: Vec<String> = better.collect();
+    let better = joined(better, ", ");
     Figure {
         title: "Time to copy each tree".to_owned(),
         caption: format!(
@@ -60,7 +64,7 @@ fn against_cp(findings: &Findings) -> Figure {
              mean so much below that of cp -r is by chance (Welch\u{2019}s test, one-tailed). haul\u{2019}s own \
              choice is so many times as fast as cp -r: {}.",
             findings.rounds,
-            if better.is_empty() { "not measured".to_owned() } else { better.join(", ") }
+            better.as_deref().unwrap_or("not measured")
         ),
         panels,
     }
@@ -135,9 +139,7 @@ fn tests(findings: &Findings) -> Table {
         note: "MB/s: bytes of the tree over the mean time. p Welch is the probability in the plots and beside the claims; \
                p pooled is that of the document\u{2019}s test, which assumes equal variances."
             .to_owned(),
-        columns: ["s", "\u{b1}", "MB/s", "times as fast", "t", "degrees", "p Welch", "p pooled"]
-            .map(str::to_owned)
-            .to_vec(),
+        columns: COLUMNS.map(str::to_owned).to_vec(),
         rows: rows.collect(),
     }
 }
@@ -168,9 +170,7 @@ fn ablation_tables(findings: &Findings) -> Vec<Table> {
     let table = |part: &Measured| Table {
         title: format!("{}: one optimisation less", part.label),
         note: "Tested for being slower than the whole program.".to_owned(),
-        columns: ["s", "\u{b1}", "MB/s", "times as fast", "t", "degrees", "p Welch", "p pooled"]
-            .map(str::to_owned)
-            .to_vec(),
+        columns: COLUMNS.map(str::to_owned).to_vec(),
         rows: part
             .lines
             .iter()
@@ -190,17 +190,15 @@ fn claims(findings: &Findings) -> Vec<Claim> {
     let both = |part: &str| {
         let (auto, dcp) = (stands(part, AUTO), stands(part, AS_DCP));
         let said = [auto.map(|it| format!("haul {it}")), dcp.map(|it| format!("as dcp {it}"))];
-        let said: Vec<String> = said.into_iter().flatten().collect();
-        (!said.is_empty()).then(|| said.join("; "))
+        joined(said.into_iter().flatten(), "; ")
     };
-    let ablated = |part: &str, ids: &[&str]| {
-        let said = ids.iter().filter_map(|id| {
+    let ablated = |part: &str| {
+        let said = ["1-thread", "12-thread", "no-fadvise", "no-readahead"].iter().filter_map(|id| {
             let line = findings.part(part)?.line(id)?;
             let test = line.timed()?.test.as_ref()?;
             Some(format!("{}: p = {}", line.label, probability(test.welch?.p)))
         });
-        let said: Vec<String> = said.collect();
-        (!said.is_empty()).then(|| said.join(", "))
+        joined(said, ", ")
     };
     let practical = findings.part("practical").and_then(|part| {
         let rate = |id: &str| Some(part.totals.bytes as f64 / 1e6 / part.mean(id)?);
@@ -219,15 +217,12 @@ fn claims(findings: &Findings) -> Vec<Claim> {
         Claim::new("practical: 1:50 beside 2:10 minutes, 53 beside 45 MB/s, p < 0.01.", practical),
         Claim::new(
             "broad: of the ablations 1 thread (p = 0.002) and no fadvise (p = 0.04) are significantly slower.",
-            ablated("broad-ablated", &["1-thread", "12-thread", "no-fadvise", "no-readahead"]),
+            ablated("broad-ablated"),
         ),
         Claim::new(
             "fat: 1 thread (p = 2e-7), 12 threads (p = 0.04) and no read-ahead (p = 0.009) are.",
-            ablated("fat-ablated", &["1-thread", "12-thread", "no-fadvise", "no-readahead"]),
+            ablated("fat-ablated"),
         ),
-        Claim::new(
-            "deep: only 1 thread (p < 0.001) is.",
-            ablated("deep-ablated", &["1-thread", "12-thread", "no-fadvise", "no-readahead"]),
-        ),
+        Claim::new("deep: only 1 thread (p < 0.001) is.", ablated("deep-ablated")),
     ]
 }

@@ -59,7 +59,6 @@ pub(crate) fn text(simulated: &Simulated) -> String {
     out
 }
 
-/// Formats the page.
 pub(crate) fn page(simulated: &Simulated) -> String {
     let facts = vec![
         (
@@ -303,69 +302,56 @@ fn ranks_figure(simulated: &Simulated) -> Figure {
 
 fn tables(simulated: &Simulated) -> Vec<Table> {
     let mut tables = Vec::new();
+    let rates = |point: &Point| row(point.clients.to_string(), rate_cells(point));
+    let of = |workload: &'static str| move |point: &&Point| point.workload == workload;
+    let points = || simulated.points.iter();
     for published in &published::ALL {
         for (client, name) in [(Client::Haul, "haul"), (Client::OneRequest, "one request in flight")] {
-            let of_it = simulated
-                .points
-                .iter()
-                .filter(|point| point.workload == published.workload && point.client == client);
-            let rows: Vec<Row> =
-                of_it.map(|point| row(point.clients.to_string(), rate_cells(point))).collect();
-            if !rows.is_empty() {
-                tables.push(Table {
-                    title: format!("Workload {}, {name}", published.workload),
-                    note: String::new(),
-                    columns: columns(&["MB/s", "efficiency"]),
-                    rows,
-                });
-            }
+            let rows = points().filter(of(published.workload)).filter(|point| point.client == client);
+            let title = format!("Workload {}, {name}", published.workload);
+            tables.push(table(title, &["MB/s", "efficiency"], rows.map(rates)));
         }
     }
-    let compressed = simulated.points.iter().filter(|point| point.workload == COMPRESSION);
-    let rows: Vec<Row> = compressed.map(|point| row(point.clients.to_string(), rate_cells(point))).collect();
-    if !rows.is_empty() {
-        tables.push(Table {
-            title: format!("Compression by clients of one processor, {} MB/s each", COMPRESSION_RATE / 1e6),
-            note: String::new(),
-            columns: columns(&["MB/s", "efficiency"]),
-            rows,
-        });
-    }
+    let title = format!("Compression by clients of one processor, {} MB/s each", COMPRESSION_RATE / 1e6);
+    tables.push(table(title, &["MB/s", "efficiency"], points().filter(of(COMPRESSION)).map(rates)));
     for walk in [Walk::Launch, Walk::Ranks] {
-        let of_it = simulated.points.iter().filter(|point| point.workload == "small" && point.walk == walk);
-        let rows: Vec<Row> =
-            of_it.map(|point| row(point.metadata_servers.to_string(), small_cells(point))).collect();
-        if !rows.is_empty() {
-            tables.push(Table {
-                title: format!("{} small files, {}, by metadata servers", simulated.files, walk_name(walk)),
-                note: String::new(),
-                columns: columns(&["files/s", "messages/1000"]),
-                rows,
-            });
-        }
+        let rows = points().filter(of("small")).filter(|point| point.walk == walk);
+        let rows = rows.map(|point| row(point.metadata_servers.to_string(), small_cells(point)));
+        let title = format!("{} small files, {}, by metadata servers", simulated.files, walk_name(walk));
+        tables.push(table(title, &["files/s", "messages/1000"], rows));
     }
     for (entries, _) in LIST_RATES {
         for walk in [Walk::Launch, Walk::Ranks] {
-            let of_it = simulated.by_ranks.iter();
-            let of_it = of_it.filter(|point| point.walk == walk && point.directory_entries == entries);
-            let rows: Vec<Row> =
-                of_it.map(|point| row(point.clients.to_string(), small_cells(point))).collect();
-            if !rows.is_empty() {
-                tables.push(Table {
-                    title: format!(
-                        "Small files, {entries} a directory, {}, {RANKS_SERVERS} metadata servers, by ranks",
-                        walk_name(walk)
-                    ),
-                    note: String::new(),
-                    columns: columns(&["files/s", "messages/1000"]),
-                    rows,
-                });
-            }
+            let rows = simulated.by_ranks.iter();
+            let rows = rows.filter(|point| point.walk == walk && point.directory_entries == entries);
+            let rows = rows.map(|point| row(point.clients.to_string(), small_cells(point)));
+            let title = format!(
+                "Small files, {entries} a directory, {}, {RANKS_SERVERS} metadata servers, by ranks",
+                walk_name(walk)
+            );
+            tables.push(table(title, &["files/s", "messages/1000"], rows));
         }
     }
+    tables.retain(|table: &Table| !table.rows.is_empty());
     tables.extend(cases_tables(simulated));
     tables.extend(simulated.machines.iter().map(|(name, machine)| machine_table(name, machine)));
     tables
+}
+
+/// Makes a table of jobs: these columns first, then what was busy.
+fn table(title: String, first: &[&str], rows: impl Iterator<Item = Row>) -> Table {
+    let rest = [
+        "seconds",
+        "busiest",
+        "targets %",
+        "busiest target %",
+        "links %",
+        "metadata %",
+        "rank 0 %",
+        "launch %",
+    ];
+    let columns = first.iter().chain(&rest).map(|&column| column.to_owned()).collect();
+    Table { title, note: String::new(), columns, rows: rows.collect() }
 }
 
 /// Describes the simulated faults.
@@ -414,20 +400,6 @@ fn cases_tables(simulated: &Simulated) -> Vec<Table> {
         "Small files on {SMALL_CLIENTS} ranks, --walk=ranks, {RANKS_SERVERS} metadata servers: what goes wrong"
     );
     documents.chain(table("small", title)).collect()
-}
-
-fn columns(first: &[&str]) -> Vec<String> {
-    let rest = [
-        "seconds",
-        "busiest",
-        "targets %",
-        "busiest target %",
-        "links %",
-        "metadata %",
-        "rank 0 %",
-        "launch %",
-    ];
-    first.iter().chain(&rest).map(|&column| column.to_owned()).collect()
 }
 
 fn row(name: String, cells: Vec<String>) -> Row {

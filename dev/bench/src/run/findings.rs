@@ -84,7 +84,6 @@ pub(crate) enum Outcome {
     Failed(String),
 }
 
-/// Figures of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RunFigures {
     /// Round number; round 0 does not count.
@@ -286,7 +285,6 @@ pub(crate) mod tests {
     use crate::run::study::Study;
     use crate::run::{Ablate, study};
 
-    /// Makes a run with this value.
     pub(crate) fn run(round: u32, value: f64) -> RunFigures {
         let usage = Usage {
             seconds: value,

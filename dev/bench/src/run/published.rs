@@ -74,7 +74,6 @@ pub(crate) fn of(name: Name) -> &'static [Published] {
     }
 }
 
-/// Returns the published number with this part and ID.
 pub(crate) fn find(published: &[Published], part: &str, id: &str) -> Option<f64> {
     published.iter().find(|one| one.part == part && one.id == id).map(|one| one.value)
 }

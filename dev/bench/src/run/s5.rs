@@ -47,12 +47,10 @@ pub(crate) fn ceiling(clients: u32) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// Returns the ID of haul with `clients` clients.
 pub(crate) fn haul_id(clients: u32) -> String {
     format!("haul-{clients}")
 }
 
-/// Returns the ID of dcp with `clients` clients.
 pub(crate) fn dcp_id(clients: u32) -> String {
     format!("dcp-{clients}")
 }

@@ -33,7 +33,6 @@ pub(crate) struct Options {
     pub(crate) engines: Vec<String>,
     /// Users who run the tests.
     pub(crate) users: Vec<User>,
-    /// File systems to run on.
     pub(crate) file_systems: Vec<String>,
     /// True to only list the tests.
     pub(crate) list: bool,

@@ -70,7 +70,6 @@ fn is_about_cp(name: &str, text: &str) -> bool {
     is_test && (name.starts_with("cp/") || says_so || ALSO.contains(&name) || tries_every_program(name))
 }
 
-/// Returns true if a test runs every program.
 pub(crate) fn tries_every_program(test: &str) -> bool {
     test.split_once('/').is_some_and(|(_, name)| EVERY_PROGRAM.contains(&name))
 }

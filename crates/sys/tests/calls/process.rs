@@ -1,0 +1,68 @@
+//! What a process knows of itself: limits, identity, clocks, standard streams, characters.
+
+use std::os::fd::AsRawFd;
+
+use haul_sys::{
+    Mode, Open, Standard, address_space_limit, character_set, clock, descriptor_limit, effective_identity,
+    file_system_id, first_character, open, precise_clock, raise_descriptor_limit, standard_input,
+    standard_stream, stat, synchronize_file_system, was_closed, widen_descriptor_table,
+};
+use haul_testkit::rustix;
+
+use super::Ground;
+
+#[test]
+fn the_descriptor_limit_is_only_raised() {
+    let before = descriptor_limit();
+    assert_eq!(raise_descriptor_limit(1), before);
+    let raised = raise_descriptor_limit(before + 1);
+    assert!(raised == before || raised == before + 1, "{before} became {raised}");
+    // More than the limit is no more than the limit.
+    widen_descriptor_table(usize::MAX);
+    assert_eq!(descriptor_limit(), raised);
+    assert_eq!(address_space_limit(), rustix::process::getrlimit(rustix::process::Resource::As).current);
+}
+
+#[test]
+fn no_new_file_is_older_than_the_clock() {
+    let ground = Ground::new();
+    let before = clock();
+    let file = open(&ground.directory, c"file", Open::create(Mode::new(0o600))).unwrap();
+    let (made, after) = (stat(&file).unwrap(), precise_clock());
+    let at = |time: haul_sys::Timestamp| (time.seconds, time.nanoseconds);
+    assert!(at(before) <= at(made.modified) && at(made.modified) <= at(after), "{before:?} {made:?}");
+    let identity = effective_identity();
+    assert_eq!((made.owner, made.group), (identity.user, identity.group));
+}
+
+#[test]
+fn standard_streams_are_duplicated() {
+    assert!(!was_closed(Standard::Output) && !was_closed(Standard::Error));
+    for (duplicate, original) in [
+        (standard_stream(Standard::Output).unwrap(), rustix::stdio::stdout()),
+        (standard_stream(Standard::Error).unwrap(), rustix::stdio::stderr()),
+        (standard_input().unwrap(), rustix::stdio::stdin()),
+    ] {
+        assert!(duplicate.as_raw_fd() > 2);
+        assert_eq!(stat(&duplicate).unwrap().identity, stat(original).unwrap().identity);
+        duplicate.close().unwrap();
+        assert!(rustix::io::fcntl_getfd(original).is_ok());
+    }
+}
+
+#[test]
+fn files_of_one_file_system_have_its_id() {
+    let ground = Ground::new();
+    let [one, other] = ["one", "other"].map(|name| ground.source(name, b""));
+    assert_eq!(file_system_id(&one).unwrap(), file_system_id(&other).unwrap());
+    synchronize_file_system(&one).unwrap();
+}
+
+#[test]
+fn characters_of_the_c_locale_are_bytes() {
+    // The test process has set no locale.
+    assert_eq!(first_character(b"ab"), (1, true));
+    assert_eq!(first_character(b"\nb"), (1, false));
+    assert_eq!(first_character(b"\xc3\xa4"), (1, false));
+    assert!(!character_set().is_empty());
+}
