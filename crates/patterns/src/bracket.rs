@@ -6,7 +6,6 @@ use super::case;
 use crate::Refused;
 
 /// An unterminated bracket expression.
-pub const UNMATCHED: Refused = Refused("Unmatched [, [^, [:, [., or [=");
 
 /// The definition of a character, and the treatment of case and line ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,20 +142,20 @@ pub fn read(text: &[u8], alphabet: Alphabet, place: Place) -> Result<(Class, usi
     loop {
         let rest = &text[reader.at..];
         match rest {
-            [] => return Err(UNMATCHED),
+            [] => return Err(Refused::UnmatchedBracket),
             [b']', ..] if reader.at > begin => break,
             // `-` is literal only as the first or last item or as the end of a range.
             [b'-', after @ ..]
                 if place == Place::Expression && reader.at > begin && after.first() != Some(&b']') =>
             {
-                return Err(Refused("Invalid range end"));
+                return Err(Refused::InvalidRangeEnd);
             }
             _ => reader.item()?,
         }
     }
     let colons = reader.at - begin > 1 && text[begin] == b':' && text[reader.at - 1] == b':';
     if place == Place::Expression && colons && !negated {
-        return Err(Refused("character class syntax is [[:space:]], not [:space:]"));
+        return Err(Refused::ClassOutsideBrackets);
     }
     Ok((alphabet.set(&reader.ranges, negated), reader.at + 1))
 }
@@ -178,7 +177,7 @@ impl Reader<'_> {
         }
         let inner = &rest[2..];
         let end = inner.windows(2).position(|pair| pair == [kind, b']']);
-        let end = end.ok_or(UNMATCHED)?;
+        let end = end.ok_or(Refused::UnmatchedBracket)?;
         self.at += end + 4;
         Ok(Some(inner[..end].to_vec()))
     }
@@ -188,7 +187,7 @@ impl Reader<'_> {
             // Ignoring case, `[:upper:]` and `[:lower:]` match any letter, including caseless ones.
             let is_cased = matches!(name.as_slice(), b"upper" | b"lower");
             let name = if is_cased && self.alphabet.ignore_case { b"alpha" } else { name.as_slice() };
-            let class = self.alphabet.named(name).ok_or(Refused("Invalid character class name"))?;
+            let class = self.alphabet.named(name).ok_or(Refused::UnknownClass)?;
             self.ranges.extend(class);
             return self.no_range();
         }
@@ -199,14 +198,14 @@ impl Reader<'_> {
         }
         let start = self.end_of_range()?;
         let is_range = match &self.text[self.at..] {
-            [b'-'] => return Err(UNMATCHED),
+            [b'-'] => return Err(Refused::UnmatchedBracket),
             [b'-', after, ..] => *after != b']',
             _ => false,
         };
         let end = if is_range {
             self.at += 1;
             if self.text[self.at..].starts_with(b"[:") || self.text[self.at..].starts_with(b"[=") {
-                return Err(Refused("Invalid range end"));
+                return Err(Refused::InvalidRangeEnd);
             }
             self.end_of_range()?
         } else {
@@ -217,7 +216,7 @@ impl Reader<'_> {
             // To the C library, an invalid byte sorts after all characters.
             (Some(start), None) => self.ranges.push((start, char::MAX)),
             (None, None) if !is_range => {}
-            _ => return Err(Refused("Invalid range end")),
+            _ => return Err(Refused::InvalidRangeEnd),
         }
         Ok(())
     }
@@ -225,7 +224,7 @@ impl Reader<'_> {
     /// Rejects a class used as the start of a range.
     fn no_range(&self) -> Result<(), Refused> {
         match &self.text[self.at..] {
-            [b'-', after, ..] if *after != b']' => Err(Refused("Invalid range end")),
+            [b'-', after, ..] if *after != b']' => Err(Refused::InvalidRangeEnd),
             _ => Ok(()),
         }
     }
@@ -247,7 +246,7 @@ impl Reader<'_> {
                 self.at += length;
                 Ok(None)
             }
-            _ => Err(UNMATCHED),
+            _ => Err(Refused::UnmatchedBracket),
         }
     }
 
@@ -255,7 +254,7 @@ impl Reader<'_> {
         match (self.alphabet.first(text), self.place) {
             (Some((Ok(character), length)), _) if length == text.len() => Ok(Some(character)),
             (Some((Err(_), length)), Place::Expression) if length == text.len() => Ok(None),
-            _ => Err(Refused("Invalid collation character")),
+            _ => Err(Refused::InvalidCollation),
         }
     }
 }

@@ -7,7 +7,8 @@
 
 use regex_syntax::hir::Class;
 
-use super::bracket::{self, Alphabet, Place, UNMATCHED};
+use super::Refused;
+use super::bracket::{self, Alphabet, Place};
 
 /// Returns the only string that a pattern matches, if it has no wildcards.
 pub fn literal(pattern: &[u8]) -> Option<Vec<u8>> {
@@ -97,7 +98,7 @@ fn tokens(glob: &[u8], utf8: bool) -> Vec<Token> {
             [b'\\', byte, ..] => (Token::Byte(*byte), 2),
             [b'[', rest @ ..] => match bracket::read(rest, alphabet, Place::Glob) {
                 Ok((class, length)) => (Token::Class(Box::new(class)), 1 + length),
-                Err(UNMATCHED) => (Token::Byte(b'['), 1),
+                Err(Refused::UnmatchedBracket) => (Token::Byte(b'['), 1),
                 // In the C library, an unknown class name makes the whole pattern match nothing.
                 Err(_) => return vec![Token::Never],
             },

@@ -10,13 +10,40 @@ use std::fmt;
 
 pub use set::GlobSet;
 
-/// Why a pattern is invalid, in GNU grep's words.
+/// Why a pattern is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused(pub &'static str);
+pub enum Refused {
+    /// A bracket expression has no end.
+    UnmatchedBracket,
+    /// A group has no end.
+    UnmatchedOpen,
+    /// A group has no beginning.
+    UnmatchedClose,
+    /// An interval has no end.
+    UnmatchedBrace,
+    /// A range in brackets has an invalid end.
+    InvalidRangeEnd,
+    /// A character class is not in a bracket expression.
+    ClassOutsideBrackets,
+    /// A character class does not exist.
+    UnknownClass,
+    /// A collating element is not a single character.
+    InvalidCollation,
+    /// An interval has invalid bounds.
+    InvalidInterval,
+    /// An operator has no operand where one is required.
+    Invalid,
+    /// The pattern ends with an unquoted backslash.
+    TrailingBackslash,
+    /// A back-reference refers to no group before it.
+    InvalidBackReference,
+    /// The compiled pattern exceeds the limits.
+    TooBig,
+}
 
 impl fmt::Display for Refused {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.0)
+        fmt::Debug::fmt(self, out)
     }
 }
 

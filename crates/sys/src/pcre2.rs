@@ -9,6 +9,7 @@
 //! worker. A search that exceeds a limit is a [`Failure`], never reported as "no match".
 
 use std::ffi::c_int;
+use std::fmt;
 use std::ops::Range;
 use std::ptr::{NonNull, null, null_mut};
 
@@ -54,6 +55,21 @@ pub enum Failure {
     Other(i32),
 }
 
+/// Why a pattern can't be compiled: an error number of PCRE2's. `Display` prints PCRE2's message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompileError {
+    /// The number.
+    pub code: c_int,
+}
+
+impl fmt::Display for CompileError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&message(self.code))
+    }
+}
+
+impl std::error::Error for CompileError {}
+
 /// A compiled pattern.
 #[derive(Debug)]
 pub struct Pattern {
@@ -72,8 +88,8 @@ impl Pattern {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// PCRE2's error message.
-    pub fn new(text: &[u8], options: PatternOptions) -> Result<Self, String> {
+    /// If PCRE2 rejects the pattern, or memory is short.
+    pub fn new(text: &[u8], options: PatternOptions) -> Result<Self, CompileError> {
         let mut context = CompileContext::new(options)?;
         let mut flags = sys::PCRE2_DOLLAR_ENDONLY;
         if options.ignore_case {
@@ -95,7 +111,7 @@ impl Pattern {
                 context.context.as_ptr(),
             )
         };
-        let compiled = NonNull::new(compiled).ok_or_else(|| message(code))?;
+        let compiled = NonNull::new(compiled).ok_or(CompileError { code })?;
         // On failure PCRE2 interprets the pattern, with the same results, so the result is ignored.
         // SAFETY: the code was compiled above, and nobody else has it yet.
         unsafe { sys::pcre2_jit_compile_8(compiled.as_ptr(), sys::PCRE2_JIT_COMPLETE) };
@@ -165,11 +181,11 @@ struct CompileContext {
 }
 
 impl CompileContext {
-    fn new(options: PatternOptions) -> Result<Self, String> {
-        let no_memory = || message(sys::PCRE2_ERROR_NOMEMORY);
+    fn new(options: PatternOptions) -> Result<Self, CompileError> {
+        let no_memory = CompileError { code: sys::PCRE2_ERROR_NOMEMORY };
         // SAFETY: a null context selects the C library's allocator.
         let context = unsafe { sys::pcre2_compile_context_create_8(null_mut()) };
-        let mut context = Self { context: NonNull::new(context).ok_or_else(no_memory)?, tables: null() };
+        let mut context = Self { context: NonNull::new(context).ok_or(no_memory)?, tables: null() };
         if options.whole {
             // SAFETY: the context was made above.
             unsafe {
@@ -183,7 +199,7 @@ impl CompileContext {
         // threads start.
         context.tables = unsafe { sys::pcre2_maketables_8(null_mut()) };
         if context.tables.is_null() {
-            return Err(no_memory());
+            return Err(no_memory);
         }
         // SAFETY: both are alive; the tables live as long as the code that refers to them.
         unsafe { sys::pcre2_set_character_tables_8(context.context.as_ptr(), context.tables) };
@@ -336,6 +352,6 @@ mod tests {
 
     #[test]
     fn what_is_no_pattern_is_told_in_pcre2s_words() {
-        assert_eq!(Pattern::new(b"(", UTF8).unwrap_err(), "missing closing parenthesis");
+        assert_eq!(Pattern::new(b"(", UTF8).unwrap_err().to_string(), "missing closing parenthesis");
     }
 }

@@ -1,7 +1,7 @@
 //! Sentences of `haul grep`, in GNU grep's words.
 
 use haul_flow::FlowKind;
-use haul_grep::GrepKind;
+use haul_grep::{GrepKind, PatternError, PatternWarning, Refused};
 
 sentences! { sentence(GrepKind):
     CannotRead => "{bare}",
@@ -27,4 +27,36 @@ sentences! { of_flow(FlowKind):
     ErrorWriting => "error writing {}",
     Unfinished => "some entries were left unfinished; this is a bug",
     CannotUseEngine => "cannot use the engine {}",
+}
+
+/// Returns GNU grep's sentence for an invalid pattern. PCRE2 words its own.
+pub(crate) fn invalid_pattern(error: &PatternError) -> String {
+    match error {
+        PatternError::Refused(refused) => of_refused(*refused).to_owned(),
+        PatternError::SeveralPerlPatterns => "the -P option only supports a single pattern".to_owned(),
+        PatternError::Perl(error) => error.to_string(),
+    }
+}
+
+sentences! { of_refused(Refused):
+    UnmatchedBracket => "Unmatched [, [^, [:, [., or [=",
+    UnmatchedOpen => "Unmatched ( or \\(",
+    UnmatchedClose => "Unmatched ) or \\)",
+    UnmatchedBrace => "Unmatched \\{",
+    InvalidRangeEnd => "Invalid range end",
+    ClassOutsideBrackets => "character class syntax is [[:space:]], not [:space:]",
+    UnknownClass => "Invalid character class name",
+    InvalidCollation => "Invalid collation character",
+    InvalidInterval => "Invalid content of \\{\\}",
+    Invalid => "Invalid regular expression",
+    TrailingBackslash => "Trailing backslash",
+    InvalidBackReference => "Invalid back reference",
+    TooBig => "Regular expression too big",
+}
+
+sentences! { of_warning(PatternWarning):
+    Star => "warning: * at start of expression",
+    Plus => "warning: + at start of expression",
+    Question => "warning: ? at start of expression",
+    Brace => "warning: {...} at start of expression",
 }

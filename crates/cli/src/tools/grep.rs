@@ -65,11 +65,11 @@ fn main(call: &Call<'_>) -> ExitCode {
     let mut warnings = Vec::new();
     let grep = match Grep::new(search.options.clone(), &mut warnings) {
         Ok(grep) => grep,
-        Err(why) => return refuse(&why),
+        Err(error) => return refuse(&messages::grep::invalid_pattern(&error)),
     };
     if crate::cluster::speaks() {
         warnings.iter().for_each(|warning| {
-            complain(&messages.debug(warning));
+            complain(&messages.debug(messages::grep::of_warning(*warning)));
         });
     }
     let run_options = RunOptions::from(&asked.line.shared);

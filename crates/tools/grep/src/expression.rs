@@ -16,6 +16,7 @@ use regex_automata::util::look::LookMatcher;
 use regex_automata::{Input, meta};
 use regex_syntax::hir::{Hir, Look};
 
+use super::PatternWarning;
 use super::backtrack::{Backtracker, Exhausted, Places};
 use super::longest::{self, Longest};
 use super::matcher::{Extent, Wanted};
@@ -64,7 +65,7 @@ impl Expression {
     ///
     /// # Errors
     /// If a pattern is invalid or too big.
-    pub(super) fn new(wanted: &Wanted, warnings: &mut Vec<&'static str>) -> Result<Self, Refused> {
+    pub(super) fn new(wanted: &Wanted, warnings: &mut Vec<PatternWarning>) -> Result<Self, Refused> {
         let alphabet = wanted.alphabet();
         let mut looks = LookMatcher::new();
         looks.set_line_terminator(alphabet.terminator);
@@ -172,7 +173,7 @@ impl Expression {
 }
 
 pub(super) fn too_big<E>(_: E) -> Refused {
-    Refused("Regular expression too big")
+    Refused::TooBig
 }
 
 /// Returns the assertions required before and after a match, as alternatives.

@@ -32,6 +32,7 @@ mod options;
 mod output;
 mod page;
 mod pattern;
+mod pattern_error;
 mod perl;
 mod portable;
 mod program;
@@ -51,10 +52,12 @@ use haul_flow::{
 use haul_sys::{EntryType, Error, FileType, Seek, Stat, seek};
 
 pub use exclude::Rule;
+pub use haul_patterns::Refused;
 pub use kind::GrepKind;
 pub use matcher::{Extent, Wanted};
 pub use options::{Binary, Colors, Devices, Directories, GrepOptions, Names, Order, Show};
 pub use pattern::Syntax;
+pub use pattern_error::{PatternError, PatternWarning};
 
 use content::{Search, Stream, Until};
 use exclude::Rules;
@@ -126,8 +129,8 @@ impl Grep {
     /// Compiles the patterns. Appends warnings about them to `warnings`.
     ///
     /// # Errors
-    /// If a pattern is invalid: GNU grep's message.
-    pub fn new(options: GrepOptions, warnings: &mut Vec<&'static str>) -> Result<Self, String> {
+    /// If a pattern is invalid.
+    pub fn new(options: GrepOptions, warnings: &mut Vec<PatternWarning>) -> Result<Self, PatternError> {
         let matcher = Matcher::new(&options.wanted, warnings)?;
         let mut separator = Page::default();
         if options.shows_context() {

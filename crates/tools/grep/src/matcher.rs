@@ -7,12 +7,12 @@ use std::ops::Range;
 
 use haul_sys::pcre2::{Failure, Matching};
 
-use super::GrepKind;
 use super::backtrack::Exhausted;
 use super::expression::{self, Expression};
 use super::literals::{Folded, Literals};
 use super::pattern::Syntax;
 use super::perl::Perl;
+use super::{GrepKind, PatternError, PatternWarning};
 use haul_patterns::bracket::Alphabet;
 
 /// How much of a line must match.
@@ -117,15 +117,12 @@ impl Matcher {
     /// Compiles the patterns. Appends warnings to `warnings`.
     ///
     /// # Errors
-    /// If a pattern is invalid: the message.
-    pub(super) fn new(wanted: &Wanted, warnings: &mut Vec<&'static str>) -> Result<Self, String> {
+    /// If a pattern is invalid.
+    pub(super) fn new(wanted: &Wanted, warnings: &mut Vec<PatternWarning>) -> Result<Self, PatternError> {
         let method = match (wanted.syntax, Literals::new(wanted)) {
             (_, Some(literals)) => Method::Literals(literals),
             (Syntax::Perl, None) => Method::Perl(Perl::new(wanted)?),
-            (_, None) => {
-                let expression = Expression::new(wanted, warnings).map_err(|refused| refused.to_string())?;
-                Method::Expression(Box::new(expression))
-            }
+            (_, None) => Method::Expression(Box::new(Expression::new(wanted, warnings)?)),
         };
         Ok(Self { method, alphabet: wanted.alphabet() })
     }

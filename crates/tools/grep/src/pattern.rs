@@ -10,6 +10,8 @@ use regex_syntax::hir::{Class, Hir, Look, Repetition};
 
 use haul_patterns::bracket::{self, Alphabet, Place};
 
+use super::PatternWarning;
+
 /// Maximum repetition count in an interval.
 const REPETITIONS_MAX: u32 = 32_767;
 
@@ -116,7 +118,7 @@ pub(super) fn read(
     text: &[u8],
     syntax: Syntax,
     alphabet: Alphabet,
-    warnings: &mut Vec<&'static str>,
+    warnings: &mut Vec<PatternWarning>,
 ) -> Result<Node, Refused> {
     let extended = syntax == Syntax::Extended;
     let mut parser =
@@ -126,7 +128,7 @@ pub(super) fn read(
     }
     let node = parser.alternation()?;
     if parser.at < text.len() {
-        return Err(Refused("Unmatched ) or \\)"));
+        return Err(Refused::UnmatchedClose);
     }
     Ok(node)
 }
@@ -139,7 +141,7 @@ struct Parser<'a> {
     groups: usize,
     open: usize,
     closed: Vec<usize>,
-    warnings: &'a mut Vec<&'static str>,
+    warnings: &'a mut Vec<PatternWarning>,
 }
 
 /// A lexical token; `Other` covers everything without a meaning in repetition or grouping.
@@ -246,7 +248,7 @@ impl Parser<'_> {
             }
             depth += 1;
             if depth > DEPTH_MAX {
-                return Err(Refused("Regular expression too big"));
+                return Err(Refused::TooBig);
             }
             node = Node::Repeat(Box::new(node), least, most);
         }
@@ -279,7 +281,7 @@ impl Parser<'_> {
         let rest = &self.text[self.at..];
         let often = rest.iter().take_while(|byte| b"*+?{".contains(byte)).count();
         if self.extended && self.open > 0 && often > 0 && rest.get(often) == Some(&b')') {
-            return Err(Refused("Unmatched ( or \\("));
+            return Err(Refused::UnmatchedOpen);
         }
         Ok(())
     }
@@ -287,10 +289,10 @@ impl Parser<'_> {
     /// Warns about a dangling repetition operator.
     fn warn_of(&mut self, token: Token) {
         self.warnings.extend(match token {
-            Token::Star => Some("warning: * at start of expression"),
-            Token::Plus => Some("warning: + at start of expression"),
-            Token::Question => Some("warning: ? at start of expression"),
-            Token::Brace => Some("warning: {...} at start of expression"),
+            Token::Star => Some(PatternWarning::Star),
+            Token::Plus => Some(PatternWarning::Plus),
+            Token::Question => Some(PatternWarning::Question),
+            Token::Brace => Some(PatternWarning::Brace),
             _ => None,
         });
     }
@@ -332,16 +334,16 @@ impl Parser<'_> {
         if !is_closed || second_comma || (least.is_none() && !comma) {
             return match (self.extended, at == self.text.len() || self.text[at..] == *b"\\") {
                 (true, _) => Ok(None),
-                (false, true) => Err(Refused("Unmatched \\{")),
-                (false, false) => Err(Refused("Invalid content of \\{\\}")),
+                (false, true) => Err(Refused::UnmatchedBrace),
+                (false, false) => Err(Refused::InvalidInterval),
             };
         }
         let least = least.unwrap_or(0);
         if most.is_some_and(|most| least > most) {
-            return Err(Refused("Invalid content of \\{\\}"));
+            return Err(Refused::InvalidInterval);
         }
         if least.max(most.unwrap_or(0)) > REPETITIONS_MAX {
-            return Err(Refused("Regular expression too big"));
+            return Err(Refused::TooBig);
         }
         self.at = at + closing.len();
         Ok(Some((least, most)))
@@ -355,7 +357,7 @@ impl Parser<'_> {
         match &self.text[self.at..] {
             [b'[', rest @ ..] => {
                 if rest.is_empty() {
-                    return Err(Refused("Invalid regular expression"));
+                    return Err(Refused::Invalid);
                 }
                 let (class, length) = bracket::read(rest, self.alphabet, Place::Expression)?;
                 self.at += 1 + length;
@@ -373,7 +375,7 @@ impl Parser<'_> {
                 self.at += 1;
                 Ok(Node::Look(Look::EndLF))
             }
-            [b'\\'] => Err(Refused("Trailing backslash")),
+            [b'\\'] => Err(Refused::TrailingBackslash),
             [b'\\', byte, ..] => {
                 self.at += 1;
                 match self.escape(*byte)? {
@@ -410,7 +412,7 @@ impl Parser<'_> {
             b'1'..=b'9' => {
                 let number = usize::from(byte - b'0');
                 if !self.closed.contains(&number) {
-                    return Err(Refused("Invalid back reference"));
+                    return Err(Refused::InvalidBackReference);
                 }
                 Node::Back(number)
             }
@@ -422,11 +424,11 @@ impl Parser<'_> {
         self.groups += 1;
         self.open += 1;
         if self.open > DEPTH_MAX {
-            return Err(Refused("Regular expression too big"));
+            return Err(Refused::TooBig);
         }
         let number = self.groups;
         let node = self.alternation()?;
-        let (Token::Close, length) = self.token() else { return Err(Refused("Unmatched ( or \\(")) };
+        let (Token::Close, length) = self.token() else { return Err(Refused::UnmatchedOpen) };
         self.at += length;
         self.open -= 1;
         self.closed.push(number);

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use haul_sys::pcre2::{Failure, Matching, Pattern, PatternOptions};
 
+use super::PatternError;
 use super::matcher::{Extent, Wanted};
 
 /// A compiled pattern.
@@ -22,13 +23,13 @@ impl Perl {
     /// Compiles the pattern.
     ///
     /// # Errors
-    /// PCRE2's message if the pattern is invalid, or a message if there are several patterns.
-    pub(super) fn new(wanted: &Wanted) -> Result<Self, String> {
+    /// If the pattern is invalid, or there are several.
+    pub(super) fn new(wanted: &Wanted) -> Result<Self, PatternError> {
         let text = match wanted.patterns.as_slice() {
             // Nothing matches, as with `-f /dev/null`.
             [] => b"(*F)",
             [only, others @ ..] if others.iter().all(|other| other == only) => only.as_slice(),
-            _ => return Err("the -P option only supports a single pattern".to_owned()),
+            _ => return Err(PatternError::SeveralPerlPatterns),
         };
         let text = match wanted.extent {
             // PCRE2's own word option differs from `-w` if the pattern begins or ends with
