@@ -45,7 +45,7 @@ _haul() {
         option=${COMP_WORDS[COMP_CWORD-2]}
     else
         case $command:$prev in
-            haul_cp:--no-preserve | haul_cp:--sparse | haul_cp:--suffix | haul_cp:--target-directory | haul_cp:--jobs | haul_cp:--engine | haul_cp:--queue-depth | haul_cp:--block-size | haul_cp:--look-ahead | haul_cp:--ops | haul_cp:--clients | haul_cp:--account | haul_cp:--walltime | haul_cp:--queue | haul_cp:--launcher | haul_cp:--mpi-lib | haul_cp:--walk | haul_cp:--range-size | haul_cp:--journal | haul_cp:--io-factor) option=$prev ;;
+            haul_cp:--no-preserve | haul_cp:--sparse | haul_cp:--suffix | haul_cp:--target-directory | haul_cp:--block-size | haul_cp:--ops | haul_cp:--walk | haul_cp:--range-size | haul_cp:--journal | haul_cp:--io-factor | haul_cp:--jobs | haul_cp:--engine | haul_cp:--queue-depth | haul_cp:--look-ahead | haul_cp:--clients | haul_cp:--account | haul_cp:--walltime | haul_cp:--queue | haul_cp:--launcher | haul_cp:--mpi-lib) option=$prev ;;
             haul_cp:-[Stj] | haul_cp:-[!-]*[Stj]) option=-${prev: -1} ;;
             haul_spdcp:-[bsAwq] | haul_spdcp:-[!-]*[bsAwq]) option=-${prev: -1} ;;
             haul_bzip2:--jobs | haul_bzip2:--engine | haul_bzip2:--queue-depth | haul_bzip2:--look-ahead | haul_bzip2:--clients | haul_bzip2:--account | haul_bzip2:--walltime | haul_bzip2:--queue | haul_bzip2:--launcher | haul_bzip2:--mpi-lib) option=$prev ;;
@@ -56,7 +56,7 @@ _haul() {
             haul_each:-[j] | haul_each:-[!-]*[j]) option=-${prev: -1} ;;
             haul_grep:--regexp | haul_grep:--file | haul_grep:--max-count | haul_grep:--label | haul_grep:--binary-files | haul_grep:--directories | haul_grep:--devices | haul_grep:--include | haul_grep:--exclude | haul_grep:--exclude-from | haul_grep:--exclude-dir | haul_grep:--before-context | haul_grep:--after-context | haul_grep:--context | haul_grep:--group-separator | haul_grep:--sort | haul_grep:--jobs | haul_grep:--engine | haul_grep:--queue-depth | haul_grep:--look-ahead | haul_grep:--clients | haul_grep:--account | haul_grep:--walltime | haul_grep:--queue | haul_grep:--launcher | haul_grep:--mpi-lib) option=$prev ;;
             haul_grep:-[efmdDBACj] | haul_grep:-[!-]*[efmdDBACj]) option=-${prev: -1} ;;
-            haul_tar:--file | haul_tar:--directory | haul_tar:--use-compress-program | haul_tar:--exclude | haul_tar:--exclude-from | haul_tar:--files-from | haul_tar:--xattrs-include | haul_tar:--xattrs-exclude | haul_tar:--format | haul_tar:--sort | haul_tar:--owner | haul_tar:--group | haul_tar:--mode | haul_tar:--mtime | haul_tar:--strip-components | haul_tar:--engine | haul_tar:--queue-depth | haul_tar:--look-ahead | haul_tar:--clients | haul_tar:--account | haul_tar:--walltime | haul_tar:--queue | haul_tar:--launcher | haul_tar:--mpi-lib | haul_tar:--jobs) option=$prev ;;
+            haul_tar:--file | haul_tar:--directory | haul_tar:--use-compress-program | haul_tar:--exclude | haul_tar:--exclude-from | haul_tar:--files-from | haul_tar:--xattrs-include | haul_tar:--xattrs-exclude | haul_tar:--format | haul_tar:--sort | haul_tar:--owner | haul_tar:--group | haul_tar:--mode | haul_tar:--mtime | haul_tar:--strip-components | haul_tar:--jobs | haul_tar:--engine | haul_tar:--queue-depth | haul_tar:--look-ahead | haul_tar:--clients | haul_tar:--account | haul_tar:--walltime | haul_tar:--queue | haul_tar:--launcher | haul_tar:--mpi-lib) option=$prev ;;
             haul_tar:-[fCIXT] | haul_tar:-[!-]*[fCIXT]) option=-${prev: -1} ;;
             haul_bench_make:--files | haul_bench_make:--size | haul_bench_make:--directories | haul_bench_make:--fan-out | haul_bench_make:--depth | haul_bench_make:--scale | haul_bench_make:--seed) option=$prev ;;
             haul_bench_compare:--tree | haul_bench_compare:--cache | haul_bench_compare:--rounds | haul_bench_compare:--fs | haul_bench_compare:--source-fs | haul_bench_compare:--work | haul_bench_compare:--haul | haul_bench_compare:--with | haul_bench_compare:--haul-args | haul_bench_compare:--rivals-path | haul_bench_compare:--only | haul_bench_compare:--time-limit | haul_bench_compare:--json | haul_bench_compare:--files | haul_bench_compare:--size | haul_bench_compare:--directories | haul_bench_compare:--fan-out | haul_bench_compare:--depth | haul_bench_compare:--scale | haul_bench_compare:--seed) option=$prev ;;
@@ -76,37 +76,38 @@ _haul() {
             haul_cp:--reflink) words='auto always never' ;;
             haul_cp:-t | haul_cp:--target-directory) names=directories ;;
             haul_cp:-u | haul_cp:--update) words='all none none-fail older' ;;
-            haul_cp:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
             haul_cp:--ops) words='single multi batch' ;;
-            haul_cp:--stats) words='json' ;;
-            haul_cp:-g | haul_cp:--progress) words='auto always never' ;;
-            haul_cp:--mpi-lib) names=files ;;
             haul_cp:--walk) words='launch ranks' ;;
             haul_cp:--journal) names=files ;;
+            haul_cp:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
+            haul_cp:-g | haul_cp:--progress) words='auto always never' ;;
+            haul_cp:--stats) words='json' ;;
+            haul_cp:--mpi-lib) names=files ;;
             haul_bzip2:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
-            haul_bzip2:--progress) words='auto always never' ;;
-            haul_bzip2:--stats) words='json table' ;;
+            haul_bzip2:-g | haul_bzip2:--progress) words='auto always never' ;;
+            haul_bzip2:--stats) words='json' ;;
             haul_bzip2:--mpi-lib) names=files ;;
             haul_cmp:--attributes) list='mode ownership timestamps links xattr holes all' ;;
             haul_cmp:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
-            haul_cmp:--progress) words='auto always never' ;;
-            haul_cmp:--stats) words='json table' ;;
+            haul_cmp:-g | haul_cmp:--progress) words='auto always never' ;;
+            haul_cmp:--stats) words='json' ;;
             haul_cmp:--mpi-lib) names=files ;;
             haul_each:--type) list='f d l' ;;
             haul_each:--newer) names=files ;;
             haul_each:--sort) words='path' ;;
             haul_each:--halt) words='soon now' ;;
             haul_each:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
-            haul_each:--progress) words='auto always never' ;;
-            haul_each:--stats) words='json table' ;;
+            haul_each:-g | haul_each:--progress) words='auto always never' ;;
+            haul_each:--stats) words='json' ;;
             haul_each:--mpi-lib) names=files ;;
             haul_grep:-f | haul_grep:--file) names=files ;;
+            haul_grep:-d | haul_grep:--directories) words='read recurse skip' ;;
             haul_grep:--exclude-from) names=files ;;
-            haul_grep:--color) words='always yes force never no none auto tty if-tty' ;;
+            haul_grep:--color | haul_grep:--colour) words='always yes force never no none auto tty if-tty' ;;
             haul_grep:--sort) words='path none' ;;
             haul_grep:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
-            haul_grep:--progress) words='auto always never' ;;
-            haul_grep:--stats) words='json table' ;;
+            haul_grep:-g | haul_grep:--progress) words='auto always never' ;;
+            haul_grep:--stats) words='json' ;;
             haul_grep:--mpi-lib) names=files ;;
             haul_tar:-C | haul_tar:--directory) names=directories ;;
             haul_tar:-X | haul_tar:--exclude-from) names=files ;;
@@ -115,7 +116,7 @@ _haul() {
             haul_tar:--sort) words='none inode name' ;;
             haul_tar:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
             haul_tar:--progress) words='auto always never' ;;
-            haul_tar:--stats) words='json table' ;;
+            haul_tar:--stats) words='json' ;;
             haul_tar:--mpi-lib) names=files ;;
             haul_bench_compare:--tree) names=directories ;;
             haul_bench_compare:--cache) list='cold warm' ;;
@@ -148,13 +149,13 @@ _haul() {
         names=files
         case $command in
             haul) words='cp spdcp bzip2 cmp each grep tar bench help --help --version' ;;
-            haul_cp) words='-a --archive --attributes-only --backup --backup= -b --copy-contents -d --debug -L --dereference -f --force -H -i --interactive -l --link -n --no-clobber -P --no-dereference -p --no-preserve= -T --no-target-directory -x --one-file-system --parents --path --preserve --preserve= -R -r --recursive --remove-destination --sparse= --reflink --reflink= --strip-trailing-slashes -S --suffix= -s --symbolic-link -t --target-directory= -u --update --update= -v --verbose --keep-directory-symlink -Z --context --context= --help --version --strict -j --jobs= --engine= --queue-depth= --block-size= --look-ahead= --ops= --direct --registered-buffers --direct-descriptors --fallocate --no-fallocate --no-readahead --no-advise --drop-cache --no-directory-first --no-inode-order --stats --stats= -g --progress --progress= --clients= --account= --walltime= --queue= --launcher= --mpi-lib= --walk= --range-size= --journal= --copy-layout --reduce-stripes --no-stripe-offset --io-factor=' ;;
-            haul_spdcp) words='-h -V -d -v -p -r -R -c -n -b -s -A -w -q' ;;
-            haul_bzip2) words='-d --decompress -z --compress -t --test -c --stdout -f --force -k --keep -r --recursive -s --small -q --quiet -v --verbose -L --license -1 --fast -2 -3 -4 -5 -6 -7 -8 -9 --best -j --jobs= --engine= --queue-depth= --look-ahead= --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib= -h --help -V --version' ;;
-            haul_cmp) words='--attributes --attributes= -q --quiet --brief --json -L --dereference -x --exclude= --one-file-system -j --jobs= --engine= --queue-depth= --look-ahead= --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib= --version -h --help' ;;
-            haul_each) words='--name= --exclude= --type= --size= --newer= -L --dereference --shell --batch= --block= --sort= --halt= --dry-run -j --jobs= --engine= --queue-depth= --look-ahead= --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib= --version -h --help' ;;
-            haul_grep) words='-G --basic-regexp -E --extended-regexp -F --fixed-strings -P --perl-regexp -e --regexp= -f --file= -i --ignore-case --no-ignore-case -w --word-regexp -x --line-regexp -z --null-data -s --no-messages -v --invert-match -m --max-count= -b --byte-offset -n --line-number --line-buffered -H --with-filename -h --no-filename --label= -o --only-matching -q --quiet --binary-files= -a --text -I -d --directories= -D --devices= -r --recursive -R --dereference-recursive --include= --exclude= --exclude-from= --exclude-dir= -L --files-without-match -l --files-with-matches -c --count -T --initial-tab -Z --null -B --before-context= -A --after-context= -C --context= --group-separator= --no-group-separator --color --color= --sort= --help -V --version -j --jobs= --engine= --queue-depth= --look-ahead= --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
-            haul_tar) words='-c --create -x --extract -t --list -f --file= -C --directory= -v --verbose -z --gzip -j --bzip2 --zstd -J --xz --lzma --lzip -Z --compress -I --use-compress-program= -a --auto-compress --exclude= -X --exclude-from= --anchored -T --files-from= --null -P --absolute-names --xattrs --xattrs-include= --xattrs-exclude= --acls -S --sparse --numeric-owner --format= --sort= -h --dereference --one-file-system --no-recursion --owner= --group= --mode= --mtime= --index -p --preserve-permissions --no-same-permissions -k --keep-old-files --skip-old-files --overwrite --same-owner -o --no-same-owner -m --touch --strip-components= --keep-directory-symlink -O --to-stdout -i --ignore-zeros --engine= --queue-depth= --look-ahead= --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib= --help --version --jobs=' ;;
+            haul_cp) words='-a --archive --attributes-only --backup --backup= -b --copy-contents -d --debug -L --dereference -f --force -H -i --interactive -l --link -n --no-clobber -P --no-dereference -p --no-preserve= -T --no-target-directory -x --one-file-system --parents --preserve --preserve= -R -r --recursive --remove-destination --sparse= --reflink --reflink= --strip-trailing-slashes -S --suffix= -s --symbolic-link -t --target-directory= -u --update --update= -v --verbose --keep-directory-symlink -Z --context --context= --help --version --strict --block-size= --ops= --direct --registered-buffers --direct-descriptors --fallocate --no-fallocate --no-readahead --no-advise --drop-cache --no-directory-first --no-inode-order --walk= --range-size= --journal= --copy-layout --reduce-stripes --no-stripe-offset --io-factor= -j --jobs= --engine= --queue-depth= --look-ahead= -g --progress --progress= --stats --stats= --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
+            haul_spdcp) words='-h --help -V --version -d -v -p -r -R -c -n -b -s -A -w -q' ;;
+            haul_bzip2) words='-d --decompress -z --compress -k --keep -f --force -t --test -c --stdout -q --quiet -v --verbose -r --recursive -s --small -1 --fast -2 -3 -4 -5 -6 -7 -8 -9 --best -h --help -L -V --license -j --jobs= --engine= --queue-depth= --look-ahead= -g --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
+            haul_cmp) words='--attributes --attributes= -q -s --quiet --brief --json -L --dereference -x --exclude= --one-file-system -h --help --version -j --jobs= --engine= --queue-depth= --look-ahead= -g --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
+            haul_each) words='--name= --exclude= --type= --size= --newer= -L --dereference --shell --batch= --block= --sort= --halt= --dry-run -h --help --version -j --jobs= --engine= --queue-depth= --look-ahead= -g --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
+            haul_grep) words='-E --extended-regexp -F --fixed-strings -G --basic-regexp -P --perl-regexp -e --regexp= -f --file= -i --ignore-case --no-ignore-case -w --word-regexp -x --line-regexp -z --null-data -s --no-messages -v --invert-match -V --version --help -m --max-count= -b --byte-offset -n --line-number --line-buffered -H --with-filename -h --no-filename --label= -o --only-matching -q --quiet --binary-files= -a --text -I -d --directories= -D --devices= -r --recursive -R --dereference-recursive --include= --exclude= --exclude-from= --exclude-dir= -L --files-without-match -l --files-with-matches -c --count -T --initial-tab -Z --null -B --before-context= -A --after-context= -C --context= --group-separator= --no-group-separator --color --color= --sort= -j --jobs= --engine= --queue-depth= --look-ahead= -g --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
+            haul_tar) words='-c --create -x --extract -t --list -f --file= -C --directory= -v --verbose -z --gzip -j --bzip2 --zstd -J --xz --lzma --lzip -Z --compress -I --use-compress-program= -a --auto-compress --exclude= -X --exclude-from= --anchored -T --files-from= --null -P --absolute-names --xattrs --xattrs-include= --xattrs-exclude= --acls -S --sparse --numeric-owner --help --version --format= --sort= -h --dereference --one-file-system --no-recursion --owner= --group= --mode= --mtime= --index -p --preserve-permissions --no-same-permissions -k --keep-old-files --skip-old-files --overwrite --same-owner -o --no-same-owner -m --touch --strip-components= --keep-directory-symlink -O --to-stdout -i --ignore-zeros --jobs= --engine= --queue-depth= --look-ahead= --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
             haul_bench) words='-h --help -V --version' ;;
             haul_bench_make) words='--files= --size= --directories= --fan-out= --depth= --scale= --seed= -h --help' ;;
             haul_bench_compare) words='--tree= --cache= --rounds= --fs= --source-fs= --same-fs --work= --haul= --with= --haul-args= --rivals-path= --only= --time-limit= --json= --markdown --files= --size= --directories= --fan-out= --depth= --scale= --seed= -h --help' ;;

@@ -25,7 +25,7 @@ const DESCRIPTORS_PER_WORKER: usize = 8;
 
 /// Counts what a request will copy. `None` if that can't be known, or once `over` is set.
 pub(crate) fn count(request: &Request, over: &AtomicBool) -> Option<Whole> {
-    let copy = Settings::resolve(&request.config);
+    let copy = Settings::resolve(&request.run.config);
     let spent = copy.held + copy.jobs * (DESCRIPTORS_PER_WORKER + 2 * copy.window);
     if spent + DESCRIPTORS > haul_sys::descriptor_limit() {
         return None;
@@ -108,7 +108,8 @@ mod tests {
             let request = request(line, folder.path());
             let whole = count(&request, &AtomicBool::new(false)).unwrap();
             let copied = Sum::default();
-            let Request { operands, options, config, .. } = &request;
+            let Request { operands, options, run: run_options } = &request;
+            let config = &run_options.config;
             let cancel = &CancelToken::default();
             let outcome = run(&Alone, CopyRequest { operands, options, config, cancel }, &copied);
             assert!(outcome.is_ok(), "{line:?}: {outcome:?}");

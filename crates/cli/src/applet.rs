@@ -3,16 +3,17 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use crate::flags;
 use crate::tools::{self, TOOLS, Tool};
 
 /// Copy commands, which help lists before the other tools; those in `AROUND` come after.
 const COPY: [(&str, &str); 2] = [
     ("cp", "copy files and directories; also when called as cp"),
-    ("spdcp", "copy with many hosts, by a batch job if need be; also when called as spdcp"),
+    ("spdcp", "copy with many hosts, in a batch job if necessary; also when called as spdcp"),
 ];
 const AROUND: [(&str, &str); 2] = [
-    ("bench", "make trees to copy, and race copiers over them"),
-    ("help", "show this help, or with a command the command's"),
+    ("bench", "create test trees and benchmark copy programs"),
+    ("help", "show help for haul or for a command"),
 ];
 
 /// The applet that a call selects.
@@ -73,8 +74,7 @@ impl Applet {
             Some("help") if words.is_empty() => Self::Help,
             Some("help") => {
                 let command = words.remove(0);
-                let help = if command == "spdcp" { "-h" } else { "--help" };
-                Self::of_command(command, vec![OsString::from(help)])
+                Self::of_command(command, vec![OsString::from("--help")])
             }
             Some("--help" | "-h") => Self::Help,
             Some("--version" | "-V") => Self::Version,
@@ -112,7 +112,7 @@ Copies file trees as fast as the hardware allows.
 
 Commands:
 {commands}
-'haul COMMAND --help' tells more of a command.
+See 'haul COMMAND --help' for more information on a command.
 "
     )
 }
@@ -121,7 +121,7 @@ Commands:
 pub(crate) fn unknown(word: &OsStr) -> String {
     let word = word.to_string_lossy();
     let quoted = word.escape_debug();
-    let distances = commands().map(|(name, _)| (edits(&word, name), name));
+    let distances = commands().map(|(name, _)| (flags::edits(&word, name), name));
     // Of equally close commands, the first one in the help.
     let meant = match distances.min_by_key(|(distance, _)| *distance) {
         Some((1..=2, name)) => format!("Did you mean '{name}'?\n"),
@@ -137,22 +137,6 @@ pub(crate) fn nothing() -> String {
 
 fn pointer_to_help() -> &'static str {
     "Try 'haul --help' for more information.\n"
-}
-
-/// Returns the Levenshtein distance: the fewest letters to insert, delete or change.
-fn edits(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (index, letter) in from.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = index + 1;
-        for column in 1..=to.len() {
-            let changed = diagonal + usize::from(letter != to[column - 1]);
-            diagonal = row[column];
-            row[column] = changed.min(diagonal + 1).min(row[column - 1] + 1);
-        }
-    }
-    row[to.len()]
 }
 
 #[cfg(test)]
@@ -177,8 +161,8 @@ mod tests {
     fn a_program_called_spdcp_is_spdcp() {
         let wanted = Applet::Spdcp { program: "spdcp", words: words(&["-s", "4"]) };
         assert_eq!(of(&["/some/where/spdcp", "-s", "4"]), wanted);
-        let wanted = Applet::Spdcp { program: "haul spdcp", words: words(&["-h"]) };
-        assert_eq!(of(&["haul", "spdcp", "-h"]), wanted);
+        let wanted = Applet::Spdcp { program: "haul spdcp", words: words(&["--help"]) };
+        assert_eq!(of(&["haul", "spdcp", "--help"]), wanted);
         assert_eq!(of(&["haul", "help", "spdcp"]), wanted);
     }
 

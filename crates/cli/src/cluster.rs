@@ -86,11 +86,11 @@ pub(crate) fn under_launcher(
 /// Opens the journal of a copy, if it has one: the user's, or that of the batch job this process
 /// runs in.
 pub(crate) fn journal(request: &Request) -> Result<Option<Journal>, String> {
-    if request.cluster.clients.is_none() && !is_under_launcher() || !speaks() {
+    if request.run.hosts.clients.is_none() && !is_under_launcher() || !speaks() {
         return Ok(None);
     }
     let spool = Spool::of_process();
-    let path = request.cluster.journal.clone().or_else(|| spool.map(|spool| spool.journal()));
+    let path = request.run.hosts.journal.clone().or_else(|| spool.map(|spool| spool.journal()));
     let Some(path) = path else { return Ok(None) };
     let journal = Journal::open(&path, fingerprint(request), u8::from(copies_to_a_name(&request.operands)));
     journal.map(Some).map_err(|error| messages::cluster::journal(&path, &error))

@@ -17,8 +17,8 @@ use crate::flags::{self, Environment, Information, Parsed, Request};
 use crate::messages::{Charset, Messages};
 use crate::output::Output;
 use crate::progress::Whole;
-use crate::report::{Console, complain};
-use crate::work::{self, Executors, RunOptions, Work};
+use crate::report::{Console, complain, complain_of_usage};
+use crate::work::{self, Executors, Work};
 
 /// Copies as the arguments ask. Messages begin with `program`.
 pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
@@ -30,18 +30,18 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     let environment = Environment::of_process();
     let environment = Environment { is_rank: environment.is_rank && program != "cp", ..environment };
     let status = match flags::parse(words, environment, &mut warn) {
-        Ok(Parsed::Copy(request)) if program == "cp" && request.cluster.clients.is_none() => {
+        Ok(Parsed::Copy(request)) if program == "cp" && request.run.hosts.clients.is_none() => {
             copy_alone(messages, &request)
         }
         Ok(Parsed::Copy(request)) => copy(messages, &request),
         Ok(Parsed::Tell(_)) if !speaks => ExitCode::SUCCESS,
-        Ok(Parsed::Tell(Information::Help)) => tell(messages, &flags::help(program)),
+        Ok(Parsed::Tell(Information::Help)) => tell(messages, &flags::COMMAND.help(program)),
         Ok(Parsed::Tell(Information::Version)) => {
             tell(messages, concat!("cp (haul) ", env!("CARGO_PKG_VERSION"), "\n"))
         }
         Err(error) => {
             if speaks {
-                complain(&messages.wrong_flags(&error));
+                complain_of_usage(&messages, &error);
             }
             ExitCode::FAILURE
         }
@@ -51,14 +51,14 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
 
 /// Runs one copy, in this process or in several, and reports the outcome.
 pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
-    let run_options = run_options(request);
+    let run_options = &request.run;
     let refuse = |why: String| {
         complain(&messages.debug(&why));
         ExitCode::FAILURE
     };
-    match batch::system(&run_options, &Copy { request }) {
+    match batch::system(run_options, &Copy { request }) {
         Ok(None) => {}
-        Ok(Some(system)) => return batch::submit(messages, &run_options, &Copy { request }, system),
+        Ok(Some(system)) => return batch::submit(messages, run_options, &Copy { request }, system),
         Err(why) => return refuse(why),
     }
     let journal = match cluster::journal(request) {
@@ -70,22 +70,12 @@ pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
         complain(&messages.debug(&text));
     }
     let request = &cluster::going_on(request, journal.as_ref());
-    work::launch(messages, &run_options, journal, &Copy { request })
+    work::launch(messages, run_options, journal, &Copy { request })
 }
 
 /// Runs one copy in this process alone.
 fn copy_alone(messages: Messages, request: &Request) -> ExitCode {
-    work::by(messages, &run_options(request), None, &Copy { request })
-}
-
-fn run_options(request: &Request) -> RunOptions {
-    RunOptions {
-        config: request.config.clone(),
-        hosts: request.cluster.clone(),
-        progress: request.progress,
-        statistics: request.statistics,
-        debug: request.options.debug,
-    }
+    work::by(messages, &request.run, None, &Copy { request })
 }
 
 /// A copy as [`Work`].

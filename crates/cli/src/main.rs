@@ -1,12 +1,12 @@
 //! The program `haul`, also when called as `cp` or `spdcp`.
 //!
 //! - [`applet`]: selects the command to run.
-//! - [`copy`]: one copy, from command line to exit status. It uses [`flags`], [`report`],
+//! - [`copy`]: one copy, from command line to exit status. It uses [`report`],
 //!   [`messages`], [`output`], [`progress`] (with [`ahead`]) and [`statistics`].
 //! - [`work`]: any tool's work, from request to exit status; [`cluster`]: in several processes;
 //!   [`batch`]: in a batch job.
-//! - [`shared`]: the flags of all tools but the copy; [`signals`]: cleanup before a signal ends
-//!   the program.
+//! - [`flags`]: the command lines of all applets; [`signals`]: cleanup before a signal ends the
+//!   program.
 //! - [`spdcp`]: the same copy with the options of `spdcp`.
 //! - [`tools`]: the other tools.
 //! - [`mod@bench`]: starts the benchmark, a separate program.
@@ -27,7 +27,6 @@ mod messages;
 mod output;
 mod progress;
 mod report;
-mod shared;
 mod signals;
 mod spdcp;
 mod statistics;

@@ -8,7 +8,7 @@
 //! (test: `errors_fail_the_run_and_warnings_do_not`).
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use haul_flow::{Line, Problem, Report, RunInfo, Severity, Standard, Tally};
 
-use crate::flags::When;
+use crate::flags::{self, When};
 use crate::messages::Messages;
 use crate::output::{self, Output};
 use crate::progress::{Progress, Source, Whole};
@@ -186,6 +186,13 @@ impl<W: Write> Console<W> {
         }
         self.failed.into_inner()
     }
+}
+
+/// Reports a command-line error. A suggestion follows only on a terminal: scripts get GNU's exact
+/// message.
+pub(crate) fn complain_of_usage(messages: &Messages, error: &flags::Error) {
+    let suggestion = if io::stderr().is_terminal() { messages.suggestion(error) } else { Vec::new() };
+    complain(&[messages.wrong_flags(error), suggestion].concat());
 }
 
 /// Writes whole lines to standard error in one call, so that lines of several threads don't mix.

@@ -1,6 +1,6 @@
 //! `spdcp`: the copy of `haul cp`, with the options of the program of that name.
 //!
-//! It accepts exactly `-h -V -d -v -p -r -R -c -n -b F -s M -A P -w T -q Q`. Apart from the
+//! It accepts exactly `-h -V -d -v -p -r -R -c -n -b F -s M -A P -w T -q Q`, `--help` and `--version`. Apart from the
 //! letters, it differs from `cp` in three ways: new files get their source's layout over storage
 //! targets; `-d` lists what a copy would create; and in a batch job all tasks copy, if there is an
 //! MPI library for them, unless `-s` gives a number.
@@ -14,22 +14,18 @@ use haul_cluster::launch::command::Surroundings;
 use haul_cluster::mpi::{library_of, library_there};
 
 use crate::copy;
-use crate::flags::spdcp::{Parsed, help, parse};
+use crate::flags::spdcp::{COMMAND, Parsed, parse};
 use crate::flags::{Environment, Information};
 use crate::messages::{Charset, Messages};
 use crate::output::Output;
-use crate::report::{Console, complain};
+use crate::report::{Console, complain_of_usage};
 
 /// Copies, or prints what was requested. Messages begin with `program`.
 pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
-    let messages = Messages::new(program, Charset::of_process()).pointing_to("-h");
-    // spdcp itself has letters only, but every command of haul accepts this.
-    if words.first().is_some_and(|word| word == "--version") {
-        return copy::tell(messages, &versions());
-    }
+    let messages = Messages::new(program, Charset::of_process());
     match parse(words, &Environment::of_process()) {
         Ok(Parsed::Copy(mut request)) => {
-            request.cluster.clients = request.cluster.clients.or_else(clients_at_hand);
+            request.run.hosts.clients = request.run.hosts.clients.or_else(clients_at_hand);
             copy::copy(messages, &request)
         }
         Ok(Parsed::Targets(request)) => {
@@ -37,10 +33,10 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
             targets::list(&request, &console);
             console.finish()
         }
-        Ok(Parsed::Tell(Information::Help)) => copy::tell(messages, &help(program)),
+        Ok(Parsed::Tell(Information::Help)) => copy::tell(messages, &COMMAND.help(program)),
         Ok(Parsed::Tell(Information::Version)) => copy::tell(messages, &versions()),
         Err(error) => {
-            complain(&messages.wrong_flags(&error));
+            complain_of_usage(&messages, &error);
             ExitCode::FAILURE
         }
     }

@@ -24,7 +24,6 @@ use crate::messages::cluster::{not_shut_down, not_started};
 use crate::output::Output;
 use crate::progress::Whole;
 use crate::report::{Console, complain};
-use crate::shared::Shared;
 use crate::statistics::Statistics;
 
 /// An executor for every tool: this process, or a process group.
@@ -71,7 +70,7 @@ pub(crate) trait Work: Sync {
 }
 
 /// How work is run and shown.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RunOptions {
     /// How the machine is used.
     pub(crate) config: Config,
@@ -83,18 +82,6 @@ pub(crate) struct RunOptions {
     pub(crate) statistics: Option<StatisticsForm>,
     /// True if `--debug` remarks are printed.
     pub(crate) debug: bool,
-}
-
-impl From<&Shared> for RunOptions {
-    fn from(shared: &Shared) -> Self {
-        Self {
-            config: shared.config(),
-            hosts: shared.hosts(),
-            progress: shared.progress(),
-            statistics: shared.statistics(),
-            debug: shared.debug,
-        }
-    }
 }
 
 /// Runs work where it belongs: in a batch job if that is the only way to get hosts, otherwise as

@@ -97,9 +97,9 @@ fn what_cannot_be_copied_is_not_listed() {
         (&["-d", "lone", "source", "lone"], "spdcp: target 'lone': Not a directory\n"),
         (
             &["-d", "lone"],
-            "spdcp: missing destination file operand after 'lone'\nTry 'spdcp -h' for more information.\n",
+            "spdcp: missing destination file operand after 'lone'\nTry 'spdcp --help' for more information.\n",
         ),
-        (&["-d"], "spdcp: missing file operand\nTry 'spdcp -h' for more information.\n"),
+        (&["-d"], "spdcp: missing file operand\nTry 'spdcp --help' for more information.\n"),
     ] {
         let listed = spdcp(folder.path(), words);
         let copied = spdcp(
@@ -167,6 +167,6 @@ fn help_names_the_program_as_it_was_called() {
     assert_eq!(wrong.status.code(), Some(1));
     assert_eq!(
         text(&wrong.stderr),
-        "haul spdcp: invalid option -- 'z'\nTry 'haul spdcp -h' for more information.\n"
+        "haul spdcp: invalid option -- 'z'\nTry 'haul spdcp --help' for more information.\n"
     );
 }

@@ -2,27 +2,45 @@
 
 use serde::Serialize;
 
-use super::table::TABLE;
-use super::{Action, Environment, Error, Flag, Owner, Typed, help, spdcp};
+use super::{Arguments, Command, Error, Owner, Spec, Value, help, shared};
 
-/// A flag's definition for generators.
+/// A command and its arguments, for generators.
+#[derive(Default, Serialize)]
+pub(crate) struct Documented {
+    pub(crate) name: String,
+    /// Programs it can stand in for.
+    pub(crate) programs: Vec<String>,
+    pub(crate) about: String,
+    /// Longer description.
+    pub(crate) description: String,
+    /// Usage, one line per form.
+    pub(crate) synopsis: Vec<String>,
+    /// Help after the flags: paragraphs under headings that end in a colon.
+    pub(crate) notes: String,
+    pub(crate) flags: Vec<Definition>,
+    pub(crate) operands: Vec<Argument>,
+}
+
+/// A flag's definition.
 #[derive(Debug, Serialize)]
 pub(crate) struct Definition {
     /// Its letters.
-    pub(crate) letters: Vec<char>,
+    letters: Vec<char>,
     /// Its long name, or empty.
-    pub(crate) long: String,
-    /// Its argument.
-    pub(crate) argument: Option<Argument>,
-    /// Its help text.
-    pub(crate) help: String,
-    /// True if GNU cp has it too.
-    pub(crate) gnu: bool,
-    /// True if it is about copying with many hosts.
-    pub(crate) cluster: bool,
+    long: String,
+    /// Its other long names.
+    aliases: Vec<String>,
+    argument: Option<Argument>,
+    help: String,
+    /// True if the GNU program has it too.
+    gnu: bool,
+    /// True if it is about many hosts.
+    cluster: bool,
+    /// True if all applets have it.
+    shared: bool,
 }
 
-/// A flag's argument.
+/// A flag's argument, or an operand.
 #[derive(Debug, Serialize)]
 pub(crate) struct Argument {
     /// Its name in help.
@@ -35,58 +53,60 @@ pub(crate) struct Argument {
     pub(crate) list: bool,
 }
 
-/// Returns the flags of `cp`, in table order.
-pub(crate) fn definitions() -> Vec<Definition> {
-    TABLE.iter().map(define).collect()
-}
-
-/// Returns the flags of `spdcp`.
-pub(crate) fn definitions_of_spdcp() -> Vec<Definition> {
-    spdcp::TABLE.iter().map(define).collect()
-}
-
-fn define(flag: &Flag) -> Definition {
-    // Given an impossible value, a flag with keywords answers with the valid ones, which are listed
-    // nowhere else.
-    const IMPOSSIBLE: &[u8] = b"\0";
-    let mut typed = Typed::default();
-    let argument = match flag.action {
-        Action::Plain(_) => None,
-        Action::Required(name, take) => Some((name, false, take(&mut typed, IMPOSSIBLE))),
-        Action::Optional(name, take) => Some((name, true, take(&mut typed, Some(IMPOSSIBLE)))),
-    };
-    let argument = argument.map(|(name, optional, taken)| {
-        // Some keywords are only checked once all flags are known.
-        let settled = taken.and_then(|()| typed.lower(Vec::new(), &Environment::default()).map(drop));
-        Argument { name: name.to_owned(), optional, words: words(settled), list: name.ends_with("_LIST") }
-    });
-    Definition {
-        letters: flag.letters.chars().collect(),
-        long: flag.long.to_owned(),
-        argument,
-        help: help::text(flag),
-        gnu: flag.owner == Owner::Gnu,
-        cluster: flag.cluster,
+impl<T: Arguments + Default> Command<T> {
+    /// Describes the command for generators.
+    pub(crate) fn document(&self) -> Documented {
+        let listed = self.specs().into_iter().filter(|spec| !spec.help.is_empty() && spec.names != "-NUM");
+        Documented {
+            description: self.about.to_owned(),
+            synopsis: self.usage.iter().map(|&form| form.to_owned()).collect(),
+            notes: self.notes.to_owned(),
+            flags: listed.map(|spec| self.define(&spec)).collect(),
+            ..Documented::default()
+        }
     }
-}
 
-fn words(answer: Result<(), Error>) -> Vec<String> {
-    match answer {
-        Err(Error::Value { valid, .. }) => valid.into_iter().flatten().map(str::to_owned).collect(),
-        _ => Vec::new(),
+    fn define(&self, spec: &Spec) -> Definition {
+        let argument = spec.argument.map(|(name, optional)| Argument {
+            name: name.to_owned(),
+            optional,
+            words: self.words(spec),
+            list: name.ends_with("LIST"),
+        });
+        let letters = spec.listed().filter(|name| !name.starts_with("--"));
+        let mut longs = spec.listed().filter_map(|name| name.strip_prefix("--")).map(str::to_owned);
+        Definition {
+            letters: letters.filter_map(|name| name.chars().nth(1)).collect(),
+            long: longs.next().unwrap_or_default(),
+            aliases: longs.collect(),
+            argument,
+            help: help::text(spec),
+            gnu: spec.owner == Owner::Gnu,
+            cluster: spec.section == shared::HOSTS,
+            shared: matches!(spec.place, super::Place::Shared(_)),
+        }
+    }
+
+    /// Returns the keywords of a flag. Given an impossible value, it answers with the valid ones,
+    /// which are listed nowhere else.
+    fn words(&self, spec: &Spec) -> Vec<String> {
+        let mut line = T::default();
+        let impossible = Value { flag: spec.name(), bytes: b"\0", word: 0 };
+        match self.set(spec.place, &mut line, Some(impossible)).and_then(|()| line.deferred()) {
+            Err(Error::Value { valid, .. }) => valid.into_iter().flatten().map(str::to_owned).collect(),
+            _ => Vec::new(),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn words_are_those_that_are_accepted() {
         let words = |long: &str| {
-            let definitions = definitions();
-            let flag = definitions.iter().find(|flag| flag.long == long).unwrap();
-            flag.argument.as_ref().unwrap().words.clone()
+            let flags = super::super::COMMAND.document().flags;
+            let flag = flags.into_iter().find(|flag| flag.long == long).unwrap();
+            flag.argument.unwrap().words
         };
         assert_eq!(words("sparse"), ["never", "auto", "always"]);
         assert_eq!(words("reflink"), ["auto", "always", "never"]);

@@ -23,7 +23,11 @@ pub(crate) enum Warning {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Error {
     /// No flag begins like this. Includes what followed the name.
-    Unrecognized { given: Vec<u8> },
+    Unrecognized {
+        given: Vec<u8>,
+        /// The name that it may be a slip of.
+        meant: Option<&'static str>,
+    },
     /// Several flags begin like this.
     Ambiguous { given: Vec<u8>, possibilities: Vec<&'static str> },
     /// A long flag without its argument.
@@ -56,6 +60,12 @@ pub(crate) enum Error {
     Requires { flag: &'static str, other: &'static str },
     /// A flag that another makes useless.
     Useless { flag: &'static str, other: &'static str },
+    /// Missing operands.
+    Missing { operand: &'static str },
+    /// One operand too many.
+    Extra { operand: Vec<u8> },
+    /// A value with a grammar of its own, and what is wrong with it.
+    Sentence(String),
     /// An operand with a NUL, which no file name can have.
     NulInName,
 }
@@ -63,6 +73,6 @@ pub(crate) enum Error {
 impl Error {
     /// True if the message ends with a pointer to help, as GNU's does for usage errors.
     pub(crate) fn points_to_help(&self) -> bool {
-        !matches!(self, Self::TargetDirectoryTwice | Self::NoContexts | Self::NulInName)
+        !matches!(self, Self::TargetDirectoryTwice | Self::NoContexts | Self::NulInName | Self::Sentence(_))
     }
 }

@@ -11,129 +11,152 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use super::{Action, Error, Flag, Owner};
+use super::{Error, Owner, Spec, Value};
 
-/// A flag as given.
-#[derive(Clone, Copy)]
-pub(crate) struct Given<'a> {
-    /// The flag.
-    pub(crate) flag: &'static Flag,
-    /// Its argument.
-    pub(crate) argument: Option<&'a [u8]>,
+/// Maximum number of letters that a suggested name differs in.
+const SLIPS_MAX: usize = 2;
+
+/// A part of a command line.
+pub(super) enum Item<'a> {
+    /// A flag and its argument.
+    Flag(&'a Spec, Option<Value<'a>>),
+    /// An operand.
+    Operand(&'a OsStr),
+    /// The words after `--`, or from the first operand on if it ends the flags.
+    Rest(&'a [OsString]),
 }
 
-/// Iterates over the flags of a command line.
-pub(crate) struct Scanner<'a> {
-    table: &'static [Flag],
-    words: std::slice::Iter<'a, OsString>,
+/// Iterates over a command line.
+pub(super) struct Scanner<'a> {
+    specs: &'a [Spec],
+    words: &'a [OsString],
+    /// Index of the next word.
+    next: usize,
     /// Rest of a bundle of letters.
     bundle: &'a [u8],
-    operands: Vec<&'a OsStr>,
     operand_ends_flags: bool,
 }
 
 impl<'a> Scanner<'a> {
-    /// Scans `words` for flags of `table`.
-    pub(crate) fn new(table: &'static [Flag], words: &'a [OsString], operand_ends_flags: bool) -> Self {
-        Self { table, words: words.iter(), bundle: &[], operands: Vec::new(), operand_ends_flags }
+    /// Scans `words` for flags.
+    pub(super) fn new(specs: &'a [Spec], words: &'a [OsString], operand_ends_flags: bool) -> Self {
+        Self { specs, words, next: 0, bundle: &[], operand_ends_flags }
     }
 
-    /// Returns the next flag, or `None` at the end.
+    /// Returns the next part, or `None` at the end.
     ///
     /// # Errors
-    /// When the flag is unknown, or its argument is missing or not allowed.
-    pub(crate) fn next_flag(&mut self) -> Result<Option<Given<'a>>, Error> {
-        if let Some((&letter, rest)) = self.bundle.split_first() {
-            return self.letter(letter, rest).map(Some);
+    /// When a flag is unknown, or its argument is missing or not allowed.
+    pub(super) fn next_item(&mut self) -> Result<Option<Item<'a>>, Error> {
+        if !self.bundle.is_empty() {
+            return self.letter(self.bundle).map(Some);
         }
-        while let Some(word) = self.words.next() {
-            match word.as_bytes() {
-                b"--" => self.take_the_rest(),
-                [b'-', b'-', long @ ..] => return self.long(long).map(Some),
-                [b'-', letter, rest @ ..] => return self.letter(*letter, rest).map(Some),
-                _ => {
-                    self.operands.push(word);
-                    if self.operand_ends_flags {
-                        self.take_the_rest();
-                    }
-                }
-            }
+        let Some(word) = self.words.get(self.next) else { return Ok(None) };
+        self.next += 1;
+        match word.as_bytes() {
+            b"--" => Ok(Some(self.rest(self.next))),
+            [b'-', b'-', long @ ..] => self.long(long).map(Some),
+            [b'-', bundle @ ..] if !bundle.is_empty() => self.letter(bundle).map(Some),
+            _ if self.operand_ends_flags => Ok(Some(self.rest(self.next - 1))),
+            _ => Ok(Some(Item::Operand(word))),
         }
-        Ok(None)
     }
 
-    /// Returns the operands, in order.
-    pub(crate) fn into_operands(self) -> Vec<&'a OsStr> {
-        self.operands
+    fn rest(&mut self, from: usize) -> Item<'a> {
+        self.next = self.words.len();
+        Item::Rest(&self.words[from..])
     }
 
-    fn take_the_rest(&mut self) {
-        self.operands.extend(self.words.by_ref().map(OsString::as_os_str));
+    fn value(&self, spec: &Spec, bytes: &'a [u8]) -> Value<'a> {
+        Value { flag: spec.name(), bytes, word: self.next }
     }
 
-    fn letter(&mut self, letter: u8, rest: &'a [u8]) -> Result<Given<'a>, Error> {
-        let flag = self
-            .table
-            .iter()
-            .find(|flag| flag.letters.as_bytes().contains(&letter))
-            .ok_or(Error::UnknownLetter { letter })?;
-        let given = Given { flag, argument: None };
-        if !matches!(flag.action, Action::Required(..)) {
+    fn letter(&mut self, bundle: &'a [u8]) -> Result<Item<'a>, Error> {
+        let digits = bundle.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let number = self.specs.iter().find(|spec| digits > 0 && spec.names == "-NUM");
+        if let Some(spec) = number {
+            let (number, rest) = bundle.split_at(digits);
             self.bundle = rest;
-            return Ok(given);
+            return Ok(Item::Flag(spec, Some(self.value(spec, number))));
+        }
+        let (&letter, rest) = bundle.split_first().ok_or(Error::UnknownLetter { letter: b'-' })?;
+        let spec = self.specs.iter().find(|spec| spec.has_letter(letter));
+        let spec = spec.ok_or(Error::UnknownLetter { letter })?;
+        if !matches!(spec.argument, Some((_, false))) {
+            self.bundle = rest;
+            return Ok(Item::Flag(spec, None));
         }
         self.bundle = &[];
         let attached = if rest.is_empty() { None } else { Some(rest) };
         let argument =
             attached.or_else(|| self.next_word()).ok_or(Error::LetterArgumentMissing { letter })?;
-        Ok(Given { argument: Some(argument), ..given })
+        Ok(Item::Flag(spec, Some(self.value(spec, argument))))
     }
 
-    fn long(&mut self, given: &'a [u8]) -> Result<Given<'a>, Error> {
+    fn long(&mut self, given: &'a [u8]) -> Result<Item<'a>, Error> {
         let (name, attached) = match given.iter().position(|&byte| byte == b'=') {
             Some(equals) => (&given[..equals], Some(&given[equals + 1..])),
             None => (given, None),
         };
-        let flag = find_long(self.table, name, given)?;
-        let argument = match (flag.action, attached) {
-            (Action::Plain(_), Some(_)) => return Err(Error::ArgumentRefused { long: flag.long }),
-            (Action::Required(..), None) => {
-                Some(self.next_word().ok_or(Error::ArgumentMissing { long: flag.long })?)
-            }
+        let (spec, long) = find_long(self.specs, name, given)?;
+        let argument = match (spec.argument, attached) {
+            (None, Some(_)) => return Err(Error::ArgumentRefused { long }),
+            (Some((_, false)), None) => Some(self.next_word().ok_or(Error::ArgumentMissing { long })?),
             (_, attached) => attached,
         };
-        Ok(Given { flag, argument })
+        Ok(Item::Flag(spec, argument.map(|argument| self.value(spec, argument))))
     }
 
     fn next_word(&mut self) -> Option<&'a [u8]> {
-        self.words.next().map(|word| word.as_bytes())
+        let word = self.words.get(self.next)?;
+        self.next += 1;
+        Some(word.as_bytes())
     }
 }
 
-/// Finds the flag of `table` that `name` is or abbreviates. `given` is `name` and what follows it,
-/// for the message.
-fn find_long(table: &'static [Flag], name: &[u8], given: &[u8]) -> Result<&'static Flag, Error> {
-    let long_flags = || table.iter().filter(|flag| !flag.long.is_empty());
-    if let Some(exact) = long_flags().find(|flag| flag.long.as_bytes() == name) {
+/// Finds the flag that `name` is or abbreviates, and the name that is meant. `given` is `name` and
+/// what follows it, for the message.
+fn find_long<'a>(specs: &'a [Spec], name: &[u8], given: &[u8]) -> Result<(&'a Spec, &'static str), Error> {
+    let all = || specs.iter().flat_map(|spec| spec.longs().map(move |long| (spec, long)));
+    if let Some(exact) = all().find(|(_, long)| long.as_bytes() == name) {
         return Ok(exact);
     }
     let abbreviated_by = |owner| {
-        long_flags()
-            .filter(|flag| flag.owner == owner && flag.long.as_bytes().starts_with(name))
-            .collect::<Vec<_>>()
+        let begins = |(spec, long): &(&Spec, &str)| spec.owner == owner && long.as_bytes().starts_with(name);
+        all().filter(begins).collect::<Vec<_>>()
     };
     let mut candidates = abbreviated_by(Owner::Gnu);
     if candidates.is_empty() {
         candidates = abbreviated_by(Owner::Haul);
     }
-    let Some(first) = candidates.first() else {
-        return Err(Error::Unrecognized { given: given.to_vec() });
+    let Some(&(first, long)) = candidates.first() else {
+        let text = String::from_utf8_lossy(name);
+        let distances = all().map(|(_, long)| (edits(&text, long), long));
+        let meant = distances.min_by_key(|(distance, _)| *distance);
+        let meant = meant.filter(|(distance, long)| *distance <= SLIPS_MAX && *distance * 2 <= long.len());
+        return Err(Error::Unrecognized { given: given.to_vec(), meant: meant.map(|(_, long)| long) });
     };
-    if candidates.iter().all(|flag| flag.alias_of == first.alias_of) {
-        return Ok(first);
+    // Other names of the first flag are not other possibilities.
+    let others = candidates.iter().filter(|(spec, _)| !std::ptr::eq(*spec, first)).map(|(_, long)| *long);
+    let possibilities: Vec<_> = std::iter::once(long).chain(others).collect();
+    match possibilities.as_slice() {
+        [_] => Ok((first, long)),
+        _ => Err(Error::Ambiguous { given: given.to_vec(), possibilities }),
     }
-    // An alias of the first is not another possibility.
-    let others = candidates.iter().filter(|flag| flag.alias_of != first.alias_of);
-    let possibilities = std::iter::once(first).chain(others).map(|flag| flag.long).collect();
-    Err(Error::Ambiguous { given: given.to_vec(), possibilities })
+}
+
+/// Returns the Levenshtein distance: the fewest letters to insert, delete or change.
+pub(crate) fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (index, letter) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for column in 1..=to.len() {
+            let changed = diagonal + usize::from(letter != to[column - 1]);
+            diagonal = row[column];
+            row[column] = changed.min(diagonal + 1).min(row[column - 1] + 1);
+        }
+    }
+    row[to.len()]
 }

@@ -1,65 +1,73 @@
-//! Help text, generated from the flag table in GNU's layout.
+//! Help text, generated from the flag tables in GNU's layout.
 
-use super::table::TABLE;
-use super::{Action, Flag, Owner, values};
+use super::{Arguments, Command, Spec, values};
 
 /// Column where the text of a flag begins.
 const TEXT_COLUMN: usize = 31;
 /// Maximum length of a line.
 const WIDTH: usize = 79;
 
-/// Explains the exit status.
-const STATUS: &str = "The exit status is 0 if everything was copied, and 1 if anything was not: standard error then says what.";
+impl<T: Arguments> Command<T> {
+    /// Returns the help of the applet, called as `program`.
+    pub(crate) fn help(&self, program: &str) -> String {
+        let mut text = String::new();
+        for (index, form) in self.usage.iter().enumerate() {
+            let lead = if index == 0 { "Usage:" } else { "  or: " };
+            text.push_str(&format!("{lead} {program} {form}\n"));
+        }
+        text.push_str(&paragraphs(self.about));
+        let specs: Vec<Spec> = self.specs().into_iter().filter(|spec| !spec.help.is_empty()).collect();
+        let mut sections = Vec::new();
+        specs.iter().for_each(|spec| {
+            if !sections.contains(&spec.section) {
+                sections.push(spec.section);
+            }
+        });
+        for section in sections {
+            text.push('\n');
+            if !section.is_empty() {
+                text.push_str(&format!("{section}:\n"));
+            }
+            specs.iter().filter(|spec| spec.section == section).for_each(|spec| text.push_str(&entry(spec)));
+        }
+        if !self.notes.is_empty() {
+            text.push('\n');
+            text.push_str(&paragraphs(self.notes));
+        }
+        text
+    }
+}
 
-/// Returns the help of `cp`, called as `program`.
-pub(crate) fn help(program: &str) -> String {
-    let mut text = format!(
-        "Usage: {program} [OPTION]... [-T] SOURCE DEST
-  or:  {program} [OPTION]... SOURCE... DIRECTORY
-  or:  {program} [OPTION]... -t DIRECTORY SOURCE...
-Copies SOURCE to DEST, or each SOURCE into DIRECTORY, many files at once.
-
-An argument that a long option requires, its short form requires too.
-"
-    );
-    let section = |owner| TABLE.iter().filter(move |flag| flag.owner == owner && !flag.help.is_empty());
-    section(Owner::Gnu).for_each(|flag| text.push_str(&entry(flag)));
-    text.push_str("\nOptions beyond those of GNU cp:\n");
-    section(Owner::Haul).filter(|flag| !flag.cluster).for_each(|flag| text.push_str(&entry(flag)));
-    text.push_str("\nTo copy with many hosts, by MPI:\n");
-    section(Owner::Haul).filter(|flag| flag.cluster).for_each(|flag| text.push_str(&entry(flag)));
-    text.push('\n');
-    text.push_str(&wrap(STATUS, 0, 0));
-    text
+/// Wraps each line of a text; indented lines are left alone.
+fn paragraphs(text: &str) -> String {
+    let line = |line: &str| if line.starts_with(' ') { format!("{line}\n") } else { wrap(line, 0, 0) };
+    text.lines().map(line).collect()
 }
 
 /// Formats one flag.
-fn entry(flag: &Flag) -> String {
-    let letters = flag.letters.chars().map(|letter| format!("-{letter}")).collect::<Vec<_>>().join(", ");
-    let long = long_form(flag);
-    let head = match (letters.is_empty(), long.is_empty()) {
-        (true, _) => format!("      {long}"),
-        (false, true) => format!("  {letters}"),
-        (false, false) => format!("  {letters}, {long}"),
-    };
+fn entry(spec: &Spec) -> String {
+    let mut names: Vec<String> = spec.listed().map(str::to_owned).collect();
+    // The argument stands with the last name, as in GNU's help.
+    if let (Some((argument, optional)), Some(last)) = (spec.argument, names.last_mut())
+        && last != "-NUM"
+    {
+        match (last.starts_with("--"), optional) {
+            (true, true) => last.push_str(&format!("[={argument}]")),
+            (true, false) => last.push_str(&format!("={argument}")),
+            (false, _) => last.push_str(&format!(" {argument}")),
+        }
+    }
+    let indent = if names.first().is_some_and(|name| name.starts_with("--")) { 6 } else { 2 };
+    let head = format!("{}{}", " ".repeat(indent), names.join(", "));
     // As in GNU's help, a head too long for its column is followed by two spaces.
     let gap = TEXT_COLUMN.saturating_sub(head.len()).max(2);
     let first_column = head.len() + gap;
-    format!("{head}{}{}", " ".repeat(gap), wrap(&text(flag), first_column, TEXT_COLUMN + 2))
+    format!("{head}{}{}", " ".repeat(gap), wrap(&text(spec), first_column, TEXT_COLUMN + 2))
 }
 
 /// Returns a flag's help, with placeholders filled in.
-pub(super) fn text(flag: &Flag) -> String {
-    flag.help.replace("{engines}", &engines())
-}
-
-fn long_form(flag: &Flag) -> String {
-    match (flag.long, flag.action) {
-        ("", _) => String::new(),
-        (long, Action::Plain(_)) => format!("--{long}"),
-        (long, Action::Required(argument, _)) => format!("--{long}={argument}"),
-        (long, Action::Optional(argument, _)) => format!("--{long}[={argument}]"),
-    }
+pub(super) fn text(spec: &Spec) -> String {
+    spec.help.replace("{engines}", &engines())
 }
 
 /// Lists the engines for a sentence.
@@ -70,22 +78,20 @@ fn engines() -> String {
 }
 
 /// Wraps `text`. The first line starts in `column`, the others are indented by `indent`.
-pub(super) fn wrap(text: &str, column: usize, indent: usize) -> String {
+fn wrap(text: &str, column: usize, indent: usize) -> String {
     let mut lines = String::new();
     let mut used = column;
-    let mut first_word = true;
-    for word in text.split(' ') {
-        if !first_word && used + 1 + word.len() > WIDTH {
+    for (index, word) in text.split(' ').enumerate() {
+        if index > 0 && used + 1 + word.len() > WIDTH {
             lines.push('\n');
             lines.push_str(&" ".repeat(indent));
             used = indent;
-        } else if !first_word {
+        } else if index > 0 {
             lines.push(' ');
             used += 1;
         }
         lines.push_str(word);
         used += word.len();
-        first_word = false;
     }
     lines.push('\n');
     lines

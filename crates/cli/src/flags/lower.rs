@@ -1,56 +1,22 @@
 //! Combines the flags: what was typed is lowered once into plain immutable options.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
 
 use haul_copy::{
     Backup, CopyOptions, Dereference, Existing, Label, Make, Operands, Preserve, Reflink, Sparse, Update,
 };
-use haul_flow::Config;
 
 use super::cluster::Layout;
 use super::values::{self, Bounds, Words};
-use super::{Environment, Error, Warning};
+use super::{Arguments, Environment, Error, Shared, Value, Warning, When};
+use crate::work::RunOptions;
 
-/// `--jobs`: more threads than this would only wait for each other.
-pub(crate) const JOBS: Bounds = Bounds { least: 1, most: 1024, text: "1 to 1024" };
-/// `--queue-depth`.
-pub(crate) const QUEUE_DEPTH: Bounds = Bounds { least: 1, most: 4096, text: "1 to 4096" };
-/// `--look-ahead`.
-pub(crate) const LOOK_AHEAD: Bounds = Bounds { least: 1, most: 4096, text: "1 to 4096" };
 /// `--block-size`: from the smallest sector to the largest buffer an operation can have.
 pub(crate) const BLOCK_BYTES: Bounds = Bounds { least: 512, most: 1 << 30, text: "512 to 1G" };
 
 /// Smallest sector size, in bytes: direct I/O uses multiples of it.
 const SECTOR_BYTES: usize = 512;
-
-/// Information requested instead of a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Information {
-    /// `--help`.
-    Help,
-    /// `--version`.
-    Version,
-}
-
-/// Output form of `--stats`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StatisticsForm {
-    /// A table for people, on standard error.
-    Table,
-    /// One JSON object, on standard output.
-    Json,
-}
-
-/// When progress is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
-    /// If standard error is a terminal.
-    Auto,
-    /// Always; as plain lines if it is not a terminal.
-    Always,
-    /// Never.
-    Never,
-}
 
 /// One copy as requested.
 #[derive(Clone, Debug)]
@@ -59,14 +25,8 @@ pub(crate) struct Request {
     pub(crate) operands: Operands,
     /// Copy options.
     pub(crate) options: CopyOptions,
-    /// How the machine is used.
-    pub(crate) config: Config,
-    /// Which hosts are used, and how.
-    pub(crate) cluster: haul_cluster::Options,
-    /// Form of the statistics printed at the end, if any.
-    pub(crate) statistics: Option<StatisticsForm>,
-    /// When progress is shown.
-    pub(crate) progress: When,
+    /// How it is run and shown.
+    pub(crate) run: RunOptions,
 }
 
 /// An item of an attribute list.
@@ -134,21 +94,16 @@ pub(crate) struct Typed {
     pub(crate) debug: bool,
     pub(crate) sparse: Sparse,
     pub(crate) no_target_directory: bool,
-    pub(crate) config: Config,
-    pub(crate) cluster: haul_cluster::Options,
+    pub(super) shared: Shared,
+    /// The operands.
+    pub(super) names: Vec<Vec<u8>>,
     pub(super) layout: Layout,
     /// Factor for the block size, and the flag that gave it.
     pub(super) io_factor: Option<(&'static str, usize)>,
-    /// First flag about how a job is started.
-    pub(super) without_job: Option<&'static str>,
-    /// First flag about how ranks share the work.
-    pub(super) without_ranks: Option<&'static str>,
     /// How often `spdcp` was given `-v`.
     pub(super) verbosity: u8,
     /// True if `spdcp` is to list the targets only.
     pub(super) targets_only: bool,
-    pub(crate) statistics: Option<StatisticsForm>,
-    pub(crate) information: Option<Information>,
     pub(crate) attributes_only: bool,
     pub(crate) copy_contents: bool,
     pub(crate) parents: bool,
@@ -162,7 +117,6 @@ pub(crate) struct Typed {
     keep_context: bool,
     warnings: Vec<Warning>,
     reflink: Reflink,
-    progress: When,
     preserve: Preserve,
     require_preserve: bool,
     require_xattr: bool,
@@ -187,16 +141,16 @@ impl Default for Typed {
             debug: false,
             sparse: Sparse::Auto,
             no_target_directory: false,
-            config: Config::default(),
-            cluster: haul_cluster::Options::default(),
+            // Unlike other tools, cp shows nothing unless it is asked to.
+            shared: Shared {
+                run: RunOptions { progress: When::Never, ..RunOptions::default() },
+                ..Shared::default()
+            },
+            names: Vec::new(),
             layout: Layout::default(),
             io_factor: None,
-            without_job: None,
-            without_ranks: None,
             verbosity: 0,
             targets_only: false,
-            statistics: None,
-            information: None,
             attributes_only: false,
             copy_contents: false,
             parents: false,
@@ -207,7 +161,6 @@ impl Default for Typed {
             keep_context: false,
             warnings: Vec::new(),
             reflink: Reflink::Auto,
-            progress: When::Never,
             preserve: Preserve::empty(),
             require_preserve: false,
             require_xattr: false,
@@ -216,6 +169,20 @@ impl Default for Typed {
             reduce_diagnostics: false,
             target_directory: None,
         }
+    }
+}
+
+impl Arguments for Typed {
+    fn shared(&mut self) -> &mut Shared {
+        &mut self.shared
+    }
+
+    fn operand(&mut self, word: &OsStr) {
+        self.names.push(word.as_bytes().to_vec());
+    }
+
+    fn deferred(&self) -> Result<(), Error> {
+        self.backup_control(&Environment::default()).map(drop)
     }
 }
 
@@ -243,11 +210,11 @@ impl Typed {
     }
 
     /// `--preserve[=LIST]`.
-    pub(super) fn preserve(&mut self, list: Option<&[u8]>) -> Result<(), Error> {
+    pub(super) fn preserve(&mut self, list: Option<Value<'_>>) -> Result<(), Error> {
         match list {
             None => self.preserve_usual(),
             Some(list) => {
-                self.change_attributes("--preserve", list, Change::Keep)?;
+                self.change_attributes(list, Change::Keep)?;
                 self.require_preserve = true;
             }
         }
@@ -255,14 +222,14 @@ impl Typed {
     }
 
     /// `--no-preserve=LIST`.
-    pub(super) fn no_preserve(&mut self, list: &[u8]) -> Result<(), Error> {
-        self.change_attributes("--no-preserve", list, Change::Drop)
+    pub(super) fn no_preserve(&mut self, list: Value<'_>) -> Result<(), Error> {
+        self.change_attributes(list, Change::Drop)
     }
 
-    fn change_attributes(&mut self, flag: &'static str, list: &[u8], change: Change) -> Result<(), Error> {
+    fn change_attributes(&mut self, list: Value<'_>, change: Change) -> Result<(), Error> {
         let keep = change == Change::Keep;
-        for word in list.split(|&byte| byte == b',') {
-            match values::choose(flag, word, ATTRIBUTES)? {
+        for attribute in list.choose_each(ATTRIBUTES)? {
+            match attribute {
                 Attribute::Kept(attribute) => self.set_attributes(attribute, change),
                 Attribute::Context => {
                     self.require_context = keep;
@@ -306,10 +273,10 @@ impl Typed {
     }
 
     /// `-u`, `--update[=UPDATE]`.
-    pub(super) fn update(&mut self, which: Option<&[u8]>) -> Result<(), Error> {
+    pub(super) fn update(&mut self, which: Option<Value<'_>>) -> Result<(), Error> {
         self.existing.update = match which {
             None => Update::Older,
-            Some(which) => values::choose("--update", which, values::UPDATE)?,
+            Some(which) => which.choose(values::UPDATE)?,
         };
         Ok(())
     }
@@ -332,29 +299,20 @@ impl Typed {
     }
 
     /// `--reflink[=WHEN]`.
-    pub(super) fn share_blocks(&mut self, when: Option<&[u8]>) -> Result<(), Error> {
+    pub(super) fn share_blocks(&mut self, when: Option<Value<'_>>) -> Result<(), Error> {
         self.reflink = match when {
             None => Reflink::Always,
-            Some(when) => values::choose("--reflink", when, values::REFLINK)?,
-        };
-        Ok(())
-    }
-
-    /// `-g`, `--progress[=WHEN]`.
-    pub(super) fn show_progress(&mut self, when: Option<&[u8]>) -> Result<(), Error> {
-        self.progress = match when {
-            None => When::Auto,
-            Some(when) => values::choose("--progress", when, values::PROGRESS)?,
+            Some(when) => when.choose(values::REFLINK)?,
         };
         Ok(())
     }
 
     /// `-t`.
-    pub(super) fn set_target_directory(&mut self, directory: &[u8]) -> Result<(), Error> {
+    pub(super) fn set_target_directory(&mut self, directory: Value<'_>) -> Result<(), Error> {
         if self.target_directory.is_some() {
             return Err(Error::TargetDirectoryTwice);
         }
-        self.target_directory = Some(name(directory.to_vec())?);
+        self.target_directory = Some(name(directory.bytes.to_vec())?);
         Ok(())
     }
 
@@ -362,7 +320,7 @@ impl Typed {
     ///
     /// # Errors
     /// When they contradict each other; checked in GNU's order.
-    pub(super) fn lower(mut self, names: Vec<Vec<u8>>, environment: &Environment) -> Result<Request, Error> {
+    pub(super) fn lower(mut self, environment: &Environment) -> Result<Request, Error> {
         if self.hard_link && self.symbolic_link {
             return Err(Error::HardAndSymbolicLinks);
         }
@@ -388,14 +346,14 @@ impl Typed {
         self.check_sectors()?;
         let options = CopyOptions { existing, ..self.copy_options(environment, label) };
         let operands = Operands {
-            names: names.into_iter().map(name).collect::<Result<_, _>>()?,
+            names: self.names.into_iter().map(name).collect::<Result<_, _>>()?,
             target_directory: self.target_directory,
             no_target_directory: self.no_target_directory,
             parents: self.parents,
             strip_trailing_slashes: self.strip_trailing_slashes,
         };
-        let Self { config, cluster, statistics, progress, .. } = self;
-        Ok(Request { operands, options, config, cluster, statistics, progress })
+        let run = RunOptions { debug: options.debug, ..self.shared.run };
+        Ok(Request { operands, options, run })
     }
 
     /// Returns a given option that `--strict` rules out.
@@ -409,8 +367,8 @@ impl Typed {
 
     /// Checks that blocks for direct I/O are whole sectors.
     fn check_sectors(&self) -> Result<(), Error> {
-        match self.config.block_bytes {
-            Some(bytes) if self.config.switches.direct && !bytes.is_multiple_of(SECTOR_BYTES) => {
+        match self.shared.run.config.block_bytes {
+            Some(bytes) if self.shared.run.config.switches.direct && !bytes.is_multiple_of(SECTOR_BYTES) => {
                 Err(Error::Number {
                     value: bytes.to_string().into_bytes(),
                     flag: "--block-size",
@@ -427,7 +385,7 @@ impl Typed {
 
     /// Returns the backup method: from the command line, else from the environment, else
     /// the default.
-    fn backup_control(&self, environment: &Environment) -> Result<Backup, Error> {
+    pub(super) fn backup_control(&self, environment: &Environment) -> Result<Backup, Error> {
         if !self.backup.wanted {
             return Ok(Backup::None);
         }

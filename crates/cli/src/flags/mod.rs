@@ -1,95 +1,289 @@
-//! The flags of `cp`: parsing, help, completions and the manual page all follow from one table.
+//! The option system of all applets: parsing, help, completions and manual pages follow from one
+//! table per applet, and from the table of flags that all applets share.
 //!
-//! [`getopt`] splits the command line as the C library's `getopt_long` does, and finds each flag
-//! in [`table::TABLE`]. The flag's entry changes [`Typed`], and [`Typed::lower`] works out what
-//! the flags mean together. Parsing ends at the first error, in the order in which GNU `cp`
-//! finds errors.
+//! A [`Command`] has an applet's own [`Flag`]s; [`shared::FLAGS`] has haul's. [`getopt`] splits a
+//! command line as the C library's `getopt_long` does. A flag's [`Action`] changes the applet's
+//! [`Arguments`], which the applet lowers once into immutable options. Parsing ends at the first
+//! error, in the order in which GNU finds errors.
 //!
-//! A command line means what it means to GNU `cp`. A name that haul adds never makes one of GNU's
-//! abbreviations ambiguous and never changes its meaning.
+//! A command line means what it means to the GNU program. A name that haul adds never makes one of
+//! GNU's abbreviations ambiguous and never changes its meaning.
 //!
-//! Invariant: a flag is defined in one entry of the table and nowhere else (test: `help` lists what
-//! the table holds).
+//! Invariant: a flag is defined in one entry of one table (test: `options.rs` compares help, manual
+//! pages and completions with the tables, and the flags' errors between applets).
 
-pub(crate) mod cluster;
+mod cluster;
 mod definitions;
 mod error;
 mod getopt;
 mod help;
 mod lower;
+pub(crate) mod shared;
 pub(crate) mod spdcp;
 mod table;
 #[cfg(test)]
 mod tests;
 pub(crate) mod values;
 
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
 
-pub(crate) use definitions::{Argument, Definition, definitions, definitions_of_spdcp};
+pub(crate) use definitions::{Argument, Documented};
 pub(crate) use error::{Doubt, Error, Warning};
-pub(crate) use help::help;
-pub(crate) use lower::{Information, JOBS, LOOK_AHEAD, QUEUE_DEPTH, Request, StatisticsForm, Typed, When};
+pub(crate) use getopt::edits;
+use getopt::{Item, Scanner};
+pub(crate) use lower::{Request, Typed};
+pub(crate) use shared::{Information, Shared, StatisticsForm, When};
+pub(crate) use table::COMMAND;
+pub(crate) use values::Value;
 
 /// A flag's effect and its argument.
-#[derive(Clone, Copy)]
-pub(crate) enum Action {
+pub(crate) enum Action<T> {
     /// No argument.
-    Plain(fn(&mut Typed)),
+    Plain(fn(&mut T)),
     /// A required argument: attached, after `=`, or the next word.
-    Required(&'static str, fn(&mut Typed, &[u8]) -> Result<(), Error>),
+    Required(&'static str, fn(&mut T, Value<'_>) -> Result<(), Error>),
+    /// A required argument of any value.
+    Word(&'static str, fn(&mut T, Value<'_>)),
     /// An optional argument, only after `=`; the short form has none.
-    Optional(&'static str, fn(&mut Typed, Option<&[u8]>) -> Result<(), Error>),
+    Optional(&'static str, fn(&mut T, Option<Value<'_>>) -> Result<(), Error>),
 }
 
 /// Who named a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// GNU: its abbreviations take precedence.
+    /// The GNU program: its abbreviations take precedence.
     Gnu,
     /// haul.
     Haul,
 }
 
 /// One flag: its names, effect and help.
-#[derive(Clone, Copy)]
-pub(crate) struct Flag {
-    /// Its letters; help shows the first as the usual one.
-    pub(crate) letters: &'static str,
-    /// Its long name, or empty.
-    pub(crate) long: &'static str,
-    /// Its effect.
-    pub(crate) action: Action,
-    /// Its help; aliases have none.
-    pub(crate) help: &'static str,
-    /// Who named it.
-    pub(crate) owner: Owner,
-    /// For an alias, the long name it stands for: the two are never ambiguous.
-    pub(crate) alias_of: &'static str,
-    /// True if it is about copying with many hosts.
-    pub(crate) cluster: bool,
+pub(crate) struct Flag<T> {
+    /// Its names as help lists them, such as `-r --recursive`. `-NUM` is a number in place of
+    /// letters.
+    names: &'static str,
+    /// Its names that help does not list.
+    hidden: &'static str,
+    action: Action<T>,
+    /// Its help; without any, the flag is not listed.
+    help: &'static str,
+    owner: Owner,
+    /// Heading in the help.
+    section: &'static str,
 }
 
-impl Flag {
-    /// A flag of GNU's.
-    const fn gnu(letters: &'static str, long: &'static str, action: Action, help: &'static str) -> Self {
-        Self { letters, long, action, help, owner: Owner::Gnu, alias_of: long, cluster: false }
+impl<T> Flag<T> {
+    /// A flag of the program that the applet stands in for.
+    pub(crate) const fn gnu(names: &'static str, action: Action<T>, help: &'static str) -> Self {
+        Self { names, hidden: "", action, help, owner: Owner::Gnu, section: "" }
     }
 
     /// A flag of haul's own.
-    const fn own(letters: &'static str, long: &'static str, action: Action, help: &'static str) -> Self {
-        Self { letters, long, action, help, owner: Owner::Haul, alias_of: long, cluster: false }
+    pub(crate) const fn own(names: &'static str, action: Action<T>, help: &'static str) -> Self {
+        Self { owner: Owner::Haul, section: shared::MACHINE, ..Self::gnu(names, action, help) }
     }
 
-    /// A flag of haul's own about copying with many hosts.
-    const fn of_cluster(long: &'static str, action: Action, help: &'static str) -> Self {
-        Self { letters: "", long, action, help, owner: Owner::Haul, alias_of: long, cluster: true }
+    /// A flag of haul's own about many hosts.
+    const fn of_cluster(names: &'static str, action: Action<T>, help: &'static str) -> Self {
+        Self { section: shared::HOSTS, ..Self::own(names, action, help) }
     }
 
-    /// Makes this flag an alias of `long`.
-    const fn meaning(mut self, long: &'static str) -> Self {
-        self.alias_of = long;
-        self
+    /// Puts the flag under a heading of the help.
+    pub(crate) const fn under(self, section: &'static str) -> Self {
+        Self { section, ..self }
+    }
+
+    /// Adds names that help does not list.
+    pub(crate) const fn also(self, hidden: &'static str) -> Self {
+        Self { hidden, ..self }
+    }
+}
+
+impl<T: Arguments> Flag<T> {
+    /// The flag that asks for help.
+    pub(crate) const fn help(names: &'static str) -> Self {
+        let action = Action::Plain(|line: &mut T| line.shared().information = Some(Information::Help));
+        Self::gnu(names, action, "print this help and exit")
+    }
+
+    /// The flag that asks for the version.
+    pub(crate) const fn version(names: &'static str) -> Self {
+        let action = Action::Plain(|line: &mut T| line.shared().information = Some(Information::Version));
+        Self::gnu(names, action, "print the version and exit")
+    }
+}
+
+/// What an applet's flags and operands change, in command-line order.
+pub(crate) trait Arguments: 'static {
+    /// Returns what the shared flags change.
+    fn shared(&mut self) -> &mut Shared;
+
+    /// Takes an operand.
+    fn operand(&mut self, word: &OsStr);
+
+    /// Takes the words after `--`.
+    fn rest(&mut self, words: &[OsString]) {
+        words.iter().for_each(|word| self.operand(word));
+    }
+
+    /// Checks values that can only be judged once all flags are known.
+    fn deferred(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Which of the shared flags an applet has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    All,
+    /// All, but the letters mean something else.
+    WithoutLetters,
+    Nothing,
+}
+
+/// An applet's command line.
+pub(crate) struct Command<T: 'static> {
+    /// Forms of the command line, without the program's name.
+    pub(crate) usage: &'static [&'static str],
+    /// Description, before the flags in the help.
+    pub(crate) about: &'static str,
+    pub(crate) flags: &'static [Flag<T>],
+    pub(crate) sharing: Sharing,
+    /// Help after the flags: paragraphs under headings that end in a colon.
+    pub(crate) notes: &'static str,
+}
+
+/// A flag without its effect: what the parser, help and generators need to know.
+#[derive(Clone, Copy)]
+struct Spec {
+    names: &'static str,
+    hidden: &'static str,
+    /// Name of the argument, and whether it is optional.
+    argument: Option<(&'static str, bool)>,
+    help: &'static str,
+    owner: Owner,
+    section: &'static str,
+    has_letters: bool,
+    place: Place,
+}
+
+/// The table that a flag is in, and its index there.
+#[derive(Clone, Copy)]
+enum Place {
+    Own(usize),
+    Shared(usize),
+}
+
+impl Spec {
+    fn of<T>(flag: &Flag<T>, place: Place) -> Self {
+        let argument = match flag.action {
+            Action::Plain(_) => None,
+            Action::Required(name, _) | Action::Word(name, _) => Some((name, false)),
+            Action::Optional(name, _) => Some((name, true)),
+        };
+        let Flag { names, hidden, help, owner, section, .. } = *flag;
+        Self { names, hidden, argument, help, owner, section, has_letters: true, place }
+    }
+
+    /// Returns the names that help lists.
+    fn listed(&self) -> impl Iterator<Item = &'static str> {
+        let has_letters = self.has_letters;
+        self.names.split(' ').filter(move |name| has_letters || name.starts_with("--"))
+    }
+
+    fn all_names(&self) -> impl Iterator<Item = &'static str> {
+        self.listed().chain(self.hidden.split(' ').filter(|name| !name.is_empty()))
+    }
+
+    /// Returns the long names, without their dashes.
+    fn longs(&self) -> impl Iterator<Item = &'static str> {
+        self.all_names().filter_map(|name| name.strip_prefix("--"))
+    }
+
+    /// Returns the name for messages: the first long one, if there is any.
+    fn name(&self) -> &'static str {
+        let long = self.listed().find(|name| name.starts_with("--"));
+        long.or_else(|| self.listed().next()).unwrap_or_default()
+    }
+
+    fn has_letter(&self, letter: u8) -> bool {
+        self.all_names().any(|name| name.as_bytes() == [b'-', letter])
+    }
+}
+
+impl<T: Arguments> Command<T> {
+    /// Returns all flags, the applet's own first. A shared flag is left out if the applet has one of
+    /// that name.
+    fn specs(&self) -> Vec<Spec> {
+        let own = self.flags.iter().enumerate().map(|(index, flag)| Spec::of(flag, Place::Own(index)));
+        let mut specs: Vec<Spec> = own.collect();
+        if self.sharing != Sharing::Nothing {
+            let has_letters = self.sharing == Sharing::All;
+            let shared = shared::FLAGS.iter().enumerate();
+            let shared = shared.map(|(index, flag)| Spec::of(flag, Place::Shared(index)));
+            let hidden = |spec: &Spec| specs.iter().any(|own| own.name() == spec.name());
+            let shared: Vec<_> = shared.filter(|spec| !hidden(spec)).collect();
+            specs.extend(shared.into_iter().map(|spec| Spec { has_letters, ..spec }));
+        }
+        specs
+    }
+
+    /// True if a letter has a required argument.
+    pub(crate) fn letter_takes_argument(&self, letter: u8) -> bool {
+        self.specs().iter().any(|spec| spec.has_letter(letter) && matches!(spec.argument, Some((_, false))))
+    }
+
+    /// Parses a command line into `line`. Returns the information that a flag asks for instead.
+    ///
+    /// # Errors
+    /// The first error, in the order in which GNU looks.
+    pub(crate) fn parse(
+        &self,
+        line: &mut T,
+        words: &[OsString],
+        posixly_correct: bool,
+    ) -> Result<Option<Information>, Error> {
+        let specs = self.specs();
+        let mut scanner = Scanner::new(&specs, words, posixly_correct);
+        while let Some(item) = scanner.next_item()? {
+            match item {
+                Item::Operand(word) => line.operand(word),
+                Item::Rest(words) => line.rest(words),
+                Item::Flag(spec, value) => {
+                    self.set(spec.place, line, value)?;
+                    if let Some(information) = line.shared().information {
+                        return Ok(Some(information));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn set(&self, place: Place, line: &mut T, value: Option<Value<'_>>) -> Result<(), Error> {
+        match place {
+            Place::Own(index) => self.flags[index].action.apply(line, value),
+            Place::Shared(index) => shared::FLAGS[index].action.apply(line.shared(), value),
+        }
+    }
+}
+
+impl<T> Action<T> {
+    fn apply(&self, state: &mut T, value: Option<Value<'_>>) -> Result<(), Error> {
+        match (self, value) {
+            (Self::Plain(set), _) => {
+                set(state);
+                Ok(())
+            }
+            (Self::Required(_, set), Some(value)) => set(state, value),
+            (Self::Word(_, set), Some(value)) => {
+                set(state, value);
+                Ok(())
+            }
+            (Self::Required(..) | Self::Word(..), None) => Ok(()),
+            (Self::Optional(_, set), value) => set(state, value),
+        }
     }
 }
 
@@ -122,7 +316,7 @@ impl Environment {
     }
 }
 
-/// The request of a command line.
+/// The request of a `cp` command line.
 #[derive(Debug)]
 pub(crate) enum Parsed {
     /// A copy.
@@ -131,8 +325,7 @@ pub(crate) enum Parsed {
     Tell(Information),
 }
 
-/// Parses the arguments. `warn` is called for ignored flags as they are met, before any
-/// later error.
+/// Parses the arguments of `cp`. `warn` is called for ignored flags, before any error.
 ///
 /// # Errors
 /// The first error, in the order in which GNU `cp` looks.
@@ -142,47 +335,15 @@ pub(crate) fn parse(
     warn: &mut dyn FnMut(Warning),
 ) -> Result<Parsed, Error> {
     let mut typed = Typed::default();
-    match typed.take_words(table::TABLE, words, &environment, warn)? {
-        Taken::Operands(names) => {
-            typed.check_job("--clients", environment.is_rank)?;
-            typed.lower(names, &environment).map(|request| Parsed::Copy(Box::new(request)))
-        }
-        Taken::Information(information) => Ok(Parsed::Tell(information)),
+    let parsed = COMMAND.parse(&mut typed, words, environment.posixly_correct);
+    if !environment.selinux {
+        typed.take_warnings().into_iter().for_each(warn);
     }
-}
-
-/// Rest of a command line after its flags.
-enum Taken {
-    /// The operands.
-    Operands(Vec<Vec<u8>>),
-    /// The information that a flag asks for.
-    Information(Information),
-}
-
-impl Typed {
-    /// Parses the flags of `table`.
-    fn take_words(
-        &mut self,
-        table: &'static [Flag],
-        words: &[OsString],
-        environment: &Environment,
-        warn: &mut dyn FnMut(Warning),
-    ) -> Result<Taken, Error> {
-        let mut scanner = getopt::Scanner::new(table, words, environment.posixly_correct);
-        while let Some(given) = scanner.next_flag()? {
-            match (given.flag.action, given.argument) {
-                (Action::Plain(set), _) => set(self),
-                (Action::Required(_, take), argument) => take(self, argument.unwrap_or_default())?,
-                (Action::Optional(_, take), argument) => take(self, argument)?,
-            }
-            if !environment.selinux {
-                self.take_warnings().into_iter().for_each(&mut *warn);
-            }
-            if let Some(information) = self.information {
-                return Ok(Taken::Information(information));
-            }
+    match parsed? {
+        Some(information) => Ok(Parsed::Tell(information)),
+        None => {
+            typed.check_job("--clients", environment.is_rank)?;
+            typed.lower(&environment).map(|request| Parsed::Copy(Box::new(request)))
         }
-        let names = scanner.into_operands().into_iter().map(|word| word.as_bytes().to_vec()).collect();
-        Ok(Taken::Operands(names))
     }
 }

@@ -3,413 +3,280 @@
 
 use haul_copy::Dereference;
 
-use super::Action::{Optional, Plain, Required};
-use super::lower::{
-    BLOCK_BYTES, Information, Interactive, JOBS, LOOK_AHEAD, QUEUE_DEPTH, StatisticsForm, Typed,
-};
-use super::{Flag, values};
+use super::Action::{Optional, Plain, Required, Word};
+use super::lower::{BLOCK_BYTES, Interactive, Typed};
+use super::{Command, Sharing, values};
 
-pub(crate) static TABLE: &[Flag] = &[
+/// `haul cp`.
+pub(crate) static COMMAND: Command<Typed> = Command {
+    usage: &[
+        "[OPTION]... [-T] SOURCE DEST",
+        "[OPTION]... SOURCE... DIRECTORY",
+        "[OPTION]... -t DIRECTORY SOURCE...",
+    ],
+    about: "Copy SOURCE to DEST, or each SOURCE into DIRECTORY, many files at once.\n\
+            Arguments required by a long option are also required by its short form.",
+    flags: FLAGS,
+    sharing: Sharing::All,
+    notes: "Exit status is 0 if everything was copied, and 1 if not; standard error says what is missing.",
+};
+
+type Flag = super::Flag<Typed>;
+
+static FLAGS: &[Flag] = &[
     Flag::gnu(
-        "a",
-        "archive",
+        "-a --archive",
         Plain(Typed::archive),
-        "same as -dR --preserve=all, but silent about extended attributes that the target cannot hold",
+        "same as -dR --preserve=all, but without errors for extended attributes that the target does not support",
     ),
     Flag::gnu(
-        "",
-        "attributes-only",
+        "--attributes-only",
         Plain(|typed| typed.attributes_only = true),
-        "copy attributes and no data; what a file holds already stays",
+        "copy attributes but no file data",
     ),
     Flag::gnu(
-        "",
-        "backup",
+        "--backup",
         Optional("CONTROL", |typed, control| {
-            typed.back_up(control);
+            typed.back_up(control.map(|control| control.bytes));
             Ok(())
         }),
-        "keep what is replaced, as CONTROL or else $VERSION_CONTROL says: none (or off); simple (never), as FILE~; \
-         numbered (t), as FILE.~1~; existing (nil, the default), numbered if FILE has such backups and else simple",
+        "back up each file before it is replaced; CONTROL, or else $VERSION_CONTROL, is none (off), simple \
+         (never): FILE~, numbered (t): FILE.~1~, or existing (nil, the default): numbered if FILE has numbered \
+         backups, else simple",
     ),
-    Flag::gnu("b", "", Plain(|typed| typed.back_up(None)), "same as --backup without CONTROL"),
+    Flag::gnu("-b", Plain(|typed| typed.back_up(None)), "same as --backup, without CONTROL"),
     Flag::gnu(
-        "",
-        "copy-contents",
+        "--copy-contents",
         Plain(|typed| typed.copy_contents = true),
-        "under -r read FIFOs and devices like files, instead of making new ones",
+        "with -r, copy the contents of FIFOs and devices",
     ),
-    Flag::gnu("d", "", Plain(Typed::copy_links_as_links), "same as --no-dereference --preserve=links"),
+    Flag::gnu("-d", Plain(Typed::copy_links_as_links), "same as --no-dereference --preserve=links"),
     Flag::gnu(
-        "",
-        "debug",
+        "--debug",
         Plain(|typed| typed.debug = true),
-        "tell how each file is copied and what was chosen for the run; implies -v",
+        "print how each file is copied and how the run was set up; implies -v",
     ),
     Flag::gnu(
-        "L",
-        "dereference",
+        "-L --dereference",
         Plain(|typed| typed.dereference = Some(Dereference::Always)),
-        "follow every symbolic link in SOURCE",
+        "follow all symbolic links in SOURCE",
     ),
     Flag::gnu(
-        "f",
-        "force",
+        "-f --force",
         Plain(|typed| typed.existing.force = true),
-        "remove a target file that cannot be opened, and try again (without effect under -n)",
+        "remove a target file that cannot be opened, then retry (no effect with -n)",
     ),
     Flag::gnu(
-        "H",
-        "",
+        "-H",
         Plain(|typed| typed.dereference = Some(Dereference::Operands)),
-        "follow symbolic links named on the command line",
+        "follow symbolic links given on the command line",
     ),
     Flag::gnu(
-        "i",
-        "interactive",
+        "-i --interactive",
         Plain(|typed| typed.interactive = Interactive::Ask),
-        "ask before replacing a file (an -n before it has no effect)",
+        "ask before overwriting a file (cancels an earlier -n)",
     ),
-    Flag::gnu("l", "link", Plain(|typed| typed.hard_link = true), "make hard links instead of copies"),
+    Flag::gnu("-l --link", Plain(|typed| typed.hard_link = true), "create hard links instead of copies"),
     Flag::gnu(
-        "n",
-        "no-clobber",
+        "-n --no-clobber",
         Plain(|typed| typed.interactive = Interactive::Keep),
-        "leave files that exist as they are (an -i before it, and -u, have no effect)",
+        "keep existing files (cancels -u and an earlier -i)",
     ),
     Flag::gnu(
-        "P",
-        "no-dereference",
+        "-P --no-dereference",
         Plain(|typed| typed.dereference = Some(Dereference::Never)),
-        "follow no symbolic link in SOURCE",
+        "follow no symbolic links in SOURCE",
     ),
-    Flag::gnu("p", "", Plain(Typed::preserve_usual), "same as --preserve=mode,ownership,timestamps"),
+    Flag::gnu("-p", Plain(Typed::preserve_usual), "same as --preserve=mode,ownership,timestamps"),
+    Flag::gnu("--no-preserve", Required("ATTR_LIST", Typed::no_preserve), "do not preserve these attributes"),
     Flag::gnu(
-        "",
-        "no-preserve",
-        Required("ATTR_LIST", Typed::no_preserve),
-        "do not keep the attributes named",
-    ),
-    Flag::gnu(
-        "T",
-        "no-target-directory",
+        "-T --no-target-directory",
         Plain(|typed| typed.no_target_directory = true),
         "never copy into DEST, even if it is a directory",
     ),
     Flag::gnu(
-        "x",
-        "one-file-system",
+        "-x --one-file-system",
         Plain(|typed| typed.one_file_system = true),
-        "leave directories on other file systems empty",
+        "do not descend into other file systems",
     ),
     Flag::gnu(
-        "",
-        "parents",
+        "--parents",
         Plain(|typed| typed.parents = true),
-        "copy SOURCE to its whole name below DIRECTORY, and make the directories on the way",
-    ),
-    Flag::gnu("", "path", Plain(|typed| typed.parents = true), "").meaning("parents"),
+        "copy SOURCE with its full path below DIRECTORY",
+    )
+    .also("--path"),
     Flag::gnu(
-        "",
-        "preserve",
+        "--preserve",
         Optional("ATTR_LIST", Typed::preserve),
-        "keep the attributes named, separated by commas: mode, ownership, timestamps (these three without a list), \
-         links, xattr, all",
+        "preserve these attributes, separated by commas: mode, ownership, timestamps (the default is these \
+         three), links, xattr, all",
     ),
     Flag::gnu(
-        "Rr",
-        "recursive",
+        "-R -r --recursive",
         Plain(|typed| typed.recursive = true),
-        "copy directories with everything in them",
+        "copy directories and their contents",
     ),
     Flag::gnu(
-        "",
-        "remove-destination",
+        "--remove-destination",
         Plain(|typed| typed.existing.remove = true),
-        "remove a target file that exists before making it anew, instead of trying to open it",
+        "remove existing target files first, without trying to open them",
     ),
     Flag::gnu(
-        "",
-        "sparse",
-        Required("WHEN", |typed, value| {
-            values::choose("--sparse", value, values::SPARSE).map(|when| typed.sparse = when)
-        }),
-        "make holes: auto (where SOURCE has them), always (wherever there are zeros), or never",
+        "--sparse",
+        Required("WHEN", |typed, value| value.choose(values::SPARSE).map(|when| typed.sparse = when)),
+        "create sparse files: auto (holes where SOURCE has them), always (wherever there are zeros), or \
+         never",
     ),
     Flag::gnu(
-        "",
-        "reflink",
+        "--reflink",
         Optional("WHEN", Typed::share_blocks),
-        "share blocks with SOURCE: auto (where the file system can), always (or fail; the same as no WHEN), or never",
+        "share data blocks with SOURCE: auto (if the file system can), always (or fail; the default for WHEN), or never",
     ),
     Flag::gnu(
-        "",
-        "strip-trailing-slashes",
+        "--strip-trailing-slashes",
         Plain(|typed| typed.strip_trailing_slashes = true),
-        "take trailing slashes off each SOURCE that is copied into a directory",
+        "ignore slashes at the end of each SOURCE",
     ),
     Flag::gnu(
-        "S",
-        "suffix",
-        Required("SUFFIX", |typed, suffix| {
-            typed.set_suffix(suffix);
-            Ok(())
-        }),
-        "make backups, with SUFFIX in place of $SIMPLE_BACKUP_SUFFIX or ~",
+        "-S --suffix",
+        Word("SUFFIX", |typed, suffix| typed.set_suffix(suffix.bytes)),
+        "make backups, and use SUFFIX instead of $SIMPLE_BACKUP_SUFFIX or ~",
     ),
     Flag::gnu(
-        "s",
-        "symbolic-link",
+        "-s --symbolic-link",
         Plain(|typed| typed.symbolic_link = true),
-        "make symbolic links instead of copies",
+        "create symbolic links instead of copies",
     ),
     Flag::gnu(
-        "t",
-        "target-directory",
+        "-t --target-directory",
         Required("DIRECTORY", Typed::set_target_directory),
-        "copy every SOURCE into DIRECTORY",
+        "copy each SOURCE into DIRECTORY",
     ),
     Flag::gnu(
-        "u",
-        "update",
+        "-u --update",
         Optional("UPDATE", Typed::update),
-        "choose which files are replaced: older (than SOURCE; the same as no UPDATE), all (the default), none, or none-fail \
-         (none, and it is an error)",
+        "replace these existing files: all (the default), none, none-fail (none, and that is an error), \
+         or older (those older than SOURCE; the default for UPDATE)",
     ),
-    Flag::gnu("v", "verbose", Plain(|typed| typed.verbose = true), "tell of each file as it is copied"),
+    Flag::gnu("-v --verbose", Plain(|typed| typed.verbose = true), "print each file name as it is copied"),
     Flag::gnu(
-        "",
-        "keep-directory-symlink",
+        "--keep-directory-symlink",
         Plain(|typed| typed.existing.keep_directory_symlink = true),
-        "copy a directory into what a symbolic link in its place leads to",
+        "copy into directories behind symbolic links",
     ),
+    Flag::gnu("-Z", Plain(|typed| typed.set_context(None)), "give copies the default SELinux context"),
     Flag::gnu(
-        "Z",
-        "",
-        Plain(|typed| typed.set_context(None)),
-        "label copies by default; without effect on a kernel without SELinux",
-    ),
-    Flag::gnu(
-        "",
-        "context",
+        "--context",
         Optional("CTX", |typed, context| {
-            typed.set_context(context);
+            typed.set_context(context.map(|context| context.bytes));
             Ok(())
         }),
-        "same as -Z; a CTX is ignored with a warning on a kernel without SELinux",
+        "same as -Z, or give copies the SELinux context CTX",
     ),
-    Flag::gnu(
-        "",
-        "help",
-        Plain(|typed| typed.information = Some(Information::Help)),
-        "show this help and exit",
-    ),
-    Flag::gnu(
-        "",
-        "version",
-        Plain(|typed| typed.information = Some(Information::Version)),
-        "show the version and exit",
-    ),
+    Flag::help("--help"),
+    Flag::version("--version"),
     Flag::own(
-        "",
-        "strict",
+        "--strict",
         Plain(|typed| typed.strict = true),
         "for copying into a directory that others may write to: follow no symbolic link in the target, replace existing \
          files instead of writing to them, and leave the attributes of existing directories alone",
     ),
     Flag::own(
-        "j",
-        "jobs",
-        Required("N", |typed, value| {
-            values::count("--jobs", value, JOBS).map(|n| typed.config.jobs = Some(n))
-        }),
-        "copy with N workers at once",
-    ),
-    Flag::own(
-        "",
-        "engine",
-        Required("NAME", |typed, value| {
-            values::choose("--engine", value, &values::engines()).map(|engine| typed.config.engine = engine)
-        }),
-        "read and write through the engine named: {engines}",
-    ),
-    Flag::own(
-        "",
-        "queue-depth",
-        Required("N", |typed, value| {
-            values::count("--queue-depth", value, QUEUE_DEPTH).map(|n| typed.config.queue_depth = Some(n))
-        }),
-        "keep up to N operations of a worker in flight, in engines that can",
-    ),
-    Flag::own(
-        "",
-        "block-size",
+        "--block-size",
         Required("SIZE", |typed, value| {
-            values::size("--block-size", value, BLOCK_BYTES).map(|n| typed.config.block_bytes = Some(n))
+            value.size(BLOCK_BYTES).map(|n| typed.shared.run.config.block_bytes = Some(n))
         }),
-        "read and write up to SIZE bytes at a time (K, M, G: powers of 1024; KB, MB, GB: of 1000)",
+        "read and write up to SIZE bytes at a time (K, M, G: powers of 1024; KB, MB, GB: powers of 1000)",
     ),
     Flag::own(
-        "",
-        "look-ahead",
-        Required("N", |typed, value| {
-            values::count("--look-ahead", value, LOOK_AHEAD).map(|n| typed.config.look_ahead = Some(n))
-        }),
-        "let a worker have N files open ahead of the one it copies",
-    ),
-    Flag::own(
-        "",
-        "ops",
+        "--ops",
         Required("WAY", |typed, value| {
-            values::choose("--ops", value, values::OPS).map(|ops| typed.config.ops = Some(ops))
+            value.choose(values::OPS).map(|ops| typed.shared.run.config.ops = Some(ops))
         }),
-        "have a file's blocks in flight in this way, in engines that can: single (one at a time), multi (several) or batch \
-         (several, passed on and waited for together)",
+        "how many blocks of a file are in flight, if the engine can: single (one), multi (several) or batch (several, \
+         submitted and awaited together)",
     ),
     Flag::own(
-        "",
-        "direct",
-        Plain(|typed| typed.config.switches.direct = true),
-        "move data past the page cache, where both file systems can",
+        "--direct",
+        Plain(|typed| typed.shared.run.config.switches.direct = true),
+        "use direct I/O, bypassing the page cache, where both file systems support it",
     ),
     Flag::own(
-        "",
-        "registered-buffers",
-        Plain(|typed| typed.config.switches.registered_buffers = true),
-        "make the buffers known to the kernel once (io-uring)",
+        "--registered-buffers",
+        Plain(|typed| typed.shared.run.config.switches.registered_buffers = true),
+        "register the buffers with the kernel (io-uring)",
     ),
     Flag::own(
-        "",
-        "direct-descriptors",
-        Plain(|typed| typed.config.switches.direct_descriptors = true),
-        "make each file known to the kernel once (io-uring)",
+        "--direct-descriptors",
+        Plain(|typed| typed.shared.run.config.switches.direct_descriptors = true),
+        "register open files with the kernel (io-uring)",
     ),
     Flag::own(
-        "",
-        "fallocate",
-        Plain(|typed| typed.config.switches.allocate = true),
-        "reserve a target's space before writing it",
+        "--fallocate",
+        Plain(|typed| typed.shared.run.config.switches.allocate = true),
+        "preallocate each target file before writing it",
     ),
     Flag::own(
-        "",
-        "no-fallocate",
-        Plain(|typed| typed.config.switches.allocate = false),
-        "do not reserve space (the default)",
+        "--no-fallocate",
+        Plain(|typed| typed.shared.run.config.switches.allocate = false),
+        "do not preallocate target files (the default)",
     ),
     Flag::own(
-        "",
-        "no-readahead",
-        Plain(|typed| typed.config.switches.read_ahead = false),
-        "ask for no file's data before its turn",
+        "--no-readahead",
+        Plain(|typed| typed.shared.run.config.switches.read_ahead = false),
+        "do not prefetch the data of files that are copied next",
     ),
     Flag::own(
-        "",
-        "no-advise",
-        Plain(|typed| typed.config.switches.advise = false),
-        "give the kernel no advice on how files are read",
+        "--no-advise",
+        Plain(|typed| typed.shared.run.config.switches.advise = false),
+        "do not advise the kernel how files are read",
     ),
     Flag::own(
-        "",
-        "drop-cache",
-        Plain(|typed| typed.config.switches.drop_cache = true),
-        "leave the page cache as it was found",
+        "--drop-cache",
+        Plain(|typed| typed.shared.run.config.switches.drop_cache = true),
+        "drop the copied data from the page cache",
     ),
     Flag::own(
-        "",
-        "no-directory-first",
-        Plain(|typed| typed.config.switches.directory_first = false),
+        "--no-directory-first",
+        Plain(|typed| typed.shared.run.config.switches.directory_first = false),
         "list a directory only when no file is left to copy",
     ),
     Flag::own(
-        "",
-        "no-inode-order",
-        Plain(|typed| typed.config.switches.inode_order = false),
-        "copy a directory's files in the order of its listing",
-    ),
-    Flag::own(
-        "",
-        "stats",
-        Optional("json", |typed, value| {
-            let form = value.map_or(Ok(StatisticsForm::Table), |value| {
-                values::choose("--stats", value, values::STATISTICS)
-            })?;
-            typed.statistics = Some(form);
-            Ok(())
-        }),
-        "at the end tell counts, bytes, times and memory on standard error, or with =json as one JSON object on \
-         standard output",
-    ),
-    Flag::own(
-        "g",
-        "progress",
-        Optional("WHEN", Typed::show_progress),
-        "show progress on standard error: auto (on a terminal only; the same as no WHEN), always, or never",
+        "--no-inode-order",
+        Plain(|typed| typed.shared.run.config.switches.inode_order = false),
+        "copy the files of a directory in the order it lists them",
     ),
     Flag::of_cluster(
-        "clients",
-        Required("M", |typed, value| typed.set_clients("--clients", value)),
-        "copy with M ranks of an MPI job: in an allocation on its hosts, where a batch system is by a job that is submitted and \
-         followed to its end, elsewhere on this host",
-    ),
-    Flag::of_cluster(
-        "account",
-        Required("P", |typed, value| typed.set_account("--account", value)),
-        "charge a batch job to P",
-    ),
-    Flag::of_cluster(
-        "walltime",
-        Required("TIME", |typed, value| typed.set_walltime("--walltime", value)),
-        "end a batch job after TIME, in seconds or as [HH:]MM:SS, at the latest",
-    ),
-    Flag::of_cluster(
-        "queue",
-        Required("QUEUE", |typed, value| typed.set_queue("--queue", value)),
-        "send a batch job to QUEUE",
-    ),
-    Flag::of_cluster(
-        "launcher",
-        Required("COMMAND", Typed::set_launcher),
-        "start the ranks with COMMAND, its words separated by spaces, instead of the mpirun or srun that is found",
-    ),
-    Flag::of_cluster(
-        "mpi-lib",
-        Required("PATH", Typed::set_mpi_library),
-        "use the MPI library PATH instead of the one that fits the launcher",
-    ),
-    Flag::of_cluster(
-        "walk",
+        "--walk",
         Required("WHO", Typed::set_walk),
-        "list directories in the process that launches the job, or in its ranks, for file systems with many metadata \
-         servers: launch (the default) or ranks",
+        "who lists directories: launch, the process that starts the job (the default), or ranks, for file systems \
+         with many metadata servers",
     ),
     Flag::of_cluster(
-        "range-size",
+        "--range-size",
         Required("SIZE", Typed::set_range_bytes),
-        "cut large files in ranges of SIZE, which several ranks move, instead of what suits the file",
+        "split large files into ranges of SIZE, which several ranks copy; the default depends on the file",
     ),
     Flag::of_cluster(
-        "journal",
+        "--journal",
         Required("FILE", Typed::set_journal),
-        "record in FILE what is finished; the same copy, made again, skips it",
+        "record finished files in FILE; the same copy, run again, skips them",
     ),
     Flag::of_cluster(
-        "copy-layout",
+        "--copy-layout",
         Plain(|typed| typed.layout.copy = true),
-        "spread each file over storage targets as its source is, where the file system can; otherwise the directory decides",
+        "stripe each file over storage targets like its source, where the file system can; the default is the layout \
+         of the directory",
     ),
     Flag::of_cluster(
-        "reduce-stripes",
+        "--reduce-stripes",
         Plain(|typed| typed.layout.reduce = true),
-        "same as --copy-layout, but use no more storage targets than the source's data takes up",
+        "like --copy-layout, but use no more storage targets than the source's data takes up",
     ),
     Flag::of_cluster(
-        "no-stripe-offset",
+        "--no-stripe-offset",
         Plain(|typed| typed.layout.no_offset = true),
-        "same as --copy-layout, but leave the first storage target to the file system",
+        "like --copy-layout, but let the file system choose the first storage target",
     ),
-    Flag::of_cluster(
-        "io-factor",
-        Required("F", |typed, value| typed.set_io_factor("--io-factor", value)),
-        "make blocks F times as large",
-    ),
+    Flag::of_cluster("--io-factor", Required("F", Typed::set_io_factor), "make blocks F times as large"),
 ];

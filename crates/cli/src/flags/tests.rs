@@ -228,26 +228,26 @@ fn own_flags_set_how_the_machine_is_used() {
     let request = request(
         "-j3 --engine=io-uring --queue-depth 7 --block-size=1M --look-ahead=9 --stats=json --progress=always a b",
     );
-    let config = &request.config;
+    let config = &request.run.config;
     assert_eq!((config.jobs, config.engine, config.queue_depth), (Some(3), Choice::Uring, Some(7)));
     assert_eq!((config.block_bytes, config.look_ahead), (Some(1 << 20), Some(9)));
-    assert_eq!((request.statistics, request.progress), (Some(StatisticsForm::Json), When::Always));
+    assert_eq!((request.run.statistics, request.run.progress), (Some(StatisticsForm::Json), When::Always));
     let usual = super::tests::request("-g --stats --engine=s a b");
-    assert_eq!((usual.statistics, usual.progress), (Some(StatisticsForm::Table), When::Auto));
-    assert_eq!(usual.config.engine, Choice::Sync);
-    assert_eq!(super::tests::request("a b").progress, When::Never);
+    assert_eq!((usual.run.statistics, usual.run.progress), (Some(StatisticsForm::Table), When::Auto));
+    assert_eq!(usual.run.config.engine, Choice::Sync);
+    assert_eq!(super::tests::request("a b").run.progress, When::Never);
 }
 
 #[test]
 fn letters_of_optional_arguments_can_be_bundled() {
     let request = request("-grv a b");
     assert!(request.options.recursive && request.options.verbose);
-    assert_eq!(request.progress, When::Auto);
+    assert_eq!(request.run.progress, When::Auto);
 }
 
 #[test]
 fn sizes_have_gnu_units() {
-    let size = |text: &str| request(&format!("--block-size={text} a b")).config.block_bytes.unwrap();
+    let size = |text: &str| request(&format!("--block-size={text} a b")).run.config.block_bytes.unwrap();
     let written = ["512", "1K", "1k", "2KB", "2kB", "3KiB", "1M", "1MB", "1MiB", "1G", "001K"].map(size);
     let wanted = [512, 1024, 1024, 2000, 2000, 3072, 1 << 20, 1_000_000, 1 << 20, 1 << 30, 1024];
     assert_eq!(written, wanted);
@@ -291,25 +291,23 @@ fn numbers_that_make_no_sense_are_refused() {
 #[test]
 fn names_of_our_own_never_touch_an_abbreviation_of_gnu() {
     // Each abbreviation means the same with haul's names in the table as among GNU's alone.
-    let gnu = || table::TABLE.iter().filter(|flag| flag.owner == Owner::Gnu && !flag.long.is_empty());
-    for long in gnu().map(|flag| flag.long) {
-        for end in 1..long.len() {
-            let abbreviation = &long[..end];
-            let among_gnu = gnu().filter(|flag| flag.long.starts_with(abbreviation));
-            let mut targets: Vec<_> = among_gnu.map(|flag| flag.alias_of).collect();
-            targets.dedup();
-            let exact = table::TABLE.iter().find(|flag| flag.long == abbreviation);
+    let specs = COMMAND.specs();
+    let gnu: Vec<_> = specs.iter().filter(|spec| spec.owner == Owner::Gnu).collect();
+    for long in gnu.iter().flat_map(|spec| spec.longs()) {
+        for abbreviation in (1..long.len()).map(|end| &long[..end]) {
+            let begins = |spec: &&&Spec| spec.longs().any(|long| long.starts_with(abbreviation));
+            let targets: Vec<_> = gnu.iter().filter(begins).map(|spec| spec.name()).collect();
+            let exact = specs.iter().find(|spec| spec.longs().any(|long| long == abbreviation));
             let line = [OsString::from(format!("--{abbreviation}")), "x".into()];
-            let found = getopt::Scanner::new(table::TABLE, &line, false).next_flag();
+            let found = getopt::Scanner::new(&specs, &line, false).next_item();
             match (exact, targets.as_slice(), found) {
-                (Some(exact), _, Ok(Some(given))) => assert_eq!(given.flag.long, exact.long),
-                (None, [target], Ok(Some(given))) => assert_eq!(given.flag.alias_of, *target),
+                (Some(exact), _, Ok(Some(Item::Flag(spec, _)))) => assert_eq!(spec.name(), exact.name()),
+                (None, [target], Ok(Some(Item::Flag(spec, _)))) => assert_eq!(spec.name(), *target),
                 (None, [_, _, ..], Err(Error::Ambiguous { possibilities, .. })) => {
-                    assert_eq!(possibilities, targets);
+                    let of = |target: &str| possibilities.iter().any(|long| target[2..] == **long);
+                    assert!(targets.iter().all(|target| of(target)), "--{abbreviation}");
                 }
-                (_, _, found) => {
-                    panic!("--{abbreviation}: {:?}", found.map(|given| given.map(|g| g.flag.long)))
-                }
+                (_, _, found) => panic!("--{abbreviation}: {:?}", found.err()),
             }
         }
     }
@@ -320,9 +318,9 @@ fn names_of_our_own_never_touch_an_abbreviation_of_gnu() {
 
 #[test]
 fn our_own_names_can_be_abbreviated_where_gnu_has_none() {
-    assert_eq!(request("--job 2 a b").config.jobs, Some(2));
-    assert_eq!(request("--en=sync a b").config.engine, Choice::Sync);
-    assert_eq!(request("--sta a b").statistics, Some(StatisticsForm::Table));
+    assert_eq!(request("--job 2 a b").run.config.jobs, Some(2));
+    assert_eq!(request("--en=sync a b").run.config.engine, Choice::Sync);
+    assert_eq!(request("--sta a b").run.statistics, Some(StatisticsForm::Table));
 }
 
 #[test]
@@ -367,18 +365,16 @@ fn help_and_version_end_the_command_line() {
 
 #[test]
 fn help_lists_what_the_table_holds_and_fits_a_terminal() {
-    let text = help("haul cp");
+    let text = COMMAND.help("haul cp");
     assert!(text.lines().all(|line| line.len() < 80), "{text}");
-    for flag in table::TABLE {
-        let long =
-            if flag.long.is_empty() { format!("-{}", flag.letters) } else { format!("--{}", flag.long) };
-        let listed = text.matches(&long).count() > 0;
-        assert_eq!(listed, flag.long != "path", "{long}");
-        assert_eq!(flag.help.is_empty(), flag.long == "path", "{long}");
+    for spec in COMMAND.specs() {
+        assert!(spec.listed().all(|name| text.contains(name)), "{}", spec.names);
+        assert!(!spec.help.is_empty(), "{}", spec.names);
     }
+    assert!(!text.contains("--path"), "{text}");
     let flowing = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        flowing.contains("the engine named: auto, sync, io-uring, posix-aio, kernel-aio or retry"),
+        flowing.contains("the I/O engine NAME: auto, sync, io-uring, posix-aio, kernel-aio or retry"),
         "{text}"
     );
 }
@@ -529,4 +525,18 @@ fn agrees(request: &Request, theirs: &str) -> bool {
         ([.., last], None, false) => format!("target '{last}'"),
     };
     theirs.starts_with(&format!("cp: {wanted}").replace('\'', "\\'"))
+}
+
+#[test]
+fn a_mistyped_option_is_recognised() {
+    let meant = |line: &str| match parse(&words(line), Environment::default()) {
+        Err(error @ Error::Unrecognized { .. }) => {
+            String::from_utf8(Messages::new("cp", Charset::Ascii).suggestion(&error)).unwrap()
+        }
+        other => panic!("{line}: {other:?}"),
+    };
+    assert_eq!(meant("--recusrive a b"), "Did you mean '--recursive'?\n");
+    assert_eq!(meant("--jbos=3 a b"), "Did you mean '--jobs'?\n");
+    assert_eq!(meant("--nonsense a b"), "");
+    assert_eq!(meant("--xx a b"), "");
 }

@@ -1,10 +1,117 @@
-//! Flag values: keywords, counts and sizes.
+//! Flag values: keywords, counts, sizes, paths and times.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use haul_cluster::Walk;
 use haul_copy::{Backup, Reflink, Sparse, Update};
 use haul_engine::{Choice, ENGINES, Ops};
 
 use super::{Doubt, Error, StatisticsForm, When};
+
+/// Maximum walltime, in seconds: a year.
+const WALLTIME_SECONDS_MAX: u64 = 366 * 24 * 3600;
+
+/// A flag's argument.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Value<'a> {
+    /// The flag's name.
+    pub(crate) flag: &'static str,
+    pub(crate) bytes: &'a [u8],
+    /// Identifies the word of the command line.
+    pub(crate) word: usize,
+}
+
+impl Value<'_> {
+    /// Returns the meaning of a keyword, which may be abbreviated.
+    pub(crate) fn choose<T: Copy + PartialEq>(self, words: &Words<T>) -> Result<T, Error> {
+        choose(self.flag, self.bytes, words)
+    }
+
+    /// Returns the meanings of keywords separated by commas.
+    pub(crate) fn choose_each<T: Copy + PartialEq>(self, words: &Words<T>) -> Result<Vec<T>, Error> {
+        self.bytes.split(|byte| *byte == b',').map(|word| choose(self.flag, word, words)).collect()
+    }
+
+    /// Returns the word as it is.
+    pub(crate) fn os(self) -> OsString {
+        OsStr::from_bytes(self.bytes).to_owned()
+    }
+
+    /// Returns the word as text.
+    pub(crate) fn text(self) -> String {
+        String::from_utf8_lossy(self.bytes).into_owned()
+    }
+
+    /// Returns the error for a value that is not what is wanted.
+    pub(crate) fn refused(self, wanted: &str) -> Error {
+        Error::Number { value: self.bytes.to_vec(), flag: self.flag, wanted: wanted.to_owned() }
+    }
+
+    /// Parses a whole number.
+    pub(crate) fn count(self, bounds: Bounds) -> Result<usize, Error> {
+        number(self.bytes)
+            .and_then(|number| within(number, bounds))
+            .ok_or_else(|| self.refused(&format!("a whole number from {}", bounds.text)))
+    }
+
+    /// Parses a number of bytes: a whole number with an optional unit. `K`, `KiB`, `M`, `MiB`, ...
+    /// are powers of 1024; `KB`, `MB`, ... are powers of 1000.
+    pub(crate) fn size(self, bounds: Bounds) -> Result<usize, Error> {
+        let digits = self.bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (amount, unit) = self.bytes.split_at(digits);
+        number(amount)
+            .zip(unit_bytes(unit))
+            .and_then(|(amount, unit)| amount.checked_mul(unit))
+            .and_then(|bytes| within(bytes, bounds))
+            .ok_or_else(|| self.refused(&format!("a size from {}, like 65536, 64K or 1MiB", bounds.text)))
+    }
+
+    /// Parses a path.
+    pub(crate) fn path(self) -> Result<PathBuf, Error> {
+        if self.bytes.is_empty() || self.bytes.contains(&0) {
+            return Err(self.refused("the name of a file"));
+        }
+        Ok(PathBuf::from(self.os()))
+    }
+
+    /// Parses a name for a batch system. It ends up on command lines of other programs, so spaces,
+    /// control characters and leading dashes are refused.
+    pub(crate) fn name(self) -> Result<String, Error> {
+        let text = std::str::from_utf8(self.bytes).unwrap_or_default();
+        let odd = |letter: char| letter.is_whitespace() || letter.is_control();
+        if text.is_empty() || text.starts_with('-') || text.contains(odd) {
+            return Err(self.refused("a name without spaces that begins with no dash"));
+        }
+        Ok(text.to_owned())
+    }
+
+    /// Parses a duration: seconds, `MM:SS` or `HH:MM:SS`.
+    pub(crate) fn walltime(self) -> Result<Duration, Error> {
+        let number = |digits: &str| number(digits.as_bytes()).and_then(|number| u64::try_from(number).ok());
+        let sixtieths = |digits: &str| number(digits).filter(|number| *number < 60);
+        let text = std::str::from_utf8(self.bytes).unwrap_or_default();
+        let parts: Vec<_> = text.split(':').collect();
+        let seconds = match parts.as_slice() {
+            [seconds] => number(seconds),
+            [minutes, seconds] => number(minutes)
+                .zip(sixtieths(seconds))
+                .and_then(|(minutes, seconds)| minutes.checked_mul(60)?.checked_add(seconds)),
+            [hours, minutes, seconds] => number(hours)
+                .zip(sixtieths(minutes).zip(sixtieths(seconds)))
+                .and_then(|(hours, (minutes, seconds))| {
+                    hours.checked_mul(3600)?.checked_add(minutes * 60 + seconds)
+                }),
+            _ => None,
+        };
+        seconds
+            .filter(|seconds| (1..=WALLTIME_SECONDS_MAX).contains(seconds))
+            .map(Duration::from_secs)
+            .ok_or_else(|| self.refused("a time of up to a year, like 3600, 60:00 or 1:00:00"))
+    }
+}
 
 /// A flag's keywords and their meanings, in the order of GNU's message.
 pub(crate) type Words<T> = [(&'static str, T)];
@@ -89,35 +196,6 @@ pub(crate) struct Bounds {
     pub(crate) text: &'static str,
 }
 
-/// Parses a whole number.
-///
-/// # Errors
-/// When it is not one, or is out of range.
-pub(crate) fn count(flag: &'static str, value: &[u8], bounds: Bounds) -> Result<usize, Error> {
-    let wanted = || format!("a whole number from {}", bounds.text);
-    number(value).and_then(|number| within(number, bounds)).ok_or_else(|| Error::Number {
-        value: value.to_vec(),
-        flag,
-        wanted: wanted(),
-    })
-}
-
-/// Parses a number of bytes: a whole number with an optional unit. `K`, `KiB`, `M`, `MiB`, ... are
-/// powers of 1024; `KB`, `MB`, ... are powers of 1000.
-///
-/// # Errors
-/// When it is not one, or is out of range.
-pub(crate) fn size(flag: &'static str, value: &[u8], bounds: Bounds) -> Result<usize, Error> {
-    let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let (amount, unit) = value.split_at(digits);
-    let wanted = || format!("a size from {}, like 65536, 64K or 1MiB", bounds.text);
-    number(amount)
-        .zip(unit_bytes(unit))
-        .and_then(|(amount, unit)| amount.checked_mul(unit))
-        .and_then(|bytes| within(bytes, bounds))
-        .ok_or_else(|| Error::Number { value: value.to_vec(), flag, wanted: wanted() })
-}
-
 /// Parses decimal digits and nothing else; `None` also on overflow.
 fn number(digits: &[u8]) -> Option<u128> {
     let only_digits = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
@@ -139,4 +217,57 @@ fn unit_bytes(unit: &[u8]) -> Option<u128> {
 
 fn within(number: u128, bounds: Bounds) -> Option<usize> {
     usize::try_from(number).ok().filter(|number| (bounds.least..=bounds.most).contains(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(bytes: &[u8]) -> Value<'_> {
+        Value { flag: "-w", bytes, word: 0 }
+    }
+
+    #[test]
+    fn times_are_seconds_or_have_colons() {
+        let seconds = |text: &str| value(text.as_bytes()).walltime().map(|time| time.as_secs()).ok();
+        assert_eq!(
+            [seconds("1"), seconds("090"), seconds("31622400")],
+            [Some(1), Some(90), Some(31_622_400)]
+        );
+        assert_eq!([seconds("1:30"), seconds("120:00"), seconds("0:01")], [Some(90), Some(7200), Some(1)]);
+        assert_eq!([seconds("1:00:00"), seconds("48:59:59")], [Some(3600), Some(176_399)]);
+        for bad in [
+            "",
+            "0",
+            "0:00",
+            "1:60",
+            "1:60:00",
+            "1:00:60",
+            ":",
+            "1:",
+            ":1",
+            "1:2:3:4",
+            "+1",
+            "-1",
+            "1.5",
+            " 1",
+            "1h",
+            "31622401",
+            "18446744073709551615:00",
+            "18446744073709551616",
+            "\u{661}",
+        ] {
+            assert_eq!(seconds(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_for_batch_systems_are_single_words() {
+        let read = |text: &str| value(text.as_bytes()).name().ok();
+        assert_eq!(read("debug,batch@x").as_deref(), Some("debug,batch@x"));
+        for bad in ["", "-x", "a b", "a\nb", "a\u{7f}"] {
+            assert_eq!(read(bad), None, "{bad:?}");
+        }
+        assert!(value(b"\xff").name().is_err());
+    }
 }

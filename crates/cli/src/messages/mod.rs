@@ -55,8 +55,6 @@ pub(crate) struct Messages {
     /// Program name at the start of messages: `cp`, or `haul cp`.
     program: String,
     charset: Charset,
-    /// The option that shows help.
-    help: &'static str,
     /// Returns the applet's sentence for a kind of the framework's.
     of_flow: fn(FlowKind) -> &'static str,
 }
@@ -64,12 +62,7 @@ pub(crate) struct Messages {
 impl Messages {
     /// Formats messages that begin with `program`.
     pub(crate) fn new(program: &str, charset: Charset) -> Self {
-        Self { program: program.to_owned(), charset, help: "--help", of_flow: flow::sentence }
-    }
-
-    /// Sets the option that pointers to help name.
-    pub(crate) fn pointing_to(self, option: &'static str) -> Self {
-        Self { help: option, ..self }
+        Self { program: program.to_owned(), charset, of_flow: flow::sentence }
     }
 
     /// Sets the sentences for the framework's kinds.
@@ -137,6 +130,16 @@ impl Messages {
         text
     }
 
+    /// Formats the name that a mistyped option may be a slip of; GNU has no such line.
+    pub(crate) fn suggestion(&self, error: &flags::Error) -> Vec<u8> {
+        match error {
+            flags::Error::Unrecognized { meant: Some(meant), .. } => {
+                format!("Did you mean '--{meant}'?\n").into_bytes()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Formats a command-line warning.
     pub(crate) fn warning(&self, warning: flags::Warning) -> Vec<u8> {
         let text = match warning {
@@ -157,7 +160,7 @@ impl Messages {
     }
 
     fn pointer_to_help(&self) -> Vec<u8> {
-        format!("Try '{} {}' for more information.\n", self.program, self.help).into_bytes()
+        format!("Try '{} --help' for more information.\n", self.program).into_bytes()
     }
 
     /// Returns the sentence for a kind, or the kind's name for a crate unknown here.
@@ -204,7 +207,9 @@ impl Messages {
         use flags::Error;
         let prose = |word: &[u8]| quoting::prose(word, self.charset);
         match error {
-            Error::Unrecognized { given } => [b"unrecognized option '--", given.as_slice(), b"'"].concat(),
+            Error::Unrecognized { given, .. } => {
+                [b"unrecognized option '--", given.as_slice(), b"'"].concat()
+            }
             Error::Ambiguous { given, possibilities } => {
                 let listed = possibilities.iter().map(|long| format!(" '--{long}'")).collect::<String>();
                 [b"option '--", given.as_slice(), b"' is ambiguous; possibilities:", listed.as_bytes()]
@@ -249,6 +254,9 @@ impl Messages {
             Error::Useless { flag, other } => {
                 format!("option '{flag}' has no effect with '{other}'").into_bytes()
             }
+            Error::Missing { operand } => format!("missing {operand}").into_bytes(),
+            Error::Extra { operand } => [b"extra operand ".as_slice(), &prose(operand)].concat(),
+            Error::Sentence(sentence) => sentence.clone().into_bytes(),
             Error::NulInName => b"a name contains a NUL byte".to_vec(),
         }
     }

@@ -6,23 +6,23 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser};
 use haul_bzip2::{Action, Making, Options, TROUBLE};
 use haul_flow::Config;
 
 use super::{Call, Tool};
+use crate::flags::Action::Plain;
+use crate::flags::{Arguments, Command, Shared, Sharing};
 use crate::messages::{self, reason};
 use crate::progress::Whole;
 use crate::report::{Console, complain};
-use crate::shared::{Read, Shared};
 use crate::signals;
-use crate::work::{Executors, RunOptions, Work};
+use crate::work::{Executors, Work};
 
 pub(super) const TOOL: Tool = Tool {
     name: "bzip2",
     programs: &["bzip2", "bunzip2", "bzcat"],
     about: "compress and decompress files, in the format of bzip2; also as bunzip2 and bzcat",
-    flags: || Line::command(),
+    document: || COMMAND.document(),
     main,
 };
 
@@ -30,123 +30,134 @@ pub(super) const TOOL: Tool = Tool {
 /// figures to the right.
 const LONGEST_NAME_MIN: usize = 7;
 
-/// Compress files by sorting their blocks, or decompress them: files take the places of others,
-/// with .bz2 added to their names or taken away. Without files, or with -c, what comes is written
-/// to standard output.
-#[derive(Parser, Debug)]
-#[command(
-    name = "haul bzip2",
-    version,
-    args_override_self = true,
-    after_help = "Called as bunzip2 it decompresses, called as bzcat it decompresses to standard output. Flags may also stand in the \
-        environment variables BZIP2 and BZIP.\n\n\
-        The blocks of a file are compressed, or decompressed, by all workers at once, whatever program has made it; the result is what \
-        bzip2 itself could have written. Files of several blocks are worked on one or two at a time, others all at once.\n\n\
-        Exit status: 0 if all was done, 1 if something was not (no such file, output exists, ...), 2 if compressed data is \
-        wrong, 3 is not used."
-)]
-struct Line {
-    /// Decompress
-    #[arg(short = 'd', long, overrides_with_all = ["compress", "test"])]
-    decompress: bool,
-    /// Compress, also if called as bunzip2 or bzcat
-    #[arg(short = 'z', long, overrides_with_all = ["decompress", "test"])]
-    compress: bool,
-    /// Find out whether files can be decompressed, and write nothing
-    #[arg(short = 't', long, overrides_with_all = ["decompress", "compress"])]
-    test: bool,
-    /// Write to standard output, and keep the inputs
-    #[arg(short = 'c', long)]
-    stdout: bool,
-    /// Replace outputs that exist; do what links lead to, and files with several names; pass on
-    /// what is not compressed with -d
-    #[arg(short = 'f', long)]
-    force: bool,
-    /// Keep the inputs
-    #[arg(short = 'k', long)]
-    keep: bool,
-    /// Do all files in directories that are named, and below them: those that have the suffix, or
-    /// have it not
-    #[arg(short = 'r', long)]
-    recursive: bool,
-    /// Use blocks of at most 200,000 bytes, which takes less memory
-    #[arg(short = 's', long)]
-    small: bool,
-    /// Tell only of errors that matter
-    #[arg(short = 'q', long)]
-    quiet: bool,
-    /// Tell what became of each file
-    #[arg(short = 'v', long, action = ArgAction::Count)]
-    verbose: u8,
-    /// As bzip2 did until version 0.9.5
-    #[arg(long, hide = true)]
-    repetitive_fast: bool,
-    /// As bzip2 did until version 0.9.5
-    #[arg(long, hide = true)]
-    repetitive_best: bool,
-    /// Show the version
-    #[arg(short = 'L', long, action = ArgAction::Version)]
-    license: Option<bool>,
-    #[command(flatten)]
-    level: Level,
-    #[command(flatten)]
-    shared: Shared,
-    /// Files to be done
-    #[arg(value_name = "FILE")]
-    files: Vec<OsString>,
+static COMMAND: Command<Line> = Command {
+    usage: &["[OPTION]... [FILE]..."],
+    about: "\
+Compress or decompress files, in place: .bz2 is added to or removed from their names. Without FILE, or with -c, write to \
+standard output.",
+    flags: FLAGS,
+    sharing: Sharing::All,
+    notes: "\
+Invoked as bunzip2, it decompresses; as bzcat, it decompresses to standard output. The environment \
+variables BZIP2 and BZIP may hold options.
+
+All workers compress or decompress the blocks of a file at once, whatever program made it; the output is what bzip2 itself \
+could have written. Files of several blocks are processed one or two at a time, smaller ones all at once.
+
+Exit status is 0 if all went well, 1 if a file was not processed (not found, output exists, ...), 2 if compressed data is \
+corrupt.",
+};
+
+type Flag = crate::flags::Flag<Line>;
+
+static FLAGS: &[Flag] = &[
+    Flag::gnu("-d --decompress", Plain(|line| line.mode = Some(Mode::Decompress)), "decompress"),
+    Flag::gnu("-z --compress", Plain(|line| line.mode = Some(Mode::Compress)), "compress, also if invoked as bunzip2 or bzcat"),
+    Flag::gnu("-k --keep", Plain(|line| line.keep = true), "keep the input files"),
+    Flag::gnu(
+        "-f --force",
+        Plain(|line| line.force = true),
+        "overwrite existing output files, follow symbolic links, process files with several hard links, and with -dc \
+         copy files that are not compressed",
+    ),
+    Flag::gnu("-t --test", Plain(|line| line.mode = Some(Mode::Test)), "check that the files can be decompressed"),
+    Flag::gnu("-c --stdout", Plain(|line| line.stdout = true), "write to standard output, and keep the input files"),
+    Flag::gnu("-q --quiet", Plain(|line| line.quiet = true), "print only important errors"),
+    Flag::gnu(
+        "-v --verbose",
+        Plain(|line| line.verbose = line.verbose.saturating_add(1)),
+        "print the result for each file; twice, with details",
+    ),
+    Flag::own(
+        "-r --recursive",
+        Plain(|line| line.recursive = true),
+        "process all files below directories: those without the suffix to compress, those with it to decompress",
+    )
+    .under(""),
+    Flag::gnu("-s --small", Plain(|line| line.small = true), "use less memory: blocks of at most 200,000 bytes"),
+    Flag::gnu("-1 --fast", Plain(|line| line.level = 1), "use blocks of at most 100k"),
+    Flag::gnu("-2", Plain(|line| line.level = 2), "use blocks of at most 200k"),
+    Flag::gnu("-3", Plain(|line| line.level = 3), "use blocks of at most 300k"),
+    Flag::gnu("-4", Plain(|line| line.level = 4), "use blocks of at most 400k"),
+    Flag::gnu("-5", Plain(|line| line.level = 5), "use blocks of at most 500k"),
+    Flag::gnu("-6", Plain(|line| line.level = 6), "use blocks of at most 600k"),
+    Flag::gnu("-7", Plain(|line| line.level = 7), "use blocks of at most 700k"),
+    Flag::gnu("-8", Plain(|line| line.level = 8), "use blocks of at most 800k"),
+    Flag::gnu("-9 --best", Plain(|line| line.level = 9), "use blocks of at most 900k (the default)"),
+    Flag::gnu("--repetitive-fast", Plain(|line| line.redundant.push("fast")), ""),
+    Flag::gnu("--repetitive-best", Plain(|line| line.redundant.push("best")), ""),
+    Flag::help("-h --help"),
+    Flag::version("-L -V --license --version"),
+];
+
+/// What is done to files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Compress,
+    Decompress,
+    Test,
 }
 
-/// Block size, from flags of which the last one counts.
+/// A command line.
 #[derive(Debug)]
-struct Level(u8);
+struct Line {
+    shared: Shared,
+    files: Vec<OsString>,
+    /// The last of `-d`, `-z` and `-t`.
+    mode: Option<Mode>,
+    stdout: bool,
+    force: bool,
+    keep: bool,
+    recursive: bool,
+    small: bool,
+    quiet: bool,
+    verbose: u8,
+    level: u8,
+    /// Flags of old versions.
+    redundant: Vec<&'static str>,
+}
 
-/// The flags, in order.
-const LEVELS: [&str; 9] = ["1", "2", "3", "4", "5", "6", "7", "8", "9"];
-
-impl Args for Level {
-    fn augment_args(command: Command) -> Command {
-        let flags = LEVELS.into_iter().map(|level| {
-            let default = if level == "9" { " (default)" } else { "" };
-            let flag = Arg::new(level)
-                .help(format!("Use blocks of {level}00,000 bytes{default}"))
-                .short(level.chars().next())
-                .action(ArgAction::SetTrue)
-                .overrides_with_all(LEVELS);
-            match level {
-                "1" => flag.long("fast"),
-                "9" => flag.long("best"),
-                _ => flag,
-            }
-        });
-        command.args(flags)
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
+impl Default for Line {
+    fn default() -> Self {
+        Self {
+            shared: Shared::default(),
+            files: Vec::new(),
+            mode: None,
+            stdout: false,
+            force: false,
+            keep: false,
+            recursive: false,
+            small: false,
+            quiet: false,
+            verbose: 0,
+            level: 9,
+            redundant: Vec::new(),
+        }
     }
 }
 
-impl FromArgMatches for Level {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = (1..).zip(LEVELS).find(|(_, level)| matches.get_flag(level));
-        Ok(Self(given.map_or(9, |(level, _)| level)))
+impl Arguments for Line {
+    fn shared(&mut self) -> &mut Shared {
+        &mut self.shared
     }
 
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
+    fn operand(&mut self, word: &OsStr) {
+        // To bzip2 this is a flag without a letter.
+        if word != "-" {
+            self.files.push(word.to_owned());
+        }
     }
 }
 
 impl Line {
     /// Lowers the flags, for a program called `name`.
     fn options(&self, name: &str) -> Options {
-        let level = if self.small { self.level.0.min(2) } else { self.level.0 };
-        let decompresses = name != "bzip2" && !self.compress;
-        let action = match () {
-            () if self.test => Action::Test,
-            () if self.decompress || decompresses => Action::Decompress,
-            () => Action::Compress { level },
+        let level = if self.small { self.level.min(2) } else { self.level };
+        let usual = if name == "bzip2" { Mode::Compress } else { Mode::Decompress };
+        let action = match self.mode.unwrap_or(usual) {
+            Mode::Test => Action::Test,
+            Mode::Decompress => Action::Decompress,
+            Mode::Compress => Action::Compress { level },
         };
         Options {
             action,
@@ -164,12 +175,12 @@ impl Line {
     fn doubt(&self, options: &Options) -> Option<&'static str> {
         let one_output = options.to_output && options.action != Action::Test;
         match () {
-            () if self.test && self.stdout => Some("-c and -t cannot be used together."),
+            () if self.mode == Some(Mode::Test) && self.stdout => Some("-c and -t cannot be used together."),
             () if one_output && self.recursive => Some("-c and -r cannot be used together."),
-            () if one_output && self.shared.clients.is_some() => {
+            () if one_output && self.shared.run.hosts.clients.is_some() => {
                 Some("--clients cannot be used with -c: several hosts cannot write to one standard output.")
             }
-            () if self.files.is_empty() && self.shared.clients.is_some() => {
+            () if self.files.is_empty() && self.shared.run.hosts.clients.is_some() => {
                 Some("--clients needs files: several hosts cannot read one standard input.")
             }
             () => None,
@@ -224,14 +235,11 @@ impl Work for Files {
 
 fn main(call: &Call<'_>) -> ExitCode {
     let words = [flags_of_environment().as_slice(), call.words].concat();
-    let mut line: Line = match call.read_words(&words, TROUBLE) {
-        Read::Asked(line) => line,
-        Read::Over(status) => return status,
+    let line = match call.read(&COMMAND, &words, TROUBLE) {
+        Ok(line) => line,
+        Err(status) => return status,
     };
-    // To bzip2 these are flags without a letter.
-    line.files.retain(|file| file != "-");
-    let redundant = [("fast", line.repetitive_fast), ("best", line.repetitive_best)];
-    for (which, _) in redundant.into_iter().filter(|(_, given)| *given) {
+    for which in &line.redundant {
         let remark = format!("--repetitive-{which} is redundant in versions 0.9.5 and above");
         complain(&call.messages().debug(&remark));
     }
@@ -247,5 +255,5 @@ fn main(call: &Call<'_>) -> ExitCode {
         return ExitCode::from(TROUBLE);
     };
     let messages = call.messages().saying(messages::bzip2::of_flow);
-    call.carry_out(messages, &RunOptions::from(&line.shared), &Files { options, files, place })
+    call.carry_out(messages, &line.shared.run, &Files { options, files, place })
 }

@@ -5,18 +5,24 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
 use haul_compare::{Attributes, Listing, Operands, Options, Outcome};
 use haul_flow::{Config, Report};
 
 use super::{Call, Tool};
+use crate::flags::Action::{Optional, Plain, Word};
+use crate::flags::values::Words;
+use crate::flags::{Arguments, Command, Error, Flag, Shared, Sharing};
 use crate::messages;
-use crate::report::{Console, complain};
-use crate::shared::{Read, Shared};
-use crate::work::{Executors, RunOptions, Work};
+use crate::report::Console;
+use crate::work::{Executors, Work};
 
-pub(super) const TOOL: Tool =
-    Tool { name: "cmp", programs: &[], about: "compare two trees or two files", flags: Line::command, main };
+pub(super) const TOOL: Tool = Tool {
+    name: "cmp",
+    programs: &[],
+    about: "compare two trees or two files",
+    document: || COMMAND.document(),
+    main,
+};
 
 /// Exit status if the two differ.
 const DIFFERENT: u8 = 1;
@@ -24,111 +30,142 @@ const DIFFERENT: u8 = 1;
 const TROUBLE: u8 = 2;
 
 /// Attributes by name, as in `cp --preserve`.
-const ATTRIBUTES: [(&str, Attributes); 7] = [
+const ATTRIBUTES: &Words<Attributes> = &[
     ("mode", Attributes::MODE),
     ("ownership", Attributes::OWNERSHIP),
     ("timestamps", Attributes::TIMESTAMPS),
     ("links", Attributes::LINKS),
     ("xattr", Attributes::XATTR),
     ("holes", Attributes::HOLES),
-    ("all", Attributes::all().difference(Attributes::HOLES)),
+    ("all", ALL),
 ];
 
-/// Compare two trees or two files, and list what differs.
-#[derive(Debug, Parser)]
-#[command(
-    name = "haul cmp",
-    args_override_self = true,
-    disable_version_flag = true,
-    version,
-    after_help = "\
-Names, types, contents and where symbolic links lead are compared always. In trees nothing else is opened: devices are
-compared by their numbers, FIFOs and sockets by their type. FIFOs and devices that are named are read to their ends, and
-- is standard input; only what is one and the same file is not read.
-A file that is compared with a directory is compared with the file of its name in there.
+const ALL: Attributes = Attributes::all().difference(Attributes::HOLES);
 
-Exit status is 0 if all is the same, 1 if anything differs, 2 if anything could not be compared.
+static COMMAND: Command<Line> = Command {
+    usage: &["[OPTION]... FIRST SECOND"],
+    about: "Compare two trees or two files, and list the differences.",
+    flags: FLAGS,
+    sharing: Sharing::All,
+    notes: "\
+Names, types, contents and targets of symbolic links are always compared. In trees, devices are compared by their numbers, \
+FIFOs and sockets by their type. FIFOs and devices named on the command line are read to the end; - is standard input. \
+If both are the same file, it is not read. A file compared with a directory is compared with the file of that name in it.
+
+Exit status is 0 if both are the same, 1 if they differ, 2 if trouble.
 
 Examples:
   haul cmp project /backup/project
   haul cmp --attributes --json source copy
-  haul cmp -q a.iso b.iso && echo same"
-)]
+  haul cmp -q a.iso b.iso && echo same",
+};
+
+static FLAGS: &[Flag<Line>] = &[
+    Flag::gnu(
+        "--attributes",
+        Optional("LIST", |line, value| {
+            match value {
+                Some(value) => line.options.attributes.extend(value.choose_each(ATTRIBUTES)?),
+                None => line.options.attributes |= ALL,
+            }
+            Ok(())
+        }),
+        "also compare these attributes, separated by commas: mode, ownership, timestamps, links, xattr, holes, all (all \
+         but holes; the default for LIST)",
+    ),
+    Flag::gnu(
+        "-q -s --quiet --silent",
+        Plain(|line| line.listings.push(("--quiet", Listing::Nothing))),
+        "list nothing, and stop at the first difference",
+    ),
+    Flag::gnu(
+        "--brief",
+        Plain(|line| line.listings.push(("--brief", Listing::Brief))),
+        "list which entries differ, one per line, but not how, like 'diff -rq'",
+    ),
+    Flag::gnu(
+        "--json",
+        Plain(|line| line.listings.push(("--json", Listing::Json))),
+        "list each difference as a JSON object on its own line",
+    ),
+    Flag::gnu("-L --dereference", Plain(|line| line.options.dereference = true), "follow symbolic links"),
+    Flag::gnu(
+        "-x --exclude",
+        Word("PATTERN", |line, value| line.options.exclude.push(value.text())),
+        "skip entries whose name matches PATTERN, on both sides",
+    ),
+    Flag::gnu(
+        "--one-file-system",
+        Plain(|line| line.options.one_file_system = true),
+        "stay on the file systems of FIRST and SECOND",
+    ),
+    Flag::help("-h --help"),
+    Flag::version("--version"),
+];
+
+/// A command line.
+#[derive(Debug)]
 struct Line {
-    /// The first of the two
-    #[arg(value_name = "FIRST", required = true)]
-    first: OsString,
-    /// The second of the two
-    #[arg(value_name = "SECOND", required = true)]
-    second: OsString,
-    /// Compare these attributes as well, all but holes if none are named
-    #[arg(long, value_name = "LIST", num_args = 0..=1, require_equals = true, default_missing_value = "all",
-        value_delimiter = ',', value_parser = ATTRIBUTES.map(|(name, _)| name))]
-    attributes: Vec<String>,
-    /// List nothing, and end with the first difference
-    #[arg(short = 'q', long, visible_short_alias = 's', alias = "silent", conflicts_with_all = ["brief", "json"])]
-    quiet: bool,
-    /// List in one line each what differs, without what it differs in, as 'diff -rq' does
-    #[arg(long, conflicts_with = "json")]
-    brief: bool,
-    /// List each difference as a JSON object on a line
-    #[arg(long)]
-    json: bool,
-    /// Follow symbolic links
-    #[arg(short = 'L', long)]
-    dereference: bool,
-    /// Leave out what has a name that matches PATTERN, on both sides
-    #[arg(short = 'x', long, value_name = "PATTERN")]
-    exclude: Vec<String>,
-    /// Stay on the file systems where the two are
-    #[arg(long)]
-    one_file_system: bool,
-    #[command(flatten)]
     shared: Shared,
-    /// Print the version
-    #[arg(long, action = clap::ArgAction::Version)]
-    version: Option<bool>,
+    operands: Vec<OsString>,
+    options: Options,
+    /// The forms of the list that are asked for, and their flags.
+    listings: Vec<(&'static str, Listing)>,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        let options = Options {
+            attributes: Attributes::empty(),
+            listing: Listing::Full,
+            dereference: false,
+            one_file_system: false,
+            exclude: Vec::new(),
+        };
+        Self { shared: Shared::default(), operands: Vec::new(), options, listings: Vec::new() }
+    }
+}
+
+impl Arguments for Line {
+    fn shared(&mut self) -> &mut Shared {
+        &mut self.shared
+    }
+
+    fn operand(&mut self, word: &OsStr) {
+        self.operands.push(word.to_owned());
+    }
 }
 
 impl Line {
-    fn options(&self) -> Options {
-        let named = |name: &String| ATTRIBUTES.iter().find(|(known, _)| known == name);
-        let attributes =
-            self.attributes.iter().filter_map(named).map(|(_, attributes)| *attributes).collect();
-        let listing = match (self.quiet, self.brief, self.json) {
-            (true, ..) => Listing::Nothing,
-            (_, true, _) => Listing::Brief,
-            (_, _, true) => Listing::Json,
-            _ => Listing::Full,
-        };
-        Options {
-            attributes,
-            listing,
-            dereference: self.dereference,
-            one_file_system: self.one_file_system,
-            exclude: self.exclude.clone(),
+    fn lower(self) -> Result<Comparison, Error> {
+        let mut listings = self.listings.iter();
+        let (flag, listing) = listings.next().copied().unwrap_or(("", Listing::Full));
+        if let Some((other, _)) = listings.find(|(other, _)| *other != flag) {
+            return Err(Error::Exclusive { flag, other });
         }
-    }
-
-    /// Returns the operands; `None` if one contains a NUL.
-    fn operands(&self) -> Option<Operands> {
-        let name = |name: &OsString| CString::new(name.clone().into_vec()).ok();
-        Some(Operands { first: name(&self.first)?, second: name(&self.second)? })
+        let mut names = self.operands.into_iter().map(OsString::into_vec);
+        let (Some(first), Some(second)) = (names.next(), names.next()) else {
+            return Err(Error::Missing { operand: "operand: two names are compared" });
+        };
+        if let Some(operand) = names.next() {
+            return Err(Error::Extra { operand });
+        }
+        let name = |name| CString::new(name).map_err(|_| Error::NulInName);
+        let operands = Operands { first: name(first)?, second: name(second)? };
+        Ok(Comparison { operands, options: Options { listing, ..self.options } })
     }
 }
 
 fn main(call: &Call<'_>) -> ExitCode {
-    let line = match call.read::<Line>(TROUBLE) {
-        Read::Asked(line) => line,
-        Read::Over(status) => return status,
+    let line = match call.read(&COMMAND, call.words, TROUBLE) {
+        Ok(line) => line,
+        Err(status) => return status,
     };
-    let messages = call.messages().saying(messages::compare::of_flow);
-    let Some(operands) = line.operands() else {
-        complain(&messages.wrong_usage("a name contains a NUL byte"));
-        return ExitCode::from(TROUBLE);
-    };
-    let work = Comparison { operands, options: line.options() };
-    call.carry_out(messages, &RunOptions::from(&line.shared), &work)
+    let run_options = line.shared.run.clone();
+    match line.lower() {
+        Ok(work) => call.carry_out(call.messages().saying(messages::compare::of_flow), &run_options, &work),
+        Err(error) => call.refuse(&error, TROUBLE),
+    }
 }
 
 /// A comparison as [`Work`].

@@ -6,23 +6,24 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{CommandFactory, Parser};
 use haul_each::{Halt, Kinds, Options, Outcome, Running, Size};
 use haul_flow::{Config, Report};
 use haul_sys::stat_path;
 
 use super::{Call, Tool};
+use crate::flags::Action::{Plain, Required, Word};
+use crate::flags::values::{Bounds, Words};
+use crate::flags::{Arguments, Command, Error, Flag, Shared, Sharing, Value};
 use crate::messages::{self, reason};
-use crate::report::{Console, complain};
-use crate::shared::{Read, Shared};
+use crate::report::Console;
 use crate::signals;
-use crate::work::{Executors, RunOptions, Work};
+use crate::work::{Executors, Work};
 
 pub(super) const TOOL: Tool = Tool {
     name: "each",
     programs: &[],
     about: "run a command for every file that matches, many at once",
-    flags: Line::command,
+    document: || COMMAND.document(),
     main,
 };
 
@@ -31,160 +32,188 @@ const SOME_FAILED: u8 = 1;
 /// Exit status if anything else went wrong.
 const TROUBLE: u8 = 2;
 
-/// Run a command for every file below the roots that matches, many at once.
-///
-/// In the words of the command, {} stands for the file's path, {.} for that without its extension,
-/// {/} for its last component, {//} for its directory, and {/.} for the last component without
-/// extension. Without any of them the path is the last word. What a command writes is passed on
-/// when it has ended, whole.
-#[derive(Debug, Parser)]
-#[command(
-    name = "haul each",
-    args_override_self = true,
-    disable_version_flag = true,
-    version,
-    override_usage = "haul each [OPTION]... ROOT... -- COMMAND [WORD]...",
-    after_help = "\
-Exit status is 0 if every command ended with 0, 1 if some did not (they are listed at the end), 2 if anything else went wrong.
+static COMMAND: Command<Line> = Command {
+    usage: &["[OPTION]... ROOT... -- COMMAND [WORD]..."],
+    about: "\
+Run a command for every matching file below the roots, many at once.
+
+In the words of the command, {} is replaced by the file's path, {.} by the path without its extension, {/} by its last \
+component, {//} by its directory, and {/.} by the last component without extension. If there is none of them, the path is \
+appended. The output of a command is passed on as a whole, when it has ended.",
+    flags: FLAGS,
+    sharing: Sharing::All,
+    notes: "\
+Exit status is 0 if every command exited with 0, 1 if some did not (they are listed at the end), 2 if trouble.
 
 Examples:
   haul each --name '*.png' photos -- optipng -quiet {}
   haul each --shell logs -- 'gzip -t {} || echo {} is broken'
   haul each --block 16M access.log -- grep -c ' 500 '
-  haul each --clients 64 --name '*.dat' /scratch/run -- ./analyse {} {.}.result"
-)]
+  haul each --clients 64 --name '*.dat' /scratch/run -- ./analyse {} {.}.result",
+};
+
+const KINDS: &Words<Kinds> = &[("f", Kinds::FILES), ("d", Kinds::DIRECTORIES), ("l", Kinds::LINKS)];
+const HALTS: &Words<Halt> = &[("soon", Halt::Soon), ("now", Halt::Now)];
+const BATCH: Bounds = Bounds { least: 1, most: u32::MAX as usize, text: "1 to 4294967295" };
+const BYTES: Bounds = Bounds { least: 0, most: i64::MAX as usize, text: "0 to 8E" };
+
+static FLAGS: &[Flag<Line>] = &[
+    Flag::gnu(
+        "--name",
+        Word("PATTERN", |line, value| line.names.push(value.text())),
+        "match only names that match PATTERN; if repeated, any of them",
+    ),
+    Flag::gnu(
+        "--exclude",
+        Word("PATTERN", |line, value| line.exclude.push(value.text())),
+        "skip entries whose name matches PATTERN, and everything below them",
+    ),
+    Flag::gnu(
+        "--type",
+        Required("LIST", |line, value| {
+            let kinds = value.choose_each(KINDS)?.into_iter().collect();
+            line.kinds = Some(line.kinds.unwrap_or(Kinds::empty()) | kinds);
+            Ok(())
+        }),
+        "match only entries of these types, separated by commas: f (files; the default), d (directories), l (symbolic \
+         links)",
+    ),
+    Flag::gnu(
+        "--size",
+        Required("[+-]N", |line, value| size(value).map(|size| line.size = Some(size))),
+        "match only files of more than N bytes (+N), fewer (-N), or exactly N; N may have a unit: K, M, G",
+    ),
+    Flag::gnu(
+        "--newer",
+        Word("FILE", |line, value| line.newer = Some(value.os())),
+        "match only entries modified after FILE was",
+    ),
+    Flag::gnu("-L --dereference", Plain(|line| line.dereference = true), "follow symbolic links"),
+    Flag::gnu(
+        "--shell",
+        Plain(|line| line.shell = true),
+        "run the words as one sh script, in which paths are quoted",
+    ),
+    Flag::gnu(
+        "--batch",
+        Required("N", |line, value| value.count(BATCH).map(|batch| line.batch = Some(batch))),
+        "run one command for up to N files; a word with a placeholder is repeated for each, and in a script a \
+         placeholder stands for all",
+    ),
+    Flag::gnu(
+        "--block",
+        Required("SIZE", |line, value| value.size(BYTES).map(|bytes| line.block = Some(bytes as u64))),
+        "split each file into blocks of about SIZE at line ends, feed each to a command, and join the outputs",
+    ),
+    Flag::gnu(
+        "--sort",
+        Required("ORDER", |line, value| value.choose(&[("path", true)]).map(|sorted| line.sorted = sorted)),
+        "pass on outputs in this order: path, the same in every run and over ranks; the default is as the commands end",
+    ),
+    Flag::gnu(
+        "--halt",
+        Required("WHEN", |line, value| value.choose(HALTS).map(|halt| line.halt = Some(halt))),
+        "when a command fails: soon, start no more; now, also end those that run",
+    ),
+    Flag::gnu("--dry-run", Plain(|line| line.dry_run = true), "print the commands instead of running them"),
+    Flag::help("-h --help"),
+    Flag::version("--version"),
+];
+
+/// A command line.
+#[derive(Debug, Default)]
 struct Line {
-    /// Where to look for files; or files
-    #[arg(value_name = "ROOT", required = true)]
-    roots: Vec<OsString>,
-    /// The command and its words
-    #[arg(value_name = "COMMAND", required = true, last = true)]
-    command: Vec<OsString>,
-    /// Only files with a name that matches PATTERN, or another one given so
-    #[arg(long, value_name = "PATTERN")]
-    name: Vec<String>,
-    /// Leave out what has a name that matches PATTERN, and all below it
-    #[arg(long, value_name = "PATTERN")]
-    exclude: Vec<String>,
-    /// Only entries of these types: files, directories, symbolic links
-    #[arg(long = "type", value_name = "LIST", value_delimiter = ',', value_parser = ["f", "d", "l"], default_value = "f")]
-    kinds: Vec<String>,
-    /// Only files of more bytes than N with +N, of fewer with -N, else of N bytes; N may end in K,
-    /// M, G
-    #[arg(long, value_name = "[+-]N", value_parser = size, allow_hyphen_values = true)]
-    size: Option<Size>,
-    /// Only what was modified after FILE was
-    #[arg(long, value_name = "FILE")]
-    newer: Option<OsString>,
-    /// Follow symbolic links
-    #[arg(short = 'L', long)]
-    dereference: bool,
-    /// Have sh run the words as one script, in which paths are quoted
-    #[arg(long)]
-    shell: bool,
-    /// Run one command for up to N files; a word with a place for the path is there for each, in a
-    /// script a place is for all
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 1,
-        hide_default_value = true, conflicts_with = "block")]
-    batch: u32,
-    /// Feed each file in blocks of about SIZE, cut at ends of lines, to a command each, and join
-    /// what they write
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
-    block: Option<u64>,
-    /// Pass on what the commands write in the order of the paths, the same in every run and over
-    /// ranks, rather than as they end
-    #[arg(long, value_name = "ORDER", value_parser = ["path"], require_equals = true)]
-    sort: Option<String>,
-    /// When a command fails, begin no more; or end those that run as well
-    #[arg(long, value_name = "WHEN", value_parser = ["soon", "now"], require_equals = true)]
-    halt: Option<String>,
-    /// Show the commands instead of running them
-    #[arg(long)]
-    dry_run: bool,
-    #[command(flatten)]
     shared: Shared,
-    /// Print the version
-    #[arg(long, action = clap::ArgAction::Version)]
-    version: Option<bool>,
+    roots: Vec<OsString>,
+    command: Vec<OsString>,
+    names: Vec<String>,
+    exclude: Vec<String>,
+    kinds: Option<Kinds>,
+    size: Option<Size>,
+    newer: Option<OsString>,
+    dereference: bool,
+    shell: bool,
+    batch: Option<usize>,
+    block: Option<u64>,
+    sorted: bool,
+    halt: Option<Halt>,
+    dry_run: bool,
 }
 
-/// Parses a number of bytes.
-fn bytes(text: &str) -> Result<u64, String> {
-    let (digits, shift) = match text.char_indices().last() {
-        Some((at, 'k' | 'K')) => (&text[..at], 10),
-        Some((at, 'M')) => (&text[..at], 20),
-        Some((at, 'G')) => (&text[..at], 30),
-        _ => (text, 0),
-    };
-    let number = digits.parse::<u64>().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()));
-    let bytes =
-        number.and_then(|number| number.checked_mul(1 << shift)).filter(|bytes| *bytes <= i64::MAX as u64);
-    bytes.ok_or_else(|| "must be a number of bytes, like 4096, 16K or 1M".to_owned())
-}
-
-fn size(text: &str) -> Result<Size, String> {
-    match (text.strip_prefix('+'), text.strip_prefix('-')) {
-        (Some(rest), _) => bytes(rest).map(Size::Above),
-        (_, Some(rest)) => bytes(rest).map(Size::Below),
-        _ => bytes(text).map(Size::Exactly),
+impl Arguments for Line {
+    fn shared(&mut self) -> &mut Shared {
+        &mut self.shared
     }
+
+    fn operand(&mut self, word: &OsStr) {
+        self.roots.push(word.to_owned());
+    }
+
+    fn rest(&mut self, words: &[OsString]) {
+        self.command = words.to_vec();
+    }
+}
+
+/// Parses a comparison with a number of bytes.
+fn size(value: Value<'_>) -> Result<Size, Error> {
+    let (compare, bytes): (fn(u64) -> Size, _) = match value.bytes {
+        [b'+', bytes @ ..] => (Size::Above, bytes),
+        [b'-', bytes @ ..] => (Size::Below, bytes),
+        bytes => (Size::Exactly, bytes),
+    };
+    Value { bytes, ..value }.size(BYTES).map(|bytes| compare(bytes as u64))
 }
 
 impl Line {
     /// Lowers the parsed flags.
-    ///
-    /// # Errors
-    /// The error for an invalid value.
-    fn options(&self) -> Result<Options, String> {
-        let newer = self.newer.as_ref().map(|name| {
-            let path = c_string(name)?;
+    fn lower(self) -> Result<Commands, Error> {
+        if self.roots.is_empty() {
+            return Err(Error::Missing { operand: "ROOT" });
+        }
+        if self.command.is_empty() {
+            return Err(Error::Missing { operand: "COMMAND" });
+        }
+        if self.batch.is_some() && self.block.is_some() {
+            return Err(Error::Exclusive { flag: "--batch", other: "--block" });
+        }
+        let newer = self.newer.map(|name| {
+            let path = c_string(name.clone())?;
             let looked = stat_path::<&haul_sys::Fd>(None, &path, true);
-            looked.map(|stat| stat.modified).map_err(|cause| format!("cannot stat {name:?}: {cause}"))
+            let failed = |cause| Error::Sentence(format!("cannot stat {name:?}: {cause}"));
+            looked.map(|stat| stat.modified).map_err(failed)
         });
-        let kind = |letter: &String| match letter.as_str() {
-            "d" => Kinds::DIRECTORIES,
-            "l" => Kinds::LINKS,
-            _ => Kinds::FILES,
-        };
-        Ok(Options {
-            command: self.command.iter().map(|word| word.as_bytes().to_vec()).collect(),
+        let options = Options {
+            command: self.command.into_iter().map(OsString::into_vec).collect(),
             shell: self.shell,
-            names: self.name.clone(),
-            exclude: self.exclude.clone(),
-            kinds: self.kinds.iter().map(kind).collect(),
+            names: self.names,
+            exclude: self.exclude,
+            kinds: self.kinds.unwrap_or(Kinds::FILES),
             size: self.size,
             newer: newer.transpose()?,
             dereference: self.dereference,
-            halt: match self.halt.as_deref() {
-                Some("soon") => Halt::Soon,
-                Some(_) => Halt::Now,
-                None => Halt::Never,
-            },
-            sorted: self.sort.is_some(),
+            halt: self.halt.unwrap_or(Halt::Never),
+            sorted: self.sorted,
             dry_run: self.dry_run,
             block_bytes: self.block,
-            batch: self.batch as usize,
-        })
+            batch: self.batch.unwrap_or(1),
+        };
+        Ok(Commands { roots: self.roots.into_iter().map(c_string).collect::<Result<_, _>>()?, options })
     }
 }
 
-fn c_string(name: &OsStr) -> Result<CString, String> {
-    CString::new(name.to_owned().into_vec()).map_err(|_| "a name contains a NUL byte".to_owned())
+fn c_string(name: OsString) -> Result<CString, Error> {
+    CString::new(name.into_vec()).map_err(|_| Error::NulInName)
 }
 
 fn main(call: &Call<'_>) -> ExitCode {
-    let line = match call.read::<Line>(TROUBLE) {
-        Read::Asked(line) => line,
-        Read::Over(status) => return status,
+    let line = match call.read(&COMMAND, call.words, TROUBLE) {
+        Ok(line) => line,
+        Err(status) => return status,
     };
-    let messages = call.messages().saying(messages::each::of_flow);
-    let roots: Result<Vec<_>, _> = line.roots.iter().map(|root| c_string(root)).collect();
-    match roots.and_then(|roots| Ok(Commands { roots, options: line.options()? })) {
-        Ok(work) => call.carry_out(messages, &RunOptions::from(&line.shared), &work),
-        Err(why) => {
-            complain(&messages.wrong_usage(&why));
-            ExitCode::from(TROUBLE)
-        }
+    let run_options = line.shared.run.clone();
+    match line.lower() {
+        Ok(work) => call.carry_out(call.messages().saying(messages::each::of_flow), &run_options, &work),
+        Err(error) => call.refuse(&error, TROUBLE),
     }
 }
 
@@ -229,33 +258,37 @@ impl Work for Commands {
 mod tests {
     use super::*;
 
+    fn read(words: &[&str]) -> Result<Line, Error> {
+        let mut line = Line::default();
+        let words: Vec<_> = words.iter().map(OsString::from).collect();
+        COMMAND.parse(&mut line, &words, false).map(|_| line)
+    }
+
     #[test]
     fn amounts_are_understood_and_nothing_else_is() {
-        assert_eq!(bytes("16K"), Ok(16 << 10));
+        let size = |text: &str| size(Value { flag: "--size", bytes: text.as_bytes(), word: 0 });
         assert_eq!(size("+1M"), Ok(Size::Above(1 << 20)));
         assert_eq!(size("-7"), Ok(Size::Below(7)));
         assert_eq!(size("0"), Ok(Size::Exactly(0)));
-        for wrong in ["", "K", "+-1", "1T", "0x10", "99999999999G", "1 M"] {
+        for wrong in ["", "K", "+-1", "1t", "0x10", "99999999999G", "1 M"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn the_command_begins_behind_two_dashes() {
-        let line =
-            Line::try_parse_from(["haul each", "-j2", "a", "b", "--", "wc", "-l", "--", "{}"]).unwrap();
+        let line = read(&["-j2", "a", "b", "--", "wc", "-l", "--", "{}"]).unwrap();
         assert_eq!(line.roots, ["a", "b"]);
         assert_eq!(line.command, ["wc", "-l", "--", "{}"]);
-        assert_eq!(line.options().unwrap().kinds, Kinds::FILES);
-        assert!(Line::try_parse_from(["haul each", "a"]).is_err());
+        assert_eq!(line.lower().unwrap().options.kinds, Kinds::FILES);
+        assert!(read(&["a"]).unwrap().lower().is_err());
     }
 
     #[test]
     fn of_flags_that_are_repeated_the_last_counts_or_all_do() {
-        let words = ["haul each", "-LL", "--batch=2", "--batch=3", "--name=x", "--name=y", "-j1", "-j2"];
-        let line =
-            Line::try_parse_from(words.into_iter().chain(["--type=f", "--type=d", "a", "--", "b"])).unwrap();
-        assert_eq!((line.batch, line.name.len()), (3, 2));
-        assert_eq!(line.options().unwrap().kinds, Kinds::FILES | Kinds::DIRECTORIES);
+        let words = ["-LL", "--batch=2", "--batch=3", "--name=x", "--name=y", "-j1", "-j2"];
+        let line = read(&[&words[..], &["--type=f", "--type=d", "a", "--", "b"]].concat()).unwrap();
+        assert_eq!((line.batch, line.names.len()), (Some(3), 2));
+        assert_eq!(line.lower().unwrap().options.kinds, Kinds::FILES | Kinds::DIRECTORIES);
     }
 }

@@ -11,7 +11,6 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::CommandFactory;
 use haul_flow::{Config, Line as Told, Problem, Report, RunInfo, Severity, Tally};
 use haul_grep::{
     Binary, Colors, Devices, Directories, Extent, Grep, GrepKind, GrepOptions, Named, Names, Order, Rule,
@@ -19,12 +18,12 @@ use haul_grep::{
 };
 use haul_sys::Standard;
 
-use super::{Call, Tool};
+use super::{Call, Tool, standard_input_to_end};
+use crate::flags::When;
 use crate::messages::{self, Charset};
 use crate::report::{Console, complain};
-use crate::shared::{Read, standard_input_to_end};
-use crate::work::{Executors, RunOptions, Work};
-use flags::{Asked, Choice, Line, with_context};
+use crate::work::{Executors, Work};
+use flags::{COMMAND, Choice, Line};
 
 /// Exit status of a search with an error.
 const TROUBLE: u8 = 2;
@@ -33,14 +32,14 @@ pub(super) const TOOL: Tool = Tool {
     name: "grep",
     programs: &[],
     about: "search files and trees for lines that match patterns, as grep does",
-    flags: Line::command,
+    document: || COMMAND.document(),
     main,
 };
 
 fn main(call: &Call<'_>) -> ExitCode {
-    let asked: Asked = match call.read_words(&with_context(call.words), TROUBLE) {
-        Read::Asked(asked) => asked,
-        Read::Over(status) => return status,
+    let line = match call.read(&COMMAND, call.words, TROUBLE) {
+        Ok(line) => line,
+        Err(status) => return status,
     };
     let messages = call.messages().saying(messages::grep::of_flow);
     let refuse = |why: &str| {
@@ -49,7 +48,7 @@ fn main(call: &Call<'_>) -> ExitCode {
         }
         ExitCode::from(TROUBLE)
     };
-    let search = match asked.lower() {
+    let search = match line.lower() {
         Ok(search) => search,
         Err(Wrong::Value(why)) => return refuse(&why),
         Err(Wrong::Nothing) => {
@@ -72,12 +71,12 @@ fn main(call: &Call<'_>) -> ExitCode {
             complain(&messages.debug(messages::grep::of_warning(*warning)));
         });
     }
-    let run_options = RunOptions::from(&asked.line.shared);
+    let run_options = &line.shared.run;
     // Dying of a broken pipe would abandon a process group.
     if run_options.hosts.clients.is_none() && !crate::cluster::is_under_launcher() {
         haul_sys::end_at_broken_pipe();
     }
-    call.carry_out(messages, &run_options, &Searching { grep, search })
+    call.carry_out(messages, run_options, &Searching { grep, search })
 }
 
 /// True if no line can be selected. Then, as in GNU grep, no file is examined, patterns are not
@@ -108,21 +107,20 @@ struct Search {
     no_messages: bool,
 }
 
-impl Asked {
+impl Line {
     fn lower(&self) -> Result<Search, Wrong> {
-        let line = &self.line;
-        let mut operands: VecDeque<&OsString> = line.operands.iter().collect();
+        let mut operands: VecDeque<&OsString> = self.operands.iter().collect();
         let mut patterns = Vec::new();
-        for text in &line.regexp {
+        for text in &self.regexp {
             patterns.extend(lines(text.as_bytes()));
         }
-        for path in &line.file {
+        for path in &self.file {
             patterns.extend(contents(path).map_err(Wrong::Value)?);
         }
-        if line.regexp.is_empty() && line.file.is_empty() {
+        if self.regexp.is_empty() && self.file.is_empty() {
             patterns.extend(lines(operands.pop_front().ok_or(Wrong::Nothing)?.as_bytes()));
         }
-        let mut options = line.options(patterns, operands.len()).map_err(Wrong::Value)?;
+        let mut options = self.options(patterns, operands.len()).map_err(Wrong::Value)?;
         options.files = self.rules().map_err(Wrong::Value)?;
         let named = operands.iter().map(|operand| named(operand)).collect::<Result<Vec<_>, _>>();
         let mut named = named.map_err(Wrong::Value)?;
@@ -130,7 +128,7 @@ impl Asked {
             let recurses = options.directories == Directories::Recurse;
             named.push(if recurses { Named::Here } else { Named::Input });
         }
-        Ok(Search { options, named, no_messages: line.no_messages })
+        Ok(Search { options, named, no_messages: self.no_messages })
     }
 
     fn rules(&self) -> Result<Vec<Rule>, String> {
@@ -147,9 +145,7 @@ impl Asked {
         }
         Ok(rules)
     }
-}
 
-impl Line {
     fn options(&self, patterns: Vec<Vec<u8>>, operands: usize) -> Result<GrepOptions, String> {
         let utf8 = match Charset::of_process() {
             Charset::Utf8 => true,
@@ -174,7 +170,7 @@ impl Line {
             utf8,
             null_data: self.null_data,
         };
-        let directories = self.directories()?;
+        let (directories, dereference) = self.directories.unwrap_or((Directories::Read, false));
         let recurses = directories == Directories::Recurse;
         let both = context(self.context.as_deref())?;
         Ok(GrepOptions {
@@ -183,9 +179,9 @@ impl Line {
             goes_nowhere: !self.quiet && goes_nowhere(),
             invert: self.invert_match,
             max: self.max_count()?,
-            names: match (self.with_filename, self.no_filename, operands) {
-                (true, ..) | (_, false, 2..) => Names::Always,
-                (_, true, _) => Names::Never,
+            names: match (self.with_filename, operands) {
+                (Some(true), _) | (None, 2..) => Names::Always,
+                (Some(false), _) => Names::Never,
                 _ if recurses => Names::InDirectories,
                 _ => Names::Never,
             },
@@ -196,41 +192,35 @@ impl Line {
             only_matching: self.only_matching,
             before: context(self.before_context.as_deref())?.or(both),
             after: context(self.after_context.as_deref())?.or(both),
-            separator: match (&self.group_separator, self.no_group_separator) {
-                (_, true) => None,
-                (Some(separator), _) => Some(separator.as_bytes().to_vec()),
-                (None, _) => Some(b"--".to_vec()),
+            separator: match &self.group_separator {
+                Some(separator) => separator.as_ref().map(|separator| separator.as_bytes().to_vec()),
+                None => Some(b"--".to_vec()),
             },
             colors: self.colors(),
-            binary: self.binary_files()?,
+            binary: self.binary.unwrap_or(Binary::Tell),
             directories,
-            dereference: self.dereference_recursive,
+            dereference,
             devices: self.devices(recurses)?,
             files: Vec::new(),
             directories_excluded: self.exclude_dir.iter().map(|glob| rule(glob, false)).collect(),
             label: self.label.as_deref().unwrap_or(OsStr::new("(standard input)")).as_bytes().to_vec(),
             line_buffered: self.line_buffered,
-            order: match self.sort.as_deref() {
-                Some("path") => Order::Path,
-                _ if recurses => Order::Entry,
-                _ => Order::Named,
+            order: match (self.sorted, recurses) {
+                (true, _) => Order::Path,
+                (false, true) => Order::Entry,
+                (false, false) => Order::Named,
             },
             output: haul_sys::stat(io::stdout()).ok().map(|stat| (stat.identity.device, stat.identity.inode)),
         })
     }
 
     fn syntax(&self) -> Result<Syntax, String> {
-        let asked = [
-            (self.basic_regexp, Syntax::Basic),
-            (self.extended_regexp, Syntax::Extended),
-            (self.fixed_strings, Syntax::Fixed),
-            (self.perl_regexp, Syntax::Perl),
-        ];
-        let mut asked = asked.into_iter().filter(|(asked, _)| *asked).map(|(_, syntax)| syntax);
-        match (asked.next(), asked.next()) {
-            (Some(_), Some(_)) => Err("conflicting matchers specified".to_owned()),
-            (syntax, _) => Ok(syntax.unwrap_or(Syntax::Basic)),
+        let mut matchers = self.matchers.iter().copied();
+        let syntax = matchers.next().unwrap_or(Syntax::Basic);
+        if matchers.any(|other| other != syntax) {
+            return Err("conflicting matchers specified".to_owned());
         }
+        Ok(syntax)
     }
 
     fn show(&self) -> Show {
@@ -240,10 +230,8 @@ impl Line {
             // Output that nobody sees need not be complete: the exit status is known after the
             // first line.
             Show::FilesWith
-        } else if self.files_without_match {
-            Show::FilesWithout
-        } else if self.files_with_matches {
-            Show::FilesWith
+        } else if let Some(list) = self.list {
+            list
         } else if self.count {
             Show::Count
         } else {
@@ -262,30 +250,6 @@ impl Line {
         Ok((!negative).then(|| digits.parse().unwrap_or(u64::MAX)))
     }
 
-    fn binary_files(&self) -> Result<Binary, String> {
-        match self.binary_files.as_deref().and_then(OsStr::to_str) {
-            _ if self.text => Ok(Binary::Text),
-            _ if self.without_match => Ok(Binary::WithoutMatch),
-            Some("binary") => Ok(Binary::Tell),
-            Some("text") => Ok(Binary::Text),
-            Some("without-match") => Ok(Binary::WithoutMatch),
-            None if self.binary_files.is_none() => Ok(Binary::Tell),
-            _ => Err("unknown binary-files type".to_owned()),
-        }
-    }
-
-    fn directories(&self) -> Result<Directories, String> {
-        if self.recursive || self.dereference_recursive {
-            return Ok(Directories::Recurse);
-        }
-        match self.directories.as_deref().map(OsStr::to_string_lossy).as_deref() {
-            None | Some("read") => Ok(Directories::Read),
-            Some("skip") => Ok(Directories::Skip),
-            Some("recurse") => Ok(Directories::Recurse),
-            Some(other) => Err(format!("invalid argument '{}' for '--directories'", other.escape_debug())),
-        }
-    }
-
     fn devices(&self, recurses: bool) -> Result<Devices, String> {
         match self.devices.as_deref().and_then(OsStr::to_str) {
             Some("read") => Ok(Devices::Read),
@@ -300,10 +264,10 @@ impl Line {
             let is_able = std::env::var_os("TERM").is_some_and(|name| name != "dumb");
             is_able && io::stdout().is_terminal()
         };
-        let wanted = match self.color.as_deref()? {
-            "always" | "yes" | "force" => true,
-            "auto" | "tty" | "if-tty" => on_terminal(),
-            _ => false,
+        let wanted = match self.color? {
+            When::Always => true,
+            When::Auto => on_terminal(),
+            When::Never => false,
         };
         wanted.then(|| {
             let mut colors = Colors::default();

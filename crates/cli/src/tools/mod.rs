@@ -9,12 +9,15 @@ mod grep;
 mod tar;
 
 use std::ffi::OsString;
+use std::io::{self, Read as _};
 use std::process::ExitCode;
 
-use clap::{Command, FromArgMatches};
+use haul_sys::Fd;
 
+use crate::copy::tell;
+use crate::flags::{Arguments, Command, Documented, Environment, Error, Information};
 use crate::messages::{Charset, Messages};
-use crate::shared::{self, Read};
+use crate::report::complain_of_usage;
 use crate::work::{self, RunOptions, Work};
 
 /// A tool as the command line knows it.
@@ -25,8 +28,8 @@ pub(crate) struct Tool {
     pub(crate) programs: &'static [&'static str],
     /// One-line description.
     pub(crate) about: &'static str,
-    /// Its flags.
-    pub(crate) flags: fn() -> Command,
+    /// Describes its command line for generators.
+    pub(crate) document: fn() -> Documented,
     /// Runs a call.
     pub(crate) main: fn(&Call<'_>) -> ExitCode,
 }
@@ -44,9 +47,6 @@ impl std::fmt::Debug for Tool {
         formatter.write_str(self.name)
     }
 }
-
-/// Width of help, in columns: as in the other commands' help, wherever it is printed.
-const HELP_WIDTH: usize = 79;
 
 /// The tools, in help order.
 pub(crate) const TOOLS: &[Tool] = &[bzip2::TOOL, compare::TOOL, each::TOOL, grep::TOOL, tar::TOOL];
@@ -73,17 +73,47 @@ impl Call<'_> {
         Messages::new(&self.program(), Charset::of_process())
     }
 
-    /// Parses the flags. Errors are reported, and exit with status `trouble`.
-    pub(crate) fn read<A: FromArgMatches>(&self, trouble: u8) -> Read<A> {
-        self.read_words(self.words, trouble)
+    /// Parses the arguments `words`. Otherwise, help was printed or an error reported, and the exit
+    /// status is returned; that of an error is `trouble`.
+    pub(crate) fn read<T: Arguments + Default>(
+        &self,
+        command: &Command<T>,
+        words: &[OsString],
+        trouble: u8,
+    ) -> Result<T, ExitCode> {
+        let environment = Environment::of_process();
+        // bzip2 is no GNU program, and haul's own commands are the same everywhere.
+        let posixly_correct = environment.posixly_correct && matches!(self.tool.name, "grep" | "tar");
+        let mut line = T::default();
+        let parsed = command.parse(&mut line, words, posixly_correct).and_then(|information| {
+            let is_rank = environment.is_rank && !self.stands_in;
+            let checked =
+                if information.is_some() { Ok(()) } else { line.shared().check_job("--clients", is_rank) };
+            checked.map(|()| information)
+        });
+        match parsed {
+            Ok(None) => Ok(line),
+            Ok(Some(_)) if !self.speaks() => Err(ExitCode::SUCCESS),
+            Ok(Some(Information::Help)) => Err(tell(self.messages(), &command.help(&self.program()))),
+            Ok(Some(Information::Version)) => {
+                let version = format!("{} (haul) {}\n", self.name, env!("CARGO_PKG_VERSION"));
+                Err(tell(self.messages(), &version))
+            }
+            Err(error) => Err(self.refuse(&error, trouble)),
+        }
     }
 
-    /// Parses other arguments than the call's, for a tool with further ways to write them.
-    pub(crate) fn read_words<A: FromArgMatches>(&self, words: &[OsString], trouble: u8) -> Read<A> {
-        let command = (self.tool.flags)().bin_name(self.program()).term_width(HELP_WIDTH);
-        let command = command.display_name(format!("{} (haul)", self.name));
-        let is_rank = !self.stands_in && crate::cluster::is_under_launcher();
-        shared::parse(command, &self.messages(), (words, is_rank), trouble)
+    /// Reports a command-line error, and returns the exit status `trouble`.
+    pub(crate) fn refuse(&self, error: &Error, trouble: u8) -> ExitCode {
+        if self.speaks() {
+            complain_of_usage(&self.messages(), error);
+        }
+        ExitCode::from(trouble)
+    }
+
+    /// True if this process reports command-line errors: of several ranks, only one does.
+    pub(crate) fn speaks(&self) -> bool {
+        self.stands_in || crate::cluster::speaks()
     }
 
     /// Runs work. A script under mpirun that calls a program by its own name means one run in
@@ -110,4 +140,16 @@ pub(crate) fn named(name: &str) -> Option<(&'static Tool, &'static str)> {
 /// Finds the tool that can stand in for a program.
 pub(crate) fn in_place_of(program: &str) -> Option<(&'static Tool, &'static str)> {
     named(program).filter(|(tool, name)| tool.programs.contains(name))
+}
+
+/// Reads standard input to EOF.
+///
+/// # Errors
+/// The kernel's; also if standard input was closed when the process started, as it would
+/// seem empty.
+fn standard_input_to_end() -> io::Result<Vec<u8>> {
+    haul_sys::standard_input().and_then(Fd::close).map_err(|cause| io::Error::from(cause.errno()))?;
+    let mut text = Vec::new();
+    io::stdin().read_to_end(&mut text)?;
+    Ok(text)
 }

@@ -30,9 +30,12 @@ pub(super) struct Command {
 pub(super) struct Flag {
     letters: Vec<char>,
     long: String,
+    /// Its other long names.
+    #[serde(default)]
+    aliases: Vec<String>,
     pub(super) argument: Option<Argument>,
     pub(super) help: String,
-    /// True if GNU cp has it too.
+    /// True if the GNU program has it too.
     pub(super) gnu: bool,
     /// True if it concerns copying with many hosts.
     pub(super) cluster: bool,
@@ -71,7 +74,8 @@ impl Flag {
 
     /// Returns all its forms.
     pub(super) fn forms(&self) -> Vec<String> {
-        self.short().into_iter().chain(self.long()).collect()
+        let aliases = self.aliases.iter().map(|alias| format!("--{alias}"));
+        self.short().into_iter().chain(self.long()).chain(aliases).collect()
     }
 
     /// Returns its argument, if that is mandatory.

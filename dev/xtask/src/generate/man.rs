@@ -44,42 +44,42 @@ called by the name
 does the same, and its messages begin with that name.
 .PP
 Long options may be abbreviated.
-An abbreviation is looked up among GNU's names first:
-options that only haul has never change what it means.
-An argument that a long option requires, its short form requires too.
+GNU's names take precedence:
+haul's own options never change what an abbreviation means.
+Arguments required by a long option are also required by its short form.
 ";
 
 const COPY_OWN: &str = r"GNU
 .BR cp (1)
 does not have these.
-They change how fast a copy is made, or what is told of it, and never what is copied.
+They change how fast haul copies and what it reports, never what it copies.
 ";
 
 const COPY_CLUSTER: &str = r"With
 .B \-\-clients
-the work is done by the ranks of an MPI job.
-The process that is called walks the tree, makes the directories, gives the files out, and stays until all is done.
-No MPI is needed to build haul or to copy without these options:
-the library is looked for when the job starts.
+the ranks of an MPI job do the copying.
+The process that you start walks the tree, creates the directories, hands out the files, and waits for the ranks.
+haul needs no MPI to build, or to copy without these options:
+it looks for the library when the job starts.
 ";
 
 const COPY_STATUS: &str = r".TP
 .B 0
-Everything was copied, or was to be left as it is.
+Everything was copied, or was skipped as requested.
 .TP
 .B 1
-Something was not copied as asked; standard error says what.
-Everything else was copied all the same.
+Something was not copied; standard error says what.
+Everything else was copied.
 .TP
 .B 130
-It was interrupted, as shells count the end by that signal.
+The copy was interrupted.
 ";
 
 const COPY_ENVIRONMENT: &str = r".TP
 .B VERSION_CONTROL
-How backups are named where
+The backup method if
 .B \-\-backup
-is given without a word:
+has no argument:
 .BR none ,
 .BR numbered ,
 .B existing
@@ -93,7 +93,7 @@ The suffix of simple backups, instead of ~.
 The first operand ends the options, and files are written through dangling symbolic links.
 .TP
 \fBLC_ALL\fR, \fBLC_CTYPE\fR, \fBLANG\fR
-The character set in which names stand in messages.
+The character set of names in messages.
 ";
 
 const COPY_EXAMPLES: &str = r".TP
@@ -101,37 +101,37 @@ const COPY_EXAMPLES: &str = r".TP
 Copies a tree with owners, modes, times, links, extended attributes and access lists.
 .TP
 .B haul cp \-au \-\-progress source/. backup
-Brings a backup up to date, and shows how far it is.
+Updates a backup, and shows progress.
 .TP
 .B haul cp \-\-parents \-t /mnt etc/hosts etc/fstab
 Copies two files to
 .IR /mnt/etc .
 .TP
 .B haul cp \-r \-\-stats=json source target
-Ends with counts, bytes, times and memory as one line of JSON.
+Prints counts, bytes, times and memory as one line of JSON at the end.
 .TP
 .B haul cp \-r \-\-engine=io\-uring \-\-ops=multi \-\-direct source target
-Moves data past the page cache, several blocks of a file at a time.
+Bypasses the page cache, with several blocks of a file in flight.
 ";
 
-const COPY_DIFFERENCES: &str = r"Files are copied in any order, so lines of
+const COPY_DIFFERENCES: &str = r"Files are copied in any order, so the lines of
 .B \-v
-and messages come in any order too, each of them whole.
-Options that ask or that depend on an order
+and messages come in any order, but each as a whole.
+Options that prompt or depend on an order
 .RB ( \-i
-for one) behave as if one file was copied after the other.
+for one) behave as if files were copied one after the other.
 .PP
-A new file is never more open, while it is copied, than it will be in the end.
-Below the names on the command line nothing is looked up by a path twice:
-who swaps a directory for a symbolic link meanwhile leads the copy nowhere.
+While a new file is being copied, its mode is never more permissive than in the end.
+Below the names on the command line, no path is looked up twice:
+swapping a directory for a symbolic link during the copy does not redirect it.
 .PP
-What
+The output of
 .B \-\-help
 and
 .B \-\-version
-print is haul's own, and
+is haul's own, and
 .B \-\-debug
-tells more.
+prints more.
 ";
 
 const SPDCP_SYNOPSIS: &str = r".SY spdcp
@@ -146,9 +146,9 @@ const SPDCP_SYNOPSIS: &str = r".SY spdcp
 .YS
 ";
 
-const SPDCP_DESCRIPTION: &str = r"The copy of
-.BR haul\-cp (1)
-by the options of
+const SPDCP_DESCRIPTION: &str = r"Copies like
+.BR haul\-cp (1),
+with the options of
 .BR spdcp ,
 a parallel copy program for Lustre file systems.
 It is
@@ -166,13 +166,15 @@ or each
 .I SRC
 into
 .IR DIRECTORY .
-New files are spread over storage targets as their sources are, where the file system can.
+New files are striped over storage targets like their sources, where the file system can.
 .PP
 With
 .B \-s
-the copy is made by clients on many hosts, which work together by MPI.
-In a batch job all its tasks are clients.
-Where hosts can only be had from a batch system, a job is submitted and followed to its end.
+clients on many hosts copy together, by MPI.
+In a batch job, all its tasks are clients.
+If only a batch system can provide hosts,
+.B spdcp
+submits a job and follows it to its end.
 .PP
 Letters may be bundled, and options may stand after names;
 .B \-\-
@@ -187,7 +189,7 @@ The program that is started on the hosts, instead of this one.
 The first name ends the options.
 .TP
 \fBLC_ALL\fR, \fBLC_CTYPE\fR, \fBLANG\fR
-The character set in which names stand in messages.
+The character set of names in messages.
 ";
 
 const SPDCP_EXAMPLES: &str = r".TP
@@ -195,14 +197,14 @@ const SPDCP_EXAMPLES: &str = r".TP
 Copies a tree with 16 clients.
 .TP
 .B spdcp \-s 64 \-rp \-A project \-q batch \-w 3600 run /archive
-The same by a batch job of an hour at most, attributes kept.
+The same in a batch job of at most an hour, preserving attributes.
 .TP
 .B spdcp \-dr run /archive
-Lists the names that a copy would make.
+Lists the names that a copy would create.
 ";
 
 const TOP_DESCRIPTION: &str = r"Copies file trees as fast as the hardware allows, and never lies about the result.
-The first word says what to do.
+The first word selects the command.
 Called by the name
 .B cp
 it is
@@ -213,9 +215,9 @@ it is
 .BR spdcp (1).
 ";
 
-const TOP_STATUS: &str = r"That of the command;
+const TOP_STATUS: &str = r"The exit status of the command;
 .B 1
-where there is no such command.
+if there is no such command.
 ";
 
 const BENCH_DESCRIPTION: &str = r"Makes trees to copy, races haul and other copiers over them, and measures the engines alone.
@@ -267,8 +269,8 @@ pub(super) fn cp(commands: &[Command]) -> String {
         COPY_SYNOPSIS.to_owned(),
         section("DESCRIPTION", COPY_DESCRIPTION),
         section("OPTIONS", &options(|flag| flag.gnu)),
-        format!(".SS Beyond those of GNU cp\n{COPY_OWN}{}", options(|flag| !flag.gnu && !flag.cluster)),
-        format!(".SS To copy with many hosts\n{COPY_CLUSTER}{}", options(|flag| flag.cluster)),
+        format!(".SS Options of haul\n{COPY_OWN}{}", options(|flag| !flag.gnu && !flag.cluster)),
+        format!(".SS Running on many hosts, by MPI\n{COPY_CLUSTER}{}", options(|flag| flag.cluster)),
         section("EXIT STATUS", COPY_STATUS),
         section("ENVIRONMENT", COPY_ENVIRONMENT),
         section("EXAMPLES", COPY_EXAMPLES),
@@ -312,7 +314,7 @@ pub(super) fn bench(commands: &[Command]) -> String {
         })
         .collect();
     let parts = [
-        head("haul-bench", "make trees to copy, and race copiers over them"),
+        head("haul-bench", "create test trees and benchmark copy programs"),
         synopsis,
         section("DESCRIPTION", BENCH_DESCRIPTION),
         section("COMMANDS", &parts),
@@ -336,8 +338,9 @@ pub(super) fn tool(command: &Command) -> String {
         head(&format!("haul-{}", command.name), &command.about),
         synopsis,
         section("DESCRIPTION", &paragraphs(&command.description)),
-        section("OPTIONS", &options(|flag| !flag.cluster)),
-        format!(".SS To work with many hosts\n{}", options(|flag| flag.cluster)),
+        section("OPTIONS", &options(|flag| flag.gnu)),
+        format!(".SS Options of haul\n{}", options(|flag| !flag.gnu && !flag.cluster)),
+        format!(".SS Running on many hosts, by MPI\n{}", options(|flag| flag.cluster)),
         notes(&command.notes),
         section("SEE ALSO", ".BR haul (1),\n.BR haul\\-cp (1)\n"),
     ];
@@ -428,18 +431,16 @@ fn section(title: &str, text: &str) -> String {
 
 /// Formats an option as a list entry.
 fn option(flag: &Flag) -> String {
-    let long = flag.long().map(|long| match &flag.argument {
-        None => bold(&long),
-        Some(argument) if argument.optional => {
-            format!("{}[=\\fI{}\\fR]", bold(&long), escaped(&argument.name))
-        }
-        Some(argument) => format!("{}=\\fI{}\\fR", bold(&long), escaped(&argument.name)),
-    });
-    let mut forms: Vec<String> = flag.short().iter().map(|short| bold(short)).collect();
-    if let (None, Some(argument)) = (&long, flag.required()) {
-        forms = forms.iter().map(|form| format!("{form} \\fI{}\\fR", escaped(&argument.name))).collect();
+    // The argument stands with the last name.
+    let mut forms: Vec<String> = flag.forms().iter().map(|form| bold(form)).collect();
+    if let (Some(argument), Some(last)) = (&flag.argument, forms.last_mut()) {
+        let name = escaped(&argument.name);
+        *last += &match (flag.long().is_some(), argument.optional) {
+            (true, true) => format!("[=\\fI{name}\\fR]"),
+            (true, false) => format!("=\\fI{name}\\fR"),
+            (false, _) => format!(" \\fI{name}\\fR"),
+        };
     }
-    forms.extend(long);
     format!(".TP\n{}\n{}.\n", forms.join(", "), sentence(&flag.help))
 }
 
@@ -498,7 +499,7 @@ mod tests {
             ".TP\n\\fB\\-a\\fR, \\fB\\-\\-archive\\fR\nIt\\(aqs [all]: kept.\n",
             ".TP\n\\fB\\-t\\fR, \\fB\\-\\-target\\-directory\\fR=\\fIDIRECTORY\\fR\nInto \\-d.\n",
             ".TP\n\\fB\\-\\-reflink\\fR[=\\fIWHEN\\fR]\nShare.\n",
-            ".SS Beyond those of GNU cp\n",
+            ".SS Options of haul\n",
         ] {
             assert!(text.contains(entry), "{entry}\n{text}");
         }

@@ -1,201 +1,83 @@
 //! The flags of `haul grep`: GNU grep's, and haul's own.
 
-use std::collections::VecDeque;
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
 
-use clap::{ArgAction, ArgMatches, FromArgMatches, Parser};
+use haul_grep::{Binary, Directories, Show, Syntax};
 
-use crate::shared::Shared;
+use crate::flags::Action::{Optional, Plain, Required, Word};
+use crate::flags::values::Words;
+use crate::flags::{Arguments, Command, Error, Shared, Sharing, Value, When};
 
-const NOTES: &str = "\
+/// `haul grep`.
+pub(super) static COMMAND: Command<Line> = Command {
+    usage: &["[OPTION]... PATTERNS [FILE]..."],
+    about: "Print the lines of each FILE that match PATTERNS.\n\
+            Without FILE, search standard input, or with -r the current directory.",
+    flags: FLAGS,
+    sharing: Sharing::All,
+    notes: "\
 Exit status is 0 if any line is selected, 1 otherwise;
 if any error occurs and -q is not given, the exit status is 2.
 
 Differences from GNU grep:
   Ranges such as [a-z] go by code points in every locale.
   Classes such as [:alpha:] are the C library's, by haul's version of Unicode.
-  For \\b, \\B, \\< and \\> marks are parts of words, for -w they are not.
-  \\b, \\B, \\< and \\> take bytes that are no characters for no parts of words.
-  An empty word (-w '') is not found inside of a character.
+  For \\b, \\B, \\< and \\> combining marks are parts of words, for -w not.
+  For \\b, \\B, \\< and \\> bytes that encode no character are not parts of words.
+  An empty word (-w '') does not match inside a character.
   A back-reference that takes too long for a line is an error.
-  (b*)+a\\1 and the like find lines in which the last iteration is empty.
-  In -P, \\d, \\w, \\s and \\b know ASCII only, unless (*UCP) begins the pattern.
-  Locales of other character sets than UTF-8 and ASCII are refused.";
+  In (b*)+a\\1 and the like, the last iteration may be empty.
+  In -P, \\d, \\w, \\s and \\b are ASCII only, unless (*UCP) begins the pattern.
+  Locales with character sets other than UTF-8 and ASCII are not supported.",
+};
 
-/// Search for PATTERNS in each FILE, or in what is given on standard input
-#[derive(Clone, Debug, Parser)]
-#[command(
-    name = "grep",
-    override_usage = "haul grep [OPTION]... PATTERNS [FILE]...",
-    after_help = NOTES,
-    disable_help_flag = true,
-    disable_version_flag = true,
-    version,
-    args_override_self = true
-)]
+/// A command line.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Line {
-    /// PATTERNS are basic regular expressions; the default
-    #[arg(short = 'G', long, help_heading = PATTERNS)]
-    pub(super) basic_regexp: bool,
-    /// PATTERNS are extended regular expressions
-    #[arg(short = 'E', long, help_heading = PATTERNS)]
-    pub(super) extended_regexp: bool,
-    /// PATTERNS are strings
-    #[arg(short = 'F', long, help_heading = PATTERNS)]
-    pub(super) fixed_strings: bool,
-    /// PATTERNS are Perl-compatible regular expressions, as PCRE2 knows them
-    #[arg(short = 'P', long, alias = "p", help_heading = PATTERNS)]
-    pub(super) perl_regexp: bool,
-    /// Use PATTERNS for matching
-    #[arg(short = 'e', long, value_name = "PATTERNS", allow_hyphen_values = true, help_heading = PATTERNS)]
-    pub(super) regexp: Vec<OsString>,
-    /// Take PATTERNS from FILE
-    #[arg(short = 'f', long, value_name = "FILE", allow_hyphen_values = true, help_heading = PATTERNS)]
-    pub(super) file: Vec<OsString>,
-    /// Ignore case in patterns and data
-    #[arg(short = 'i', short_alias = 'y', long, overrides_with = "no_ignore_case", help_heading = PATTERNS)]
-    pub(super) ignore_case: bool,
-    /// Do not ignore case; the default
-    #[arg(long, overrides_with = "ignore_case", help_heading = PATTERNS)]
-    pub(super) no_ignore_case: bool,
-    /// Match only whole words
-    #[arg(short = 'w', long, alias = "w", help_heading = PATTERNS)]
-    pub(super) word_regexp: bool,
-    /// Match only whole lines
-    #[arg(short = 'x', long, help_heading = PATTERNS)]
-    pub(super) line_regexp: bool,
-    /// A line ends with NUL, not newline
-    #[arg(short = 'z', long, help_heading = PATTERNS)]
-    pub(super) null_data: bool,
-    /// Suppress error messages about files that cannot be read
-    #[arg(short = 's', long)]
-    pub(super) no_messages: bool,
-    /// Select lines that do not match
-    #[arg(short = 'v', long)]
-    pub(super) invert_match: bool,
-    /// Stop after NUM selected lines of a file
-    #[arg(short = 'm', long, alias = "m", value_name = "NUM", allow_hyphen_values = true, help_heading = OUTPUT)]
-    pub(super) max_count: Option<OsString>,
-    /// Print the offset of each line
-    #[arg(short = 'b', long, help_heading = OUTPUT)]
-    pub(super) byte_offset: bool,
-    /// Print the number of each line
-    #[arg(short = 'n', long, help_heading = OUTPUT)]
-    pub(super) line_number: bool,
-    /// Write every line at once
-    #[arg(long, help_heading = OUTPUT)]
-    pub(super) line_buffered: bool,
-    /// Print the file's name with each line
-    #[arg(short = 'H', long, overrides_with = "no_filename", help_heading = OUTPUT)]
-    pub(super) with_filename: bool,
-    /// Print no file names
-    #[arg(short = 'h', long, overrides_with = "with_filename", help_heading = OUTPUT)]
-    pub(super) no_filename: bool,
-    /// Call standard input LABEL
-    #[arg(long, alias = "la", value_name = "LABEL", allow_hyphen_values = true, help_heading = OUTPUT)]
-    pub(super) label: Option<OsString>,
-    /// Show only the parts of lines that match
-    #[arg(short = 'o', long, help_heading = OUTPUT)]
-    pub(super) only_matching: bool,
-    /// Print nothing, and stop when a line is selected
-    #[arg(short = 'q', long, alias = "silent", aliases = ["q", "qu", "s"], help_heading = OUTPUT)]
-    pub(super) quiet: bool,
-    /// Take binary files for TYPE: binary, text or without-match
-    #[arg(long, value_name = "TYPE", overrides_with_all = ["text", "without_match"], help_heading = OUTPUT)]
-    pub(super) binary_files: Option<OsString>,
-    /// Take binary files for text
-    #[arg(short = 'a', long, overrides_with_all = ["binary_files", "without_match"], help_heading = OUTPUT)]
-    pub(super) text: bool,
-    /// Take binary files for ones that do not match
-    #[arg(short = 'I', overrides_with_all = ["binary_files", "text"], help_heading = OUTPUT)]
-    pub(super) without_match: bool,
-    /// What to do with directories that are named: read, skip or recurse
-    #[arg(short = 'd', long, value_name = "ACTION", overrides_with_all = ["recursive", "dereference_recursive"],
-        help_heading = FILES)]
-    pub(super) directories: Option<OsString>,
-    /// What to do with devices, FIFOs and sockets: read or skip
-    #[arg(short = 'D', long, value_name = "ACTION", help_heading = FILES)]
-    pub(super) devices: Option<OsString>,
-    /// Search all that is in directories
-    #[arg(short = 'r', long, overrides_with_all = ["directories", "dereference_recursive"], help_heading = FILES)]
-    pub(super) recursive: bool,
-    /// The same, and follow all symbolic links
-    #[arg(short = 'R', long, overrides_with_all = ["directories", "recursive"], help_heading = FILES)]
-    pub(super) dereference_recursive: bool,
-    /// Search only files that match GLOB
-    #[arg(long, value_name = "GLOB", allow_hyphen_values = true, help_heading = FILES)]
-    pub(super) include: Vec<OsString>,
-    /// Do not search files that match GLOB
-    #[arg(long, value_name = "GLOB", allow_hyphen_values = true, help_heading = FILES)]
-    pub(super) exclude: Vec<OsString>,
-    /// Do not search files that match a pattern in FILE
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true, help_heading = FILES)]
-    pub(super) exclude_from: Vec<OsString>,
-    /// Do not search directories that match GLOB
-    #[arg(long, value_name = "GLOB", allow_hyphen_values = true, help_heading = FILES)]
-    pub(super) exclude_dir: Vec<OsString>,
-    /// Print the names of files without selected lines only
-    #[arg(short = 'L', long, overrides_with = "files_with_matches", help_heading = OUTPUT)]
-    pub(super) files_without_match: bool,
-    /// Print the names of files with selected lines only
-    #[arg(short = 'l', long, overrides_with = "files_without_match", help_heading = OUTPUT)]
-    pub(super) files_with_matches: bool,
-    /// Print how many lines of each file are selected only
-    #[arg(short = 'c', long, help_heading = OUTPUT)]
-    pub(super) count: bool,
-    /// Begin the text of lines at a tab stop
-    #[arg(short = 'T', long, help_heading = OUTPUT)]
-    pub(super) initial_tab: bool,
-    /// End file names with NUL
-    #[arg(short = 'Z', long, help_heading = OUTPUT)]
-    pub(super) null: bool,
-    /// Print NUM lines of context before
-    #[arg(short = 'B', long, value_name = "NUM", allow_hyphen_values = true, help_heading = CONTEXT)]
-    pub(super) before_context: Option<OsString>,
-    /// Print NUM lines of context after
-    #[arg(short = 'A', long, value_name = "NUM", allow_hyphen_values = true, help_heading = CONTEXT)]
-    pub(super) after_context: Option<OsString>,
-    /// Print NUM lines of context before and after; also -NUM
-    #[arg(short = 'C', long, value_name = "NUM", allow_hyphen_values = true, help_heading = CONTEXT)]
-    pub(super) context: Option<OsString>,
-    /// Print SEP between lines that are apart
-    #[arg(long, value_name = "SEP", overrides_with = "no_group_separator", allow_hyphen_values = true,
-        help_heading = CONTEXT)]
-    pub(super) group_separator: Option<OsString>,
-    /// Print nothing between lines that are apart
-    #[arg(long, overrides_with = "group_separator", help_heading = CONTEXT)]
-    pub(super) no_group_separator: bool,
-    /// Show matches in colour: always, never or on a terminal (auto), as GREP_COLORS says
-    #[arg(long, alias = "colour", value_name = "WHEN", num_args = 0..=1, require_equals = true,
-        default_missing_value = "auto", value_parser = COLOR_WORDS, hide_possible_values = true, help_heading = OUTPUT)]
-    pub(super) color: Option<String>,
-    /// Do nothing: there is no difference here
-    #[arg(short = 'U', long, hide = true)]
-    pub(super) binary: bool,
-    /// Output results in walk order (path), the same in every run and over ranks, or as they are
-    /// found (none)
-    #[arg(long, value_name = "ORDER", value_parser = ["path", "none"], hide_possible_values = true,
-        help_heading = OUTPUT)]
-    pub(super) sort: Option<String>,
-    /// Show this help
-    #[arg(long, action = ArgAction::Help)]
-    pub(super) help: Option<bool>,
-    /// Show the version
-    #[arg(short = 'V', long, action = ArgAction::Version)]
-    pub(super) version: Option<bool>,
-    #[command(flatten)]
     pub(super) shared: Shared,
-    /// The patterns, unless they are given otherwise, and the files
-    #[arg(value_name = "FILE")]
     pub(super) operands: Vec<OsString>,
-}
-
-/// The flags, with those that select files by name in the order given: the last match counts.
-#[derive(Clone, Debug)]
-pub(super) struct Asked {
-    pub(super) line: Line,
+    /// Matchers, in order.
+    pub(super) matchers: Vec<Syntax>,
+    pub(super) regexp: Vec<OsString>,
+    pub(super) file: Vec<OsString>,
+    pub(super) ignore_case: bool,
+    pub(super) word_regexp: bool,
+    pub(super) line_regexp: bool,
+    pub(super) null_data: bool,
+    pub(super) no_messages: bool,
+    pub(super) invert_match: bool,
+    pub(super) max_count: Option<OsString>,
+    pub(super) byte_offset: bool,
+    pub(super) line_number: bool,
+    pub(super) line_buffered: bool,
+    /// The last of `-H` and `-h`.
+    pub(super) with_filename: Option<bool>,
+    pub(super) label: Option<OsString>,
+    pub(super) only_matching: bool,
+    pub(super) quiet: bool,
+    /// The last of `-a`, `-I` and `--binary-files`.
+    pub(super) binary: Option<Binary>,
+    /// The last of `-d`, `-r` and `-R`, and whether links are followed.
+    pub(super) directories: Option<(Directories, bool)>,
+    pub(super) devices: Option<OsString>,
+    /// Flags that select files by name, in order: the last match counts.
     pub(super) choices: Vec<(Choice, OsString)>,
+    pub(super) exclude_dir: Vec<OsString>,
+    /// The last of `-l` and `-L`.
+    pub(super) list: Option<Show>,
+    pub(super) count: bool,
+    pub(super) initial_tab: bool,
+    pub(super) null: bool,
+    pub(super) before_context: Option<OsString>,
+    pub(super) after_context: Option<OsString>,
+    pub(super) context: Option<OsString>,
+    /// Digits of `-NUM`, and the word that they are in.
+    number: (usize, Vec<u8>),
+    /// The separator, `None` for none.
+    pub(super) group_separator: Option<Option<OsString>>,
+    pub(super) color: Option<When>,
+    pub(super) sorted: bool,
 }
 
 /// How a flag selects files by name.
@@ -206,116 +88,323 @@ pub(super) enum Choice {
     ExcludeFrom,
 }
 
-impl FromArgMatches for Asked {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut choices = Vec::new();
-        for (name, choice) in [
-            ("include", Choice::Include),
-            ("exclude", Choice::Exclude),
-            ("exclude_from", Choice::ExcludeFrom),
-        ] {
-            let values = matches.get_many::<OsString>(name).into_iter().flatten();
-            let places = matches.indices_of(name).into_iter().flatten();
-            choices.extend(places.zip(values).map(|(place, value)| (place, choice, value.clone())));
-        }
-        choices.sort_unstable_by_key(|(place, ..)| *place);
-        let choices = choices.into_iter().map(|(_, choice, value)| (choice, value)).collect();
-        Ok(Self { line: Line::from_arg_matches(matches)?, choices })
+impl Arguments for Line {
+    fn shared(&mut self) -> &mut Shared {
+        &mut self.shared
     }
 
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
+    fn operand(&mut self, word: &OsStr) {
+        self.operands.push(word.to_owned());
+    }
+}
+
+impl Line {
+    /// `-NUM`. Digits of one word are one number, even with other letters between them.
+    fn number(&mut self, digits: Value<'_>) {
+        if self.number.0 != digits.word {
+            self.number = (digits.word, Vec::new());
+        }
+        self.number.1.extend_from_slice(digits.bytes);
+        self.context = Some(OsString::from_vec(self.number.1.clone()));
+    }
+
+    fn binary_files(&mut self, value: Value<'_>) -> Result<(), Error> {
+        self.binary = Some(match value.bytes {
+            b"binary" => Binary::Tell,
+            b"text" => Binary::Text,
+            b"without-match" => Binary::WithoutMatch,
+            _ => return Err(Error::Sentence("unknown binary-files type".to_owned())),
+        });
         Ok(())
     }
 }
 
-const PATTERNS: &str = "Patterns";
-const OUTPUT: &str = "Output";
-const CONTEXT: &str = "Context";
-const FILES: &str = "Which files";
-const COLOR_WORDS: [&str; 9] = ["always", "yes", "force", "never", "no", "none", "auto", "tty", "if-tty"];
+const DIRECTORIES: &Words<Directories> =
+    &[("read", Directories::Read), ("recurse", Directories::Recurse), ("skip", Directories::Skip)];
 
-/// Letters that have a value.
-const VALUED_LETTERS: &[u8] = b"ABCDdefmj";
-
-/// Long flags that have a value as the next word.
-const VALUED: [&str; 17] = [
-    "regexp",
-    "file",
-    "max-count",
-    "label",
-    "binary-files",
-    "directories",
-    "devices",
-    "include",
-    "exclude",
-    "exclude-from",
-    "exclude-dir",
-    "before-context",
-    "after-context",
-    "context",
-    "group-separator",
-    "jobs",
-    "sort",
+const COLORS: &Words<When> = &[
+    ("always", When::Always),
+    ("yes", When::Always),
+    ("force", When::Always),
+    ("never", When::Never),
+    ("no", When::Never),
+    ("none", When::Never),
+    ("auto", When::Auto),
+    ("tty", When::Auto),
+    ("if-tty", When::Auto),
 ];
 
-/// Rewrites `-NUM` as `--context=NUM`.
-pub(super) fn with_context(words: &[OsString]) -> Vec<OsString> {
-    let (mut made, mut rest) = (Vec::with_capacity(words.len()), VecDeque::from(words.to_vec()));
-    while let Some(word) = rest.pop_front() {
-        let bytes = word.as_bytes();
-        if bytes == b"--" {
-            made.push(word);
-            break;
-        }
-        if let Some(long) = bytes.strip_prefix(b"--") {
-            let takes_next =
-                !long.contains(&b'=') && VALUED.iter().any(|name| name.as_bytes().starts_with(long));
-            made.push(word);
-            made.extend(takes_next.then(|| rest.pop_front()).flatten());
-            continue;
-        }
-        let letters = bytes.strip_prefix(b"-").unwrap_or_default();
-        let valued =
-            letters.iter().position(|letter| VALUED_LETTERS.contains(letter)).unwrap_or(letters.len());
-        let (flags, value) = letters.split_at(valued);
-        if !flags.iter().any(u8::is_ascii_digit) {
-            made.push(word.clone());
-        } else {
-            let (digits, others): (Vec<u8>, Vec<u8>) =
-                flags.iter().partition(|letter| letter.is_ascii_digit());
-            made.push(OsString::from_vec([b"--context=", digits.as_slice()].concat()));
-            if !others.is_empty() || !value.is_empty() {
-                made.push(OsString::from_vec([b"-", others.as_slice(), value].concat()));
-            }
-        }
-        if value.len() == 1 {
-            made.extend(rest.pop_front());
-        }
-    }
-    made.extend(rest);
-    made
-}
+const PATTERNS: &str = "Patterns";
+const OUTPUT: &str = "Output";
+const FILES: &str = "File selection";
+const CONTEXT: &str = "Context";
+
+type Flag = crate::flags::Flag<Line>;
+
+static FLAGS: &[Flag] = &[
+    Flag::gnu(
+        "-E --extended-regexp",
+        Plain(|line| line.matchers.push(Syntax::Extended)),
+        "PATTERNS are extended regular expressions",
+    )
+    .under(PATTERNS),
+    Flag::gnu("-F --fixed-strings", Plain(|line| line.matchers.push(Syntax::Fixed)), "PATTERNS are strings")
+        .under(PATTERNS),
+    Flag::gnu(
+        "-G --basic-regexp",
+        Plain(|line| line.matchers.push(Syntax::Basic)),
+        "PATTERNS are basic regular expressions (the default)",
+    )
+    .under(PATTERNS),
+    Flag::gnu(
+        "-P --perl-regexp",
+        Plain(|line| line.matchers.push(Syntax::Perl)),
+        "PATTERNS are Perl-compatible regular expressions, as in PCRE2",
+    )
+    .under(PATTERNS),
+    Flag::gnu(
+        "-e --regexp",
+        Word("PATTERNS", |line, value| line.regexp.push(value.os())),
+        "search for PATTERNS; may be repeated",
+    )
+    .under(PATTERNS),
+    Flag::gnu("-f --file", Word("FILE", |line, value| line.file.push(value.os())), "read PATTERNS from FILE")
+        .under(PATTERNS),
+    Flag::gnu(
+        "-i --ignore-case",
+        Plain(|line| line.ignore_case = true),
+        "ignore case in patterns and files",
+    )
+    .also("-y")
+    .under(PATTERNS),
+    Flag::gnu(
+        "--no-ignore-case",
+        Plain(|line| line.ignore_case = false),
+        "match case (the default)",
+    )
+    .under(PATTERNS),
+    Flag::gnu("-w --word-regexp", Plain(|line| line.word_regexp = true), "match only whole words")
+        .under(PATTERNS),
+    Flag::gnu("-x --line-regexp", Plain(|line| line.line_regexp = true), "match only whole lines")
+        .under(PATTERNS),
+    Flag::gnu(
+        "-z --null-data",
+        Plain(|line| line.null_data = true),
+        "lines end with a NUL byte",
+    )
+    .under(PATTERNS),
+    Flag::gnu(
+        "-s --no-messages",
+        Plain(|line| line.no_messages = true),
+        "print no errors about unreadable files",
+    ),
+    Flag::gnu("-v --invert-match", Plain(|line| line.invert_match = true), "select lines that do not match"),
+    Flag::version("-V --version"),
+    Flag::help("--help"),
+    Flag::gnu(
+        "-m --max-count",
+        Word("NUM", |line, value| line.max_count = Some(value.os())),
+        "stop searching a file after NUM selected lines",
+    )
+    .under(OUTPUT),
+    Flag::gnu(
+        "-b --byte-offset",
+        Plain(|line| line.byte_offset = true),
+        "prefix lines with their byte offset",
+    )
+    .under(OUTPUT),
+    Flag::gnu(
+        "-n --line-number",
+        Plain(|line| line.line_number = true),
+        "prefix lines with their number",
+    )
+    .under(OUTPUT),
+    Flag::gnu("--line-buffered", Plain(|line| line.line_buffered = true), "flush output after each line")
+        .under(OUTPUT),
+    Flag::gnu(
+        "-H --with-filename",
+        Plain(|line| line.with_filename = Some(true)),
+        "prefix lines with the file name",
+    )
+    .under(OUTPUT),
+    Flag::gnu(
+        "-h --no-filename",
+        Plain(|line| line.with_filename = Some(false)),
+        "print no file names",
+    )
+    .under(OUTPUT),
+    Flag::gnu(
+        "--label",
+        Word("LABEL", |line, value| line.label = Some(value.os())),
+        "print LABEL as the name of standard input",
+    )
+    .under(OUTPUT),
+    Flag::gnu(
+        "-o --only-matching",
+        Plain(|line| line.only_matching = true),
+        "print only the matching parts of lines",
+    )
+    .under(OUTPUT),
+    Flag::gnu("-q --quiet --silent", Plain(|line| line.quiet = true), "print nothing, and stop at the first match")
+        .under(OUTPUT),
+    Flag::gnu(
+        "--binary-files",
+        Required("TYPE", Line::binary_files),
+        "treat binary files as TYPE: binary, text or without-match",
+    )
+    .under(OUTPUT),
+    Flag::gnu(
+        "-a --text",
+        Plain(|line| line.binary = Some(Binary::Text)),
+        "same as --binary-files=text",
+    )
+    .under(OUTPUT),
+    Flag::gnu(
+        "-I",
+        Plain(|line| line.binary = Some(Binary::WithoutMatch)),
+        "same as --binary-files=without-match",
+    )
+    .under(OUTPUT),
+    Flag::gnu(
+        "-d --directories",
+        Required("ACTION", |line, value| {
+            line.directories = Some((value.choose(DIRECTORIES)?, false));
+            Ok(())
+        }),
+        "treat directories this way: read, recurse or skip",
+    )
+    .under(FILES),
+    Flag::gnu(
+        "-D --devices",
+        Word("ACTION", |line, value| line.devices = Some(value.os())),
+        "treat devices, FIFOs and sockets this way: read or skip",
+    )
+    .under(FILES),
+    Flag::gnu(
+        "-r --recursive",
+        Plain(|line| line.directories = Some((Directories::Recurse, false))),
+        "search directories recursively",
+    )
+    .under(FILES),
+    Flag::gnu(
+        "-R --dereference-recursive",
+        Plain(|line| line.directories = Some((Directories::Recurse, true))),
+        "same as -r, and follow all symbolic links",
+    )
+    .under(FILES),
+    Flag::gnu(
+        "--include",
+        Word("GLOB", |line, value| line.choices.push((Choice::Include, value.os()))),
+        "search only files whose name matches GLOB",
+    )
+    .under(FILES),
+    Flag::gnu(
+        "--exclude",
+        Word("GLOB", |line, value| line.choices.push((Choice::Exclude, value.os()))),
+        "skip files whose name matches GLOB",
+    )
+    .under(FILES),
+    Flag::gnu(
+        "--exclude-from",
+        Word("FILE", |line, value| line.choices.push((Choice::ExcludeFrom, value.os()))),
+        "skip files whose name matches a pattern in FILE",
+    )
+    .under(FILES),
+    Flag::gnu(
+        "--exclude-dir",
+        Word("GLOB", |line, value| line.exclude_dir.push(value.os())),
+        "skip directories whose name matches GLOB",
+    )
+    .under(FILES),
+    Flag::gnu(
+        "-L --files-without-match",
+        Plain(|line| line.list = Some(Show::FilesWithout)),
+        "print only the names of files without matches",
+    )
+    .under(OUTPUT),
+    Flag::gnu(
+        "-l --files-with-matches",
+        Plain(|line| line.list = Some(Show::FilesWith)),
+        "print only the names of files with matches",
+    )
+    .under(OUTPUT),
+    Flag::gnu("-c --count", Plain(|line| line.count = true), "print only the number of selected lines per file")
+        .under(OUTPUT),
+    Flag::gnu("-T --initial-tab", Plain(|line| line.initial_tab = true), "align the text of lines at a tab stop")
+        .under(OUTPUT),
+    Flag::gnu("-Z --null", Plain(|line| line.null = true), "end file names with a NUL byte").under(OUTPUT),
+    Flag::gnu(
+        "-B --before-context",
+        Word("NUM", |line, value| line.before_context = Some(value.os())),
+        "print NUM lines before each match",
+    )
+    .under(CONTEXT),
+    Flag::gnu(
+        "-A --after-context",
+        Word("NUM", |line, value| line.after_context = Some(value.os())),
+        "print NUM lines after each match",
+    )
+    .under(CONTEXT),
+    Flag::gnu(
+        "-C --context",
+        Word("NUM", |line, value| line.context = Some(value.os())),
+        "print NUM lines before and after each match; also -NUM",
+    )
+    .under(CONTEXT),
+    Flag::gnu("-NUM", Word("NUM", Line::number), "same as --context=NUM").under(CONTEXT),
+    Flag::gnu(
+        "--group-separator",
+        Word("SEP", |line, value| line.group_separator = Some(Some(value.os()))),
+        "print SEP between groups of lines",
+    )
+    .under(CONTEXT),
+    Flag::gnu(
+        "--no-group-separator",
+        Plain(|line| line.group_separator = Some(None)),
+        "print nothing between groups of lines",
+    )
+    .under(CONTEXT),
+    Flag::gnu(
+        "--color --colour",
+        Optional("WHEN", |line, value| {
+            line.color = Some(value.map_or(Ok(When::Auto), |value| value.choose(COLORS))?);
+            Ok(())
+        }),
+        "highlight matches in colour, as GREP_COLORS says: always, never or auto (on a terminal; the default for WHEN)",
+    )
+    .under(OUTPUT),
+    Flag::gnu("-U --binary", Plain(|_| ()), ""),
+    Flag::own(
+        "--sort",
+        Required("ORDER", |line, value| {
+            value.choose(&[("path", true), ("none", false)]).map(|sorted| line.sorted = sorted)
+        }),
+        "order of the results: path, the order of the walk, which is the same in every run and over ranks, or none, as \
+         they are found (the default)",
+    ),
+];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn made(words: &[&str]) -> Vec<String> {
+    fn context(words: &[&str]) -> (Option<OsString>, Line) {
+        let mut line = Line::default();
         let words: Vec<_> = words.iter().map(OsString::from).collect();
-        with_context(&words).into_iter().map(|word| word.into_string().unwrap()).collect()
+        COMMAND.parse(&mut line, &words, false).unwrap();
+        (line.context.clone(), line)
     }
 
     #[test]
     fn numbers_are_context() {
-        assert_eq!(made(&["-5"]), ["--context=5"]);
-        assert_eq!(
-            made(&["-n12H", "x", "-3e", "-4"]),
-            ["--context=12", "-nH", "x", "--context=3", "-e", "-4"]
-        );
-        assert_eq!(
-            made(&["-A2", "-m", "-1", "--reg", "-7", "--", "-8"]),
-            ["-A2", "-m", "-1", "--reg", "-7", "--", "-8"]
-        );
+        assert_eq!(context(&["-5"]).0, Some("5".into()));
+        let (number, line) = context(&["-n12H", "x", "-3e", "-4"]);
+        assert_eq!((number, line.regexp), (Some("3".into()), vec![OsString::from("-4")]));
+        assert!(line.line_number && line.with_filename == Some(true));
+        assert_eq!(context(&["-1n2"]).0, Some("12".into()));
+        assert_eq!(context(&["-1", "-2"]).0, Some("2".into()));
+        let (number, line) = context(&["-A2", "-m", "-1", "--reg", "-7", "--", "-8"]);
+        assert_eq!((number, line.operands), (None, vec![OsString::from("-8")]));
+        assert_eq!(line.after_context, Some("2".into()));
     }
 }

@@ -7,21 +7,17 @@ use std::os::unix::fs::MetadataExt;
 use haul_sys::{LocalTime, Mode, Timestamp, local_time};
 use haul_tar::{ModeChange, Represented};
 
-/// Mode changes, in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Modes(pub(super) Vec<ModeChange>);
-
 const ALL: u32 = 0o7777;
 const SET_ID: u32 = 0o6000;
 
 /// Parses mode changes as `chmod` does: an octal number, or clauses like `u+rwX,go-w`.
-pub(super) fn mode(text: &str) -> Result<Modes, String> {
+pub(super) fn mode(text: &str) -> Result<Vec<ModeChange>, String> {
     let wrong = || "Invalid mode given on option".to_owned();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         let bits = u32::from_str_radix(text, 8).ok().filter(|bits| *bits <= ALL).ok_or_else(wrong)?;
         // Fewer than five digits leave the set-id bits of directories alone.
         let kept = if text.len() < 5 { SET_ID & !bits } else { 0 };
-        return Ok(Modes(vec![ModeChange { kept_by_directories: Mode::new(kept), ..change(ALL, bits, 0) }]));
+        return Ok(vec![ModeChange { kept_by_directories: Mode::new(kept), ..change(ALL, bits, 0) }]);
     }
     let mut changes = Vec::new();
     for clause in text.split(',') {
@@ -46,7 +42,7 @@ pub(super) fn mode(text: &str) -> Result<Modes, String> {
             actions = following;
         }
     }
-    Ok(Modes(changes))
+    Ok(changes)
 }
 
 fn change(clear: u32, set: u32, set_executable: u32) -> ModeChange {
@@ -208,7 +204,7 @@ mod tests {
     use super::*;
 
     fn applied(text: &str, to: u32, is_directory: bool) -> u32 {
-        let Modes(changes) = mode(text).unwrap();
+        let changes = mode(text).unwrap();
         changes.iter().fold(Mode::new(to), |mode, change| change.apply(mode, is_directory)).bits()
     }
 

@@ -7,14 +7,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use haul_tar::Named;
 
 use super::Step;
-use crate::shared::standard_input_to_end;
-
-/// Letters with an argument.
-const WITH_ARGUMENT: &[u8] = b"fCITX";
+use crate::tools::standard_input_to_end;
 
 /// Splits the first word if it is a bundle of letters: each letter becomes an option of its own,
 /// followed by its argument, the next unused word.
-pub(super) fn unbundled(words: &[OsString]) -> Vec<OsString> {
+pub(super) fn unbundled(words: &[OsString], takes_argument: impl Fn(u8) -> bool) -> Vec<OsString> {
     let Some((bundle, mut rest)) = words.split_first() else { return Vec::new() };
     let letters = bundle.as_bytes();
     if letters.first().is_none_or(|first| *first == b'-') || !letters.iter().all(u8::is_ascii_alphabetic) {
@@ -23,7 +20,7 @@ pub(super) fn unbundled(words: &[OsString]) -> Vec<OsString> {
     let mut apart = Vec::new();
     for letter in letters {
         apart.push(OsString::from_vec(vec![b'-', *letter]));
-        if WITH_ARGUMENT.contains(letter)
+        if takes_argument(*letter)
             && let Some((argument, others)) = rest.split_first()
         {
             apart.push(argument.clone());
@@ -106,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_bundle_is_taken_apart() {
-        let apart = |of: &[&str]| unbundled(&words(of));
+        let apart = |of: &[&str]| unbundled(&words(of), |letter| b"fCITX".contains(&letter));
         assert_eq!(apart(&["cvf", "x", "y"]), words(&["-c", "-v", "-f", "x", "y"]));
         assert_eq!(apart(&["xfC", "a", "d", "m"]), words(&["-x", "-f", "a", "-C", "d", "m"]));
         assert_eq!(apart(&["-cf", "x", "y"]), words(&["-cf", "x", "y"]));

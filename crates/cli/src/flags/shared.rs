@@ -1,0 +1,208 @@
+//! The flags that all applets share: machine, hosts and what is shown.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use super::Action::{Optional, Plain, Required};
+use super::values::{self, Bounds};
+use super::{Error, Flag, Value};
+use crate::work::RunOptions;
+
+/// Help heading of the flags about the machine.
+pub(super) const MACHINE: &str = "Options of haul";
+/// Help heading of the flags for many hosts.
+pub(super) const HOSTS: &str = "Running on many hosts, by MPI";
+
+/// `--jobs`: more threads than this would only wait for each other.
+const JOBS: Bounds = Bounds { least: 1, most: 1024, text: "1 to 1024" };
+/// `--queue-depth`.
+const QUEUE_DEPTH: Bounds = Bounds { least: 1, most: 4096, text: "1 to 4096" };
+/// `--look-ahead`.
+const LOOK_AHEAD: Bounds = Bounds { least: 1, most: 4096, text: "1 to 4096" };
+/// `--clients`.
+const CLIENTS: Bounds = Bounds { least: 1, most: 1 << 20, text: "1 to 1048576" };
+
+/// Information requested instead of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Information {
+    /// `--help`.
+    Help,
+    /// `--version`.
+    Version,
+}
+
+/// Output form of `--stats`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StatisticsForm {
+    /// A table for people, on standard error.
+    Table,
+    /// One JSON object, on standard output.
+    Json,
+}
+
+/// When progress is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum When {
+    /// If standard error is a terminal.
+    #[default]
+    Auto,
+    /// Always; as plain lines if it is not a terminal.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What the shared flags say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) run: RunOptions,
+    pub(crate) information: Option<Information>,
+    /// First flag about how a job is started.
+    pub(super) without_job: Option<&'static str>,
+    /// First flag about how ranks share the work.
+    pub(super) without_ranks: Option<&'static str>,
+}
+
+/// The shared flags, in help order.
+pub(super) static FLAGS: &[Flag<Shared>] = &[
+    Flag::own(
+        "-j --jobs",
+        Required("N", |shared, value| value.count(JOBS).map(|n| shared.run.config.jobs = Some(n))),
+        "use N worker threads",
+    ),
+    Flag::own(
+        "--engine",
+        Required("NAME", |shared, value| {
+            value.choose(&values::engines()).map(|engine| shared.run.config.engine = engine)
+        }),
+        "use the I/O engine NAME: {engines}",
+    ),
+    Flag::own(
+        "--queue-depth",
+        Required("N", |shared, value| {
+            value.count(QUEUE_DEPTH).map(|n| shared.run.config.queue_depth = Some(n))
+        }),
+        "keep up to N operations per worker in flight, if the engine can",
+    ),
+    Flag::own(
+        "--look-ahead",
+        Required("N", |shared, value| {
+            value.count(LOOK_AHEAD).map(|n| shared.run.config.look_ahead = Some(n))
+        }),
+        "let each worker open up to N files ahead of the current one",
+    ),
+    Flag::own(
+        "-g --progress",
+        Optional("WHEN", |shared, value| {
+            shared.run.progress = value.map_or(Ok(When::Auto), |value| value.choose(values::PROGRESS))?;
+            Ok(())
+        }),
+        "show progress on standard error: auto (if it is a terminal; the default for WHEN), always, or never",
+    ),
+    Flag::own(
+        "--stats",
+        Optional("json", |shared, value| {
+            let form = value.map_or(Ok(StatisticsForm::Table), |value| value.choose(values::STATISTICS))?;
+            shared.run.statistics = Some(form);
+            Ok(())
+        }),
+        "print statistics at the end: counts, bytes, times and memory, on standard error; with =json, as a JSON object \
+         on standard output",
+    ),
+    Flag::own("--debug", Plain(|shared| shared.run.debug = true), "print how the run was set up"),
+    Flag::of_cluster(
+        "--clients",
+        Required("M", Shared::set_clients),
+        "run M MPI ranks: on the hosts of the current allocation, else in a batch job if there is a batch system, \
+         else on this host",
+    ),
+    Flag::of_cluster("--account", Required("P", Shared::set_account), "charge the batch job to account P"),
+    Flag::of_cluster(
+        "--walltime",
+        Required("TIME", Shared::set_walltime),
+        "limit the batch job to TIME, in seconds or as [HH:]MM:SS",
+    ),
+    Flag::of_cluster("--queue", Required("QUEUE", Shared::set_queue), "submit the batch job to QUEUE"),
+    Flag::of_cluster(
+        "--launcher",
+        Required("COMMAND", Shared::set_launcher),
+        "start the ranks with COMMAND, split at spaces; the default is the mpirun or srun that is found",
+    ),
+    Flag::of_cluster(
+        "--mpi-lib",
+        Required("PATH", |shared, value| {
+            shared.run.hosts.mpi_library = Some(value.path()?);
+            shared.needs_ranks(value.flag);
+            Ok(())
+        }),
+        "load the MPI library PATH; the default is the one that fits the launcher",
+    ),
+];
+
+impl Shared {
+    /// `--clients`.
+    pub(super) fn set_clients(&mut self, value: Value<'_>) -> Result<(), Error> {
+        self.run.hosts.clients = u32::try_from(value.count(CLIENTS)?).ok();
+        Ok(())
+    }
+
+    /// `--account`.
+    pub(super) fn set_account(&mut self, value: Value<'_>) -> Result<(), Error> {
+        self.run.hosts.account = Some(value.name()?);
+        self.needs_clients(value.flag);
+        Ok(())
+    }
+
+    /// `--queue`.
+    pub(super) fn set_queue(&mut self, value: Value<'_>) -> Result<(), Error> {
+        self.run.hosts.queue = Some(value.name()?);
+        self.needs_clients(value.flag);
+        Ok(())
+    }
+
+    /// `--walltime`.
+    pub(super) fn set_walltime(&mut self, value: Value<'_>) -> Result<(), Error> {
+        self.run.hosts.walltime = Some(value.walltime()?);
+        self.needs_clients(value.flag);
+        Ok(())
+    }
+
+    /// `--launcher`.
+    fn set_launcher(&mut self, value: Value<'_>) -> Result<(), Error> {
+        let words = value.bytes.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let words: Vec<OsString> = words.map(|word| OsStr::from_bytes(word).to_owned()).collect();
+        if words.is_empty() {
+            return Err(value.refused("a command line, like 'mpirun --host a,b'"));
+        }
+        self.run.hosts.launcher = Some(words);
+        self.needs_clients(value.flag);
+        Ok(())
+    }
+
+    /// Records the first flag about starting a job, which is meaningless without one.
+    fn needs_clients(&mut self, flag: &'static str) {
+        self.without_job.get_or_insert(flag);
+    }
+
+    /// Records the first flag about how several ranks share the work.
+    pub(super) fn needs_ranks(&mut self, flag: &'static str) {
+        self.without_ranks.get_or_insert(flag);
+    }
+
+    /// Checks that job flags apply to a job: one that is started, or one this process is a rank of.
+    /// No batch job is submitted if the user says how to start the ranks.
+    pub(crate) fn check_job(&self, clients: &'static str, is_rank: bool) -> Result<(), Error> {
+        let hosts = &self.run.hosts;
+        let without_ranks = self.without_ranks.filter(|_| !is_rank);
+        if let (Some(flag), None) = (self.without_job.or(without_ranks), hosts.clients) {
+            return Err(Error::Requires { flag, other: clients });
+        }
+        let of_batch = [
+            ("--account", hosts.account.is_some()),
+            ("--queue", hosts.queue.is_some()),
+            ("--walltime", hosts.walltime.is_some()),
+        ];
+        let useless = of_batch.into_iter().find(|(_, given)| *given && hosts.launcher.is_some());
+        useless.map_or(Ok(()), |(flag, _)| Err(Error::Useless { flag, other: "--launcher" }))
+    }
+}
