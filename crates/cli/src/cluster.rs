@@ -24,7 +24,7 @@ use haul_compare::Comparer;
 use haul_copy::{Copier, CopyOptions, Operands, TemporaryNames};
 use haul_each::Runner;
 use haul_grep::Grep;
-use haul_tar::{Extractor, Fill};
+use haul_tar::{Extractor, PositionedWriter};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::flags::Request;
@@ -170,7 +170,7 @@ const PORTABLE: &[(&str, Serve)] = &[
     (Runner::NAME, ReadyRank::serve::<Runner>),
     (Grep::NAME, ReadyRank::serve::<Grep>),
     (Extractor::NAME, ReadyRank::serve::<Extractor>),
-    (Fill::NAME, ReadyRank::serve::<Fill>),
+    (PositionedWriter::NAME, ReadyRank::serve::<PositionedWriter>),
 ];
 
 /// Runs the rank event loop to its end.

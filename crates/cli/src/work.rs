@@ -14,7 +14,7 @@ use haul_copy::Copier;
 use haul_each::Runner;
 use haul_flow::{Alone, Config, Executor, Report};
 use haul_grep::Grep;
-use haul_tar::{Extractor, Fill};
+use haul_tar::{Extractor, PositionedWriter};
 
 use crate::batch::{self, Teller};
 use crate::cluster;
@@ -34,7 +34,7 @@ pub(crate) trait Executors:
     + Executor<Runner>
     + Executor<Grep>
     + Executor<Extractor>
-    + Executor<Fill>
+    + Executor<PositionedWriter>
 {
 }
 
@@ -45,7 +45,7 @@ impl<E> Executors for E where
         + Executor<Runner>
         + Executor<Grep>
         + Executor<Extractor>
-        + Executor<Fill>
+        + Executor<PositionedWriter>
 {
 }
 

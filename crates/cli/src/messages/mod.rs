@@ -326,7 +326,7 @@ mod tests {
             }
         }
         check::<haul_copy::Copier>(CopyKind::KINDS);
-        check::<haul_tar::Fill>(TarKind::KINDS);
+        check::<haul_tar::PositionedWriter>(TarKind::KINDS);
         check::<haul_tar::Extractor>(TarKind::KINDS);
         check::<haul_grep::Grep>(GrepKind::KINDS);
         check::<haul_bzip2::Bzip2>(Bzip2Kind::KINDS);

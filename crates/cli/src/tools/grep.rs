@@ -13,8 +13,8 @@ use std::process::ExitCode;
 
 use haul_flow::{Config, Line as Told, Problem, Report, RunInfo, Severity, Tally};
 use haul_grep::{
-    Binary, Colors, Devices, Directories, Extent, Grep, GrepKind, GrepOptions, Named, Names, Order, Rule,
-    Show, Syntax, Wanted,
+    Binary, Colors, Devices, Directories, Extent, Grep, GrepKind, GrepOptions, Named, Names, Order, Query,
+    Rule, Show, Syntax,
 };
 use haul_sys::Standard;
 
@@ -82,7 +82,7 @@ fn main(call: &Call<'_>) -> ExitCode {
 /// True if no line can be selected. Then, as in GNU grep, no file is examined, patterns are not
 /// parsed, and not even counts are printed.
 fn selects_nothing(options: &GrepOptions) -> bool {
-    let Wanted { patterns, extent, .. } = &options.wanted;
+    let Query { patterns, extent, .. } = &options.query;
     let by_patterns = if patterns.is_empty() {
         !options.invert
     } else {
@@ -158,7 +158,7 @@ impl Line {
                 ));
             }
         };
-        let wanted = Wanted {
+        let query = Query {
             patterns,
             syntax: self.syntax()?,
             ignore_case: self.ignore_case,
@@ -174,7 +174,7 @@ impl Line {
         let recurses = directories == Directories::Recurse;
         let both = context(self.context.as_deref())?;
         Ok(GrepOptions {
-            wanted,
+            query,
             show: self.show(),
             goes_nowhere: !self.quiet && goes_nowhere(),
             invert: self.invert_match,

@@ -16,7 +16,7 @@ use super::attributes::Object;
 use super::beside::{Pair, difference, second_path};
 use super::difference::What;
 use super::findings::Result;
-use super::ranges::Ranges;
+use super::ranges::{Ranges, mismatch};
 
 /// Minimum size of files compared in ranges by all workers, in bytes. Shorter ones are only a
 /// few blocks.
@@ -45,15 +45,6 @@ impl Buffers {
     pub(super) fn give_back(&self, buffer: Buffer) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
     }
-}
-
-/// Returns the index at which two slices first differ or the shorter one ends.
-pub(super) fn mismatch(one: &[u8], other: &[u8]) -> Option<usize> {
-    if one == other {
-        return None;
-    }
-    let differs = one.iter().zip(other).position(|(one, other)| one != other);
-    Some(differs.unwrap_or_else(|| one.len().min(other.len())))
 }
 
 /// True if a file was replaced or written to since its `stat`.
@@ -181,18 +172,5 @@ impl Comparer {
         if let Some(second) = Arc::into_inner(own.second) {
             Self::close(cx, second, || second_path(entry));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_difference_is_found_and_an_end_is_one() {
-        assert_eq!(mismatch(b"abc", b"abc"), None);
-        assert_eq!(mismatch(b"abc", b"abd"), Some(2));
-        assert_eq!(mismatch(b"abc", b"ab"), Some(2));
-        assert_eq!(mismatch(b"", b"x"), Some(0));
     }
 }

@@ -14,7 +14,6 @@ use super::CompareKind;
 use super::Comparer;
 use super::attributes::next;
 use super::beside::{Pair, difference, second_path};
-use super::content::mismatch;
 use super::difference::{Side, What};
 use super::findings::Result;
 use super::options::Listing;
@@ -165,6 +164,15 @@ impl Ranges {
     }
 }
 
+/// Returns the index at which two slices first differ or the shorter one ends.
+pub(super) fn mismatch(one: &[u8], other: &[u8]) -> Option<usize> {
+    if one == other {
+        return None;
+    }
+    let differs = one.iter().zip(other).position(|(one, other)| one != other);
+    Some(differs.unwrap_or_else(|| one.len().min(other.len())))
+}
+
 impl Stages<Comparer> for Ranges {
     type Piece = Range;
     type Made = Outcome;
@@ -235,5 +243,18 @@ impl Stages<Comparer> for Ranges {
             }
         }
         cx.complete(&self.entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_difference_is_found_and_an_end_is_one() {
+        assert_eq!(mismatch(b"abc", b"abc"), None);
+        assert_eq!(mismatch(b"abc", b"abd"), Some(2));
+        assert_eq!(mismatch(b"abc", b"ab"), Some(2));
+        assert_eq!(mismatch(b"", b"x"), Some(0));
     }
 }

@@ -10,10 +10,10 @@ use haul_sys::{Error, Fd, FileType, Open, open_path, read_on, standard_input, st
 
 use super::CompareKind;
 use super::Outcome;
-use super::content::mismatch;
 use super::difference::{Difference, Side, What};
 use super::findings::{Findings, Result};
 use super::options::Options;
+use super::ranges::mismatch;
 
 /// Size of a read, in bytes.
 const BLOCK: usize = 128 << 10;

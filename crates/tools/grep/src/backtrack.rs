@@ -17,7 +17,7 @@ use regex_automata::util::look::{Look, LookMatcher};
 use regex_syntax::hir::Class;
 
 use super::program::{Program, Step};
-use super::words::Letters;
+use super::word_chars::WordChars;
 use haul_patterns::bracket::Alphabet;
 use haul_patterns::case;
 
@@ -48,7 +48,7 @@ pub(super) struct Places<'a> {
     /// For line boundaries.
     pub(super) looks: &'a LookMatcher,
     /// For word boundaries.
-    pub(super) letters: &'a Letters,
+    pub(super) letters: &'a WordChars,
     /// True if a match must be a whole word.
     pub(super) by_words: bool,
 }

@@ -8,10 +8,7 @@
 use super::find::{Question, Selection};
 use super::matcher::{Matcher, Scratch};
 use super::options::{Binary, GrepOptions, Show};
-use super::page::{Page, Piece, Printer};
-
-/// Size of the buffers whose NULs decide if a file is binary, in bytes.
-pub(super) const JUDGED_BYTES: usize = 96 << 10;
+use super::page::{JUDGED_BYTES, Page, Piece, Printer};
 
 /// Options and compiled patterns of a search.
 pub(super) struct Search {
@@ -51,7 +48,7 @@ impl Examined {
 
 impl Search {
     pub(super) fn terminator(&self) -> u8 {
-        if self.options.wanted.null_data { 0 } else { b'\n' }
+        if self.options.query.null_data { 0 } else { b'\n' }
     }
 
     /// Returns the bytes that may end a line, whether the file is text or binary.
@@ -107,7 +104,7 @@ impl Search {
     /// Returns where the text part of a piece ends, or `None` if all of it is text.
     fn text_end(&self, window: Window<'_>) -> Option<usize> {
         let Window { bytes, own, lines_end, offset, whole } = window;
-        if self.options.binary == Binary::Text || self.options.wanted.null_data {
+        if self.options.binary == Binary::Text || self.options.query.null_data {
             return None;
         }
         if memchr::memchr(0, &bytes[..own]).is_some() {

@@ -11,26 +11,21 @@
 
 use std::ops::Range;
 
-use regex_automata::nfa::thompson::WhichCaptures;
 use regex_automata::util::look::LookMatcher;
 use regex_automata::{Input, meta};
 use regex_syntax::hir::{Hir, Look};
 
 use super::PatternWarning;
+use super::automaton::regex;
 use super::backtrack::{Backtracker, Exhausted, Places};
 use super::longest::{self, Longest};
-use super::matcher::{Extent, Wanted};
 use super::pattern::{self, Node};
 use super::program::Program;
-use super::words::{self, Letters, Words};
+use super::query::{Extent, Query};
+use super::word_chars::WordChars;
+use super::words::{self, Words};
 use haul_patterns::Refused;
 use haul_patterns::bracket::Alphabet;
-
-/// Maximum size of a compiled pattern, in bytes.
-pub(super) const SIZE_MAX: usize = 256 << 20;
-
-/// Maximum size of a lazy DFA's cache, in bytes.
-pub(super) const CACHE_BYTES: usize = 8 << 20;
 
 /// How a candidate line is confirmed.
 enum Exact {
@@ -38,8 +33,8 @@ enum Exact {
     Sure,
     /// Check word boundaries.
     Words(Box<Words>),
-    /// Run the backtracker; `Letters` serves its word checks.
-    Back(Vec<Program>, Letters),
+    /// Run the backtracker; `WordChars` serves its word checks.
+    Back(Vec<Program>, WordChars),
 }
 
 /// Compiled patterns.
@@ -65,26 +60,26 @@ impl Expression {
     ///
     /// # Errors
     /// If a pattern is invalid or too big.
-    pub(super) fn new(wanted: &Wanted, warnings: &mut Vec<PatternWarning>) -> Result<Self, Refused> {
-        let alphabet = wanted.alphabet();
+    pub(super) fn new(query: &Query, warnings: &mut Vec<PatternWarning>) -> Result<Self, Refused> {
+        let alphabet = query.alphabet();
         let mut looks = LookMatcher::new();
         looks.set_line_terminator(alphabet.terminator);
-        let nodes = wanted.patterns.iter().map(|text| pattern::read(text, wanted.syntax, alphabet, warnings));
+        let nodes = query.patterns.iter().map(|text| pattern::read(text, query.syntax, alphabet, warnings));
         let nodes: Vec<Node> = nodes.collect::<Result<_, _>>()?;
         let plain = Hir::alternation(nodes.iter().map(Node::hir).collect());
-        let whole = around(plain.clone(), places(wanted));
-        let sought = if wanted.extent == Extent::Line { &whole } else { &plain };
+        let whole = around(plain.clone(), places(query));
+        let sought = if query.extent == Extent::Line { &whole } else { &plain };
         let filter = regex(sought, alphabet)?;
         let exact = if nodes.iter().any(Node::refers_back) {
-            Exact::Back(to_be_tried(nodes, wanted.extent), Letters::new(alphabet))
-        } else if wanted.extent == Extent::Words {
+            Exact::Back(to_be_tried(nodes, query.extent), WordChars::new(alphabet))
+        } else if query.extent == Extent::Words {
             Exact::Words(Box::new(Words::new((&plain, &whole), &looks, alphabet)?))
         } else {
             Exact::Sure
         };
         let is_tried = matches!(exact, Exact::Back(..));
         let longest = if !is_tried { Some(Longest::new(&whole, &looks)?) } else { None };
-        Ok(Self { filter, exact, longest, looks, alphabet, extent: wanted.extent })
+        Ok(Self { filter, exact, longest, looks, alphabet, extent: query.extent })
     }
 
     pub(super) fn cache(&self) -> Cache {
@@ -137,7 +132,7 @@ impl Expression {
         }
     }
 
-    fn backtracker<'a>(&'a self, text: &'a [u8], end: usize, letters: &'a Letters) -> Backtracker<'a> {
+    fn backtracker<'a>(&'a self, text: &'a [u8], end: usize, letters: &'a WordChars) -> Backtracker<'a> {
         let by_words = self.extent == Extent::Words;
         Backtracker::new(text, end, Places { looks: &self.looks, letters, by_words }, self.alphabet)
     }
@@ -172,18 +167,14 @@ impl Expression {
     }
 }
 
-pub(super) fn too_big<E>(_: E) -> Refused {
-    Refused::TooBig
-}
-
 /// Returns the assertions required before and after a match, as alternatives.
-fn places(wanted: &Wanted) -> Option<([Look; 2], [Look; 2])> {
-    match wanted.extent {
+fn places(query: &Query) -> Option<([Look; 2], [Look; 2])> {
+    match query.extent {
         Extent::Part => None,
         Extent::Line => Some(([Look::StartLF; 2], [Look::EndLF; 2])),
         // The half assertions never hold next to invalid bytes; the full ones treat such a byte as
         // not part of a word.
-        Extent::Words if wanted.utf8 => Some((
+        Extent::Words if query.utf8 => Some((
             [Look::WordStartHalfUnicode, Look::WordStartUnicode],
             [Look::WordEndHalfUnicode, Look::WordEndUnicode],
         )),
@@ -209,14 +200,4 @@ fn to_be_tried(nodes: Vec<Node>, extent: Extent) -> Vec<Program> {
         tried = tried.into_iter().map(line).collect();
     }
     tried.iter().map(Program::new).collect()
-}
-
-pub(super) fn regex(hir: &Hir, alphabet: Alphabet) -> Result<meta::Regex, Refused> {
-    let config = meta::Config::new()
-        .utf8_empty(false)
-        .line_terminator(alphabet.terminator)
-        .nfa_size_limit(Some(SIZE_MAX))
-        .hybrid_cache_capacity(CACHE_BYTES)
-        .which_captures(WhichCaptures::Implicit);
-    meta::Builder::new().configure(config).build_from_hir(hir).map_err(too_big)
 }

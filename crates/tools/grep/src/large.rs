@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use haul_flow::{Context, Entry, FlowKind, Problem, Stages, Tally};
 use haul_sys::{Cache, Errno, Error, Fd, Operation, Seek, read, seek, stat};
 
-use super::content::{Examined, JUDGED_BYTES, Window};
+use super::content::{Examined, Window};
 use super::options::Order;
-use super::page::{Page, Piece};
+use super::page::{JUDGED_BYTES, Page, Piece};
 use super::{Grep, GrepKind};
 
 /// Size of a piece, in bytes: a multiple of [`JUDGED_BYTES`], and small enough for a CPU cache.

@@ -18,6 +18,7 @@
 //!
 //! `-P` patterns go to PCRE2 (`perl.rs`).
 
+mod automaton;
 mod backtrack;
 mod content;
 mod exclude;
@@ -36,9 +37,11 @@ mod pattern_error;
 mod perl;
 mod portable;
 mod program;
+mod query;
 mod spill;
 mod streams;
 mod turns;
+mod word_chars;
 mod words;
 
 use std::os::fd::AsFd;
@@ -54,10 +57,10 @@ use haul_sys::{EntryType, Error, FileType, Seek, Stat, seek};
 pub use exclude::Rule;
 pub use haul_patterns::Refused;
 pub use kind::GrepKind;
-pub use matcher::{Extent, Wanted};
 pub use options::{Binary, Colors, Devices, Directories, GrepOptions, Names, Order, Show};
 pub use pattern::Syntax;
 pub use pattern_error::{PatternError, PatternWarning};
+pub use query::{Extent, Query};
 
 use content::{Search, Stream, Until};
 use exclude::Rules;
@@ -131,7 +134,7 @@ impl Grep {
     /// # Errors
     /// If a pattern is invalid.
     pub fn new(options: GrepOptions, warnings: &mut Vec<PatternWarning>) -> Result<Self, PatternError> {
-        let matcher = Matcher::new(&options.wanted, warnings)?;
+        let matcher = Matcher::new(&options.query, warnings)?;
         let mut separator = Page::default();
         if options.shows_context() {
             let mut scratch = matcher.scratch();
@@ -139,8 +142,8 @@ impl Grep {
             printer.separate(&mut separator);
         }
         Ok(Self {
-            files: Rules::of_files(&options.files, options.wanted.utf8),
-            directories: Rules::of_directories(&options.directories_excluded, options.wanted.utf8),
+            files: Rules::of_files(&options.files, options.query.utf8),
+            directories: Rules::of_directories(&options.directories_excluded, options.query.utf8),
             output: Output::new(options.order, separator.out),
             turns: Turns::new(options.order),
             inputs: Inputs::default(),
@@ -364,7 +367,7 @@ impl Grep {
     /// Marks a file with holes as binary: a hole reads as NULs, whatever else the file holds.
     fn mark_holes(&self, page: &mut Page, source: impl AsFd, stat: &Stat) {
         let options = self.options();
-        if options.binary == Binary::Text || options.wanted.null_data || !stat.is_sparse() {
+        if options.binary == Binary::Text || options.query.null_data || !stat.is_sparse() {
             return;
         }
         if let Ok(Some(hole)) = seek(source, Seek::Hole, 0)

@@ -19,9 +19,9 @@ use aho_corasick::nfa::contiguous::NFA;
 use aho_corasick::{Anchored, Input, MatchKind};
 use memchr::memmem::Finder;
 
-use super::matcher::{Extent, Wanted};
 use super::pattern::Syntax;
-use super::words::Letters;
+use super::query::{Extent, Query};
+use super::word_chars::WordChars;
 use haul_patterns::bracket::Alphabet;
 use haul_patterns::case;
 
@@ -46,7 +46,7 @@ pub(super) struct Literals {
     has_empty: bool,
     extent: Extent,
     alphabet: Alphabet,
-    letters: Letters,
+    letters: WordChars,
 }
 
 /// A line with each character replaced by its case representative.
@@ -78,18 +78,18 @@ impl View<'_> {
 
 impl Literals {
     /// Compiles the patterns, or returns `None` if any of them is not plain.
-    pub(super) fn new(wanted: &Wanted) -> Option<Self> {
-        let alphabet = wanted.alphabet();
-        if wanted.patterns.is_empty() || !wanted.patterns.iter().all(|text| is_plain(text, wanted)) {
+    pub(super) fn new(query: &Query) -> Option<Self> {
+        let alphabet = query.alphabet();
+        if query.patterns.is_empty() || !query.patterns.iter().all(|text| is_plain(text, query)) {
             return None;
         }
         // A string that contains the terminator can never match.
-        let texts = wanted.patterns.iter().filter(|text| !text.contains(&alphabet.terminator));
+        let texts = query.patterns.iter().filter(|text| !text.contains(&alphabet.terminator));
         let mut texts: Vec<Vec<u8>> = texts.map(|text| folded_text(text, alphabet)).collect();
         texts.sort_unstable();
         texts.dedup();
         let has_empty = texts.first().is_some_and(Vec::is_empty);
-        let method = match (wanted.extent, texts.as_slice()) {
+        let method = match (query.extent, texts.as_slice()) {
             (Extent::Line, _) => Method::Lines(texts.into_iter().collect()),
             (_, []) => Method::Nothing,
             (_, [only]) if only.is_empty() => Method::Nothing,
@@ -105,7 +105,7 @@ impl Literals {
                 Method::Several(Box::new(built.ok()?))
             }
         };
-        Some(Self { method, has_empty, extent: wanted.extent, alphabet, letters: Letters::new(alphabet) })
+        Some(Self { method, has_empty, extent: query.extent, alphabet, letters: WordChars::new(alphabet) })
     }
 
     /// Finds the first selected line at or after `from`, with its terminator.
@@ -293,18 +293,18 @@ impl Literals {
 }
 
 /// True if a pattern can be searched for literally.
-fn is_plain(text: &[u8], wanted: &Wanted) -> bool {
-    let special: &[u8] = match wanted.syntax {
+fn is_plain(text: &[u8], query: &Query) -> bool {
+    let special: &[u8] = match query.syntax {
         Syntax::Fixed => b"",
         Syntax::Basic => b"\\[*.^$",
         Syntax::Extended => b"\\[*.^$+?{}()|",
         Syntax::Perl => return false,
     };
     let is_known = || match str::from_utf8(text) {
-        Ok(text) => !wanted.ignore_case || text.chars().all(|one| case::representative(one).is_some()),
+        Ok(text) => !query.ignore_case || text.chars().all(|one| case::representative(one).is_some()),
         Err(_) => false,
     };
-    !text.iter().any(|byte| special.contains(byte)) && (!wanted.utf8 || is_known())
+    !text.iter().any(|byte| special.contains(byte)) && (!query.utf8 || is_known())
 }
 
 fn folded_text(text: &[u8], alphabet: Alphabet) -> Vec<u8> {

@@ -10,7 +10,7 @@ use regex_automata::util::look::LookMatcher;
 use regex_automata::{Anchored, Input, MatchKind};
 use regex_syntax::hir::Hir;
 
-use super::expression::{CACHE_BYTES, SIZE_MAX, too_big};
+use super::automaton::{CACHE_BYTES, SIZE_MAX, too_big};
 use haul_patterns::Refused;
 
 /// Finds the last place where a match with a given start can end.

@@ -12,43 +12,9 @@ use super::expression::{self, Expression};
 use super::literals::{Folded, Literals};
 use super::pattern::Syntax;
 use super::perl::Perl;
+use super::query::Query;
 use super::{GrepKind, PatternError, PatternWarning};
 use haul_patterns::bracket::Alphabet;
-
-/// How much of a line must match.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Extent {
-    /// Any part.
-    Part,
-    /// A part with no letter, digit or underscore next to it (`-w`).
-    Words,
-    /// The whole line (`-x`).
-    Line,
-}
-
-/// The patterns of a search and how they match.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Wanted {
-    /// The patterns, any of which may match.
-    pub patterns: Vec<Vec<u8>>,
-    /// Their syntax.
-    pub syntax: Syntax,
-    /// True if case is ignored.
-    pub ignore_case: bool,
-    /// How much of a line must match.
-    pub extent: Extent,
-    /// True if text is UTF-8; otherwise every byte is a character.
-    pub utf8: bool,
-    /// True if lines end with NUL instead of newline.
-    pub null_data: bool,
-}
-
-impl Wanted {
-    pub(super) fn alphabet(&self) -> Alphabet {
-        let terminator = if self.null_data { 0 } else { b'\n' };
-        Alphabet { utf8: self.utf8, ignore_case: self.ignore_case, terminator }
-    }
-}
 
 /// Why a search was abandoned: a line could not be decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,13 +84,13 @@ impl Matcher {
     ///
     /// # Errors
     /// If a pattern is invalid.
-    pub(super) fn new(wanted: &Wanted, warnings: &mut Vec<PatternWarning>) -> Result<Self, PatternError> {
-        let method = match (wanted.syntax, Literals::new(wanted)) {
+    pub(super) fn new(query: &Query, warnings: &mut Vec<PatternWarning>) -> Result<Self, PatternError> {
+        let method = match (query.syntax, Literals::new(query)) {
             (_, Some(literals)) => Method::Literals(literals),
-            (Syntax::Perl, None) => Method::Perl(Perl::new(wanted)?),
-            (_, None) => Method::Expression(Box::new(Expression::new(wanted, warnings)?)),
+            (Syntax::Perl, None) => Method::Perl(Perl::new(query)?),
+            (_, None) => Method::Expression(Box::new(Expression::new(query, warnings)?)),
         };
-        Ok(Self { method, alphabet: wanted.alphabet() })
+        Ok(Self { method, alphabet: query.alphabet() })
     }
 
     pub(super) fn scratch(&self) -> Scratch {
@@ -188,11 +154,12 @@ impl Matcher {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::query::Extent;
 
     fn matcher(pattern: &str, syntax: Syntax, extent: Extent) -> Matcher {
         let patterns = vec![pattern.into()];
-        let wanted = Wanted { patterns, syntax, ignore_case: false, extent, utf8: true, null_data: false };
-        Matcher::new(&wanted, &mut Vec::new()).unwrap()
+        let query = Query { patterns, syntax, ignore_case: false, extent, utf8: true, null_data: false };
+        Matcher::new(&query, &mut Vec::new()).unwrap()
     }
 
     fn parts(pattern: &str, extent: Extent, line: &[u8]) -> Vec<Vec<u8>> {
@@ -252,8 +219,8 @@ mod tests {
         let is_literal = |pattern: &[u8], syntax, ignore_case| {
             let patterns = vec![pattern.to_vec(), b"other".to_vec()];
             let (extent, utf8, null_data) = (Extent::Part, true, false);
-            let wanted = Wanted { patterns, syntax, ignore_case, extent, utf8, null_data };
-            matches!(Matcher::new(&wanted, &mut Vec::new()).unwrap().method, Method::Literals(_))
+            let query = Query { patterns, syntax, ignore_case, extent, utf8, null_data };
+            matches!(Matcher::new(&query, &mut Vec::new()).unwrap().method, Method::Literals(_))
         };
         assert!(is_literal(&b"a".repeat(10_000), Syntax::Fixed, true));
         assert!(is_literal("a.(é|b".as_bytes(), Syntax::Fixed, true));
@@ -280,16 +247,16 @@ mod tests {
                 continue;
             }
             let syntax = Syntax::Extended;
-            let wanted = |patterns| Wanted { patterns, syntax, ignore_case, extent, utf8, null_data: false };
-            let literal = Matcher::new(&wanted(patterns.clone()), &mut Vec::new()).unwrap();
+            let query = |patterns| Query { patterns, syntax, ignore_case, extent, utf8, null_data: false };
+            let literal = Matcher::new(&query(patterns.clone()), &mut Vec::new()).unwrap();
             patterns[0] = [b"(".as_slice(), &patterns[0], b")"].concat();
-            let automaton = Matcher::new(&wanted(patterns.clone()), &mut Vec::new()).unwrap();
+            let automaton = Matcher::new(&query(patterns.clone()), &mut Vec::new()).unwrap();
             assert!(
                 matches!(literal.method, Method::Literals(_))
                     && matches!(automaton.method, Method::Expression(_))
             );
             let (left, right) = (all_found(&literal, &lines), all_found(&automaton, &lines));
-            assert_eq!(left, right, "{:?}", wanted(patterns));
+            assert_eq!(left, right, "{:?}", query(patterns));
         }
     }
 

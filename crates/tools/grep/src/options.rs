@@ -4,7 +4,7 @@ use haul_sys::Identity;
 use serde::{Deserialize, Serialize};
 
 use super::exclude::Rule;
-use super::matcher::Wanted;
+use super::query::Query;
 
 /// The output for each file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,8 +120,8 @@ impl Default for Colors {
 
 impl Colors {
     /// Applies a `GREP_COLORS` value, up to its first malformed item.
-    pub fn change(&mut self, wanted: &str) {
-        for part in wanted.split(':') {
+    pub fn change(&mut self, query: &str) {
+        for part in query.split(':') {
             let (name, value) =
                 part.split_once('=').map_or((part, None), |(name, value)| (name, Some(value)));
             let colors =
@@ -154,7 +154,7 @@ impl Colors {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrepOptions {
     /// The patterns and how they match.
-    pub wanted: Wanted,
+    pub query: Query,
     /// The output for each file.
     pub show: Show,
     /// True if the output is the null device, so that only the exit status matters.

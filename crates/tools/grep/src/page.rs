@@ -6,10 +6,12 @@
 
 use std::ops::Range;
 
-use super::content::JUDGED_BYTES;
 use super::find::{Run, Selection};
 use super::matcher::{GivenUp, Matcher, Scratch};
 use super::options::{Binary, Colors, GrepOptions, Names, Show};
+
+/// Size of the buffers whose NULs decide if a file is binary, in bytes.
+pub(super) const JUDGED_BYTES: usize = 96 << 10;
 
 /// Output state of a file, carried from piece to piece.
 #[derive(Debug, Default)]
@@ -118,7 +120,7 @@ impl Page {
 
 impl Printer<'_> {
     fn terminator(&self) -> u8 {
-        if self.options.wanted.null_data { 0 } else { b'\n' }
+        if self.options.query.null_data { 0 } else { b'\n' }
     }
 
     /// Consumes a piece of text and its selection.
@@ -255,7 +257,7 @@ impl Printer<'_> {
     }
 
     fn is_text(&self, bytes: &[u8]) -> bool {
-        self.options.binary == Binary::Text || !self.options.wanted.utf8 || std::str::from_utf8(bytes).is_ok()
+        self.options.binary == Binary::Text || !self.options.query.utf8 || std::str::from_utf8(bytes).is_ok()
     }
 
     /// Records where trailing context resumes after a line that could not be shown. In GNU grep,

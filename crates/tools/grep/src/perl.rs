@@ -10,7 +10,7 @@ use std::ops::Range;
 use haul_sys::pcre2::{Failure, Matching, Pattern, PatternOptions};
 
 use super::PatternError;
-use super::matcher::{Extent, Wanted};
+use super::query::{Extent, Query};
 
 /// A compiled pattern.
 pub(super) struct Perl {
@@ -24,23 +24,23 @@ impl Perl {
     ///
     /// # Errors
     /// If the pattern is invalid, or there are several.
-    pub(super) fn new(wanted: &Wanted) -> Result<Self, PatternError> {
-        let text = match wanted.patterns.as_slice() {
+    pub(super) fn new(query: &Query) -> Result<Self, PatternError> {
+        let text = match query.patterns.as_slice() {
             // Nothing matches, as with `-f /dev/null`.
             [] => b"(*F)",
             [only, others @ ..] if others.iter().all(|other| other == only) => only.as_slice(),
             _ => return Err(PatternError::SeveralPerlPatterns),
         };
-        let text = match wanted.extent {
+        let text = match query.extent {
             // PCRE2's own word option differs from `-w` if the pattern begins or ends with
             // a non-letter.
             Extent::Words => [b"(?<!\\w)(?:", text, b")(?!\\w)"].concat(),
             Extent::Part | Extent::Line => text.to_vec(),
         };
-        let whole = wanted.extent == Extent::Line;
-        let options = PatternOptions { utf8: wanted.utf8, ignore_case: wanted.ignore_case, whole };
+        let whole = query.extent == Extent::Line;
+        let options = PatternOptions { utf8: query.utf8, ignore_case: query.ignore_case, whole };
         let pattern = Pattern::new(&text, options)?;
-        Ok(Self { pattern, utf8: wanted.utf8, terminator: wanted.alphabet().terminator })
+        Ok(Self { pattern, utf8: query.utf8, terminator: query.alphabet().terminator })
     }
 
     /// Allocates a worker's scratch space. Returns `None` if out of memory.

@@ -8,7 +8,8 @@ use haul_sys::{
 };
 
 use super::Grep;
-use super::content::{JUDGED_BYTES, Stream, Until};
+use super::content::{Stream, Until};
+use super::page::JUDGED_BYTES;
 
 /// Size of a read, in bytes.
 const READ_BYTES: usize = JUDGED_BYTES;

@@ -1,4 +1,4 @@
-//! Word characters, and the search for whole words (`-w`).
+//! Search for whole words (`-w`).
 //!
 //! A part of a line is a word if no letter, digit or underscore is next to it. The regex engine can
 //! find such parts, with two differences. Its word characters are Unicode's, which include marks,
@@ -12,74 +12,13 @@ use std::ops::Range;
 
 use regex_automata::util::look::LookMatcher;
 use regex_automata::{Input, meta};
-use regex_syntax::hir::{Class, Hir, Look};
+use regex_syntax::hir::Hir;
 
-use super::expression::regex;
+use super::automaton::regex;
 use super::longest::{self, Longest};
+use super::word_chars::WordChars;
 use haul_patterns::Refused;
 use haul_patterns::bracket::Alphabet;
-
-/// The set of word characters.
-pub(super) struct Letters {
-    alphabet: Alphabet,
-    set: Class,
-}
-
-impl Letters {
-    pub(super) fn new(alphabet: Alphabet) -> Self {
-        // Folding case would only add to the set.
-        let alphabet = Alphabet { ignore_case: false, ..alphabet };
-        Self { alphabet, set: alphabet.class(b"word", false) }
-    }
-
-    /// True if the character before a position is a word character.
-    pub(super) fn are_before(&self, text: &[u8], at: usize) -> bool {
-        let most = if self.alphabet.utf8 { at.min(4) } else { at.min(1) };
-        // The longest valid sequence that ends here is the character. An invalid byte is not
-        // a letter.
-        (1..=most).rev().any(|length| {
-            let whole = self.alphabet.first(&text[at - length..at]);
-            whole.is_some_and(|(first, taken)| taken == length && self.has(first))
-        })
-    }
-
-    /// True if the character after a position is a word character.
-    pub(super) fn are_after(&self, text: &[u8], at: usize) -> bool {
-        self.alphabet.first(&text[at..]).is_some_and(|(first, _)| self.has(first))
-    }
-
-    fn has(&self, first: Result<char, u8>) -> bool {
-        match (&self.set, first) {
-            (Class::Unicode(set), Ok(character)) => {
-                let after = set.ranges().partition_point(|range| range.end() < character);
-                set.ranges().get(after).is_some_and(|range| range.start() <= character)
-            }
-            (Class::Bytes(set), Ok(character)) => {
-                let ranges =
-                    set.ranges().iter().map(|range| char::from(range.start())..=char::from(range.end()));
-                ranges.into_iter().any(|range| range.contains(&character))
-            }
-            // An invalid byte is not a letter.
-            (_, Err(_)) => false,
-        }
-    }
-
-    /// Evaluates a word assertion; `None` if the assertion is of another kind.
-    pub(super) fn are_at(&self, look: Look, text: &[u8], at: usize) -> Option<bool> {
-        let holds: fn(bool, bool) -> bool = match look {
-            Look::WordAscii | Look::WordUnicode => |before, after| before != after,
-            Look::WordAsciiNegate | Look::WordUnicodeNegate => |before, after| before == after,
-            Look::WordStartAscii | Look::WordStartUnicode => |before, after| !before && after,
-            Look::WordEndAscii | Look::WordEndUnicode => |before, after| before && !after,
-            _ => return None,
-        };
-        Some(holds(self.are_before(text, at), self.are_after(text, at)))
-    }
-
-    fn length(&self, text: &[u8]) -> usize {
-        self.alphabet.first(text).map_or(1, |(_, length)| length)
-    }
-}
 
 /// Patterns that must match whole words.
 pub(super) struct Words {
@@ -93,7 +32,7 @@ struct Closely {
     /// not, only non-ASCII lines are.
     always: bool,
     plain: Longest,
-    letters: Letters,
+    letters: WordChars,
 }
 
 /// A worker's scratch space for a [`Words`].
@@ -115,7 +54,7 @@ impl Words {
     ) -> Result<Self, Refused> {
         let closely = if alphabet.utf8 {
             let always = plain.properties().minimum_len() == Some(0);
-            Some(Closely { always, plain: Longest::new(plain, looks)?, letters: Letters::new(alphabet) })
+            Some(Closely { always, plain: Longest::new(plain, looks)?, letters: WordChars::new(alphabet) })
         } else {
             None
         };

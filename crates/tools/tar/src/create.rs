@@ -9,14 +9,14 @@ use haul_flow::{Alone, Config, Executor, Operand, Problem, Report, Session, Spli
 use haul_sys::{Open, stat_path};
 
 use super::TarKind;
+use super::append_writer::AppendWriter;
 use super::entry::Listing;
-use super::fill::Fill;
+use super::examiner::{Examiner, without_slashes};
 use super::format::{Indexed, archive_bytes, write_index};
-use super::look::{Look, without_slashes};
+use super::layout::{Layout, PlacedMember};
 use super::options::{Attributes, Links, MemberOrder, Named, Options};
 use super::output::Output;
-use super::plan::{Plan, Planned};
-use super::stow::Stow;
+use super::positioned_writer::PositionedWriter;
 use super::survey::Survey;
 
 /// Spans in memory per worker: one being filled, one being written, and some whose files are
@@ -24,14 +24,19 @@ use super::survey::Survey;
 const SPANS_PER_WORKER: usize = 4;
 
 /// Workers of the survey for an archive that several processes make.
-const SURVEYORS: usize = 16;
+const SURVEY_WORKERS: usize = 16;
 
 /// Maximum spans in flight to other processes, which make them: they take no memory here.
-const SPANS_AWAY: usize = 4096;
+const REMOTE_SPANS_MAX: usize = 4096;
 
 /// Creates an archive. Returns the exit status: 0, 1 if a file changed meanwhile, 2 if
 /// something failed.
-pub fn create(executor: &impl Executor<Fill>, options: &Options, config: &Config, report: &dyn Report) -> u8 {
+pub fn create(
+    executor: &impl Executor<PositionedWriter>,
+    options: &Options,
+    config: &Config,
+    report: &dyn Report,
+) -> u8 {
     match try_create(executor, options, config, report) {
         Ok(status) => status,
         Err(problem) => {
@@ -44,26 +49,26 @@ pub fn create(executor: &impl Executor<Fill>, options: &Options, config: &Config
 
 /// Creates an archive, or returns the problem that prevents it.
 fn try_create(
-    executor: &impl Executor<Fill>,
+    executor: &impl Executor<PositionedWriter>,
     options: &Options,
     config: &Config,
     report: &dyn Report,
 ) -> Result<u8, Problem> {
     let mut session = Session::begin(config, report)?;
     let output = Output::create(options)?;
-    if options.index && !output.has_places() {
+    if options.index && !output.is_positioned() {
         return Err(Problem::new(TarKind::IndexWantsFile));
     }
     let options = Arc::new(options.clone());
-    let look = Look::new(Arc::clone(&options), output.identity);
-    let status = Arc::clone(&look.status);
-    let ran = if output.has_places() && is_made_in_one_run(&options) {
+    let examiner = Examiner::new(Arc::clone(&options), output.identity);
+    let status = Arc::clone(&examiner.status);
+    let ran = if output.is_positioned() && fits_one_pass(&options) {
         if session.config.jobs.is_none() {
-            session.settings.jobs = session.settings.jobs.min(stowing_workers());
+            session.settings.jobs = session.settings.jobs.min(append_workers());
         }
-        stow(&session, &options, look, output)?
+        append(&session, &options, examiner, output)?
     } else {
-        survey_and_fill(&mut session, executor, &options, look, output)?
+        survey_and_write(&mut session, executor, &options, examiner, output)?
     };
     if ran == Status::Failure {
         status.at_least(2);
@@ -76,7 +81,7 @@ fn try_create(
 
 /// True if members can be written as they are found: no order, index or hole map was requested, no
 /// other process needs to find its part, and no file is found twice except by its hard links.
-fn is_made_in_one_run(options: &Options) -> bool {
+fn fits_one_pass(options: &Options) -> bool {
     options.order == MemberOrder::Entry
         && !options.index
         && !options.several_processes
@@ -87,7 +92,7 @@ fn is_made_in_one_run(options: &Options) -> bool {
 
 /// Returns the default number of workers that append to one archive: one per processor. More would
 /// wait for each other, and each keeps many reads in flight (docs/measurements/tools.md).
-fn stowing_workers() -> usize {
+fn append_workers() -> usize {
     std::thread::available_parallelism().map_or(2, |processors| processors.get().max(2))
 }
 
@@ -108,66 +113,68 @@ fn overlap(named: &[Named]) -> bool {
 }
 
 /// Creates an archive in one pass.
-fn stow(
+fn append(
     session: &Session<'_>,
     options: &Arc<Options>,
-    look: Look,
+    examiner: Examiner,
     output: Output,
 ) -> Result<Status, Problem> {
-    let operands = operands(session, &look)?;
-    let stow = Stow::new(look, output);
-    let places = operands.iter().enumerate();
-    places.for_each(|(place, operand): (_, &Operand<Arc<Listing>>)| stow.begin_operand(place, &operand.own));
-    let ran = session.run_alone(&stow, operands);
-    let (members, output) = stow.finish(session.report);
-    finish(output, members, Vec::new(), options)?;
+    let operands = operands(session, &examiner)?;
+    let writer = AppendWriter::new(examiner, output);
+    let parents = operands.iter().enumerate();
+    parents.for_each(|(position, operand): (_, &Operand<Arc<Listing>>)| {
+        writer.begin_operand(position, &operand.own)
+    });
+    let ran = session.run_alone(&writer, operands);
+    let (members, output) = writer.finish(session.report);
+    write_trailer(output, members, Vec::new(), options)?;
     Ok(ran)
 }
 
 /// Creates an archive in two passes; the first one computes the layout.
-fn survey_and_fill(
+fn survey_and_write(
     session: &mut Session<'_>,
-    executor: &impl Executor<Fill>,
+    executor: &impl Executor<PositionedWriter>,
     options: &Arc<Options>,
-    look: Look,
+    examiner: Examiner,
     output: Output,
 ) -> Result<Status, Problem> {
     let report = session.report;
-    let operands = operands(session, &look)?;
-    let places = operands.iter().map(|operand| Arc::clone(&operand.own)).collect();
-    let survey = Survey(look);
-    let mut looked = survey_alone(session, options, &survey, operands);
-    let Look { people, status, .. } = survey.0;
+    let operands = operands(session, &examiner)?;
+    let parents = operands.iter().map(|operand| Arc::clone(&operand.own)).collect();
+    let survey = Survey(examiner);
+    let mut surveyed = survey_alone(session, options, &survey, operands);
+    let Examiner { owners, status, .. } = survey.0;
     let span_bytes = options.compression.frame_bytes();
-    let (plan, all_fit) = Plan::new(places, options, &people, span_bytes, report);
+    let (layout, all_fit) = Layout::new(parents, options, &owners, span_bytes, report);
     if !all_fit {
-        looked = Status::Failure;
+        surveyed = Status::Failure;
     }
-    let mut fill = Fill::new(plan, Arc::clone(options), people, status, output);
-    let shared = if options.several_processes { fill.share(&session.cache) } else { None };
-    let filled = match shared {
+    let mut writer = PositionedWriter::new(layout, Arc::clone(options), owners, status, output);
+    let shared = if options.several_processes { writer.share(&session.cache) } else { None };
+    let written = match shared {
         Some(directory) => {
-            let first = fill.first(SPANS_AWAY, report);
-            session.run(executor, &fill, vec![directory], first)
+            let first = writer.first(REMOTE_SPANS_MAX, report);
+            session.run(executor, &writer, vec![directory], first)
         }
         None => {
             if options.several_processes {
                 report.debug("the archive is no plain file: this process makes it alone");
             }
-            let first = fill.first(SPANS_PER_WORKER * session.settings.jobs, report);
-            session.run(&Alone, &fill, Vec::new(), first)
+            let first = writer.first(SPANS_PER_WORKER * session.settings.jobs, report);
+            session.run(&Alone, &writer, Vec::new(), first)
         }
     };
-    let Some((plan, void, output)) = fill.finish() else { return Ok(Status::Failure) };
-    let members = plan.end();
-    let index = if options.index { index(&plan, void, options, members)? } else { Vec::new() };
-    finish(output, members, index, options)?;
-    Ok(looked.max(filled))
+    let Some((layout, void, output)) = writer.finish() else { return Ok(Status::Failure) };
+    let members = layout.end();
+    let index = if options.index { index(&layout, void, options, members)? } else { Vec::new() };
+    write_trailer(output, members, index, options)?;
+    Ok(surveyed.max(written))
 }
 
-/// Surveys the operands. If other processes will help to fill the archive, the files are on storage
-/// where each lookup is a round trip, and those processes wait until this is done: more workers
-/// keep more requests in flight.
+/// Surveys the operands. If other processes will help to write the archive, the files are on
+/// storage where each lookup is a round trip, and those processes wait until this is done: more
+/// workers keep more requests in flight.
 fn survey_alone(
     session: &mut Session<'_>,
     options: &Options,
@@ -176,25 +183,25 @@ fn survey_alone(
 ) -> Status {
     let settings = session.settings;
     if options.several_processes && session.config.jobs.is_none() {
-        session.settings = settings.among(SURVEYORS);
+        session.settings = settings.among(SURVEY_WORKERS);
     }
-    let looked = session.run_alone(survey, operands);
+    let surveyed = session.run_alone(survey, operands);
     session.settings = settings;
-    looked
+    surveyed
 }
 
 /// Returns the index of the members that made it into the archive.
-fn index(plan: &Plan, void: Vec<usize>, options: &Options, members: u64) -> Result<Vec<u8>, Problem> {
+fn index(layout: &Layout, void: Vec<usize>, options: &Options, members: u64) -> Result<Vec<u8>, Problem> {
     let void: HashSet<usize> = void.into_iter().collect();
-    let there = plan.members.iter().enumerate().filter(|(index, _)| !void.contains(index));
+    let there = layout.members.iter().enumerate().filter(|(index, _)| !void.contains(index));
     let indexed =
-        |member: &Planned| Indexed { offset: member.offset, path: plan.member_path(member, options) };
+        |member: &PlacedMember| Indexed { offset: member.offset, path: layout.member_path(member, options) };
     let index: Vec<_> = there.map(|(_, member)| indexed(member)).collect();
     write_index(&index, members).map_err(|why| Problem::new(TarKind::NoIndex).naming(why.to_string()))
 }
 
 /// Ends an archive: zeros after the members, and the index behind them.
-fn finish(output: Output, members: u64, index: Vec<u8>, options: &Options) -> Result<(), Problem> {
+fn write_trailer(output: Output, members: u64, index: Vec<u8>, options: &Options) -> Result<(), Problem> {
     let mut last = vec![0; (archive_bytes(members) - members) as usize];
     last.extend(index);
     match options.compression.frame(last) {
@@ -204,16 +211,16 @@ fn finish(output: Output, members: u64, index: Vec<u8>, options: &Options) -> Re
 }
 
 /// Makes the operands that the user named. Missing ones are reported.
-fn operands(session: &Session<'_>, look: &Look) -> Result<Vec<Operand<Arc<Listing>>>, Problem> {
+fn operands(session: &Session<'_>, examiner: &Examiner) -> Result<Vec<Operand<Arc<Listing>>>, Problem> {
     let mut operands = Vec::new();
     // The last -C directory must exist even if no name follows it.
-    look.options.directory.iter().try_for_each(|directory| check_directory(session, directory))?;
-    for named in &look.options.named {
+    examiner.options.directory.iter().try_for_each(|directory| check_directory(session, directory))?;
+    for named in &examiner.options.named {
         named.directory.iter().try_for_each(|directory| check_directory(session, directory))?;
-        match operand(session, named, &look.options) {
+        match operand(session, named, &examiner.options) {
             Ok(operand) => operands.push(operand),
             Err(problem) => {
-                look.status.at_least(2);
+                examiner.status.at_least(2);
                 session.report.problem(problem);
             }
         }
@@ -244,7 +251,7 @@ fn operand(
         .map_err(cannot_stat)?;
     let directory = session.cache.open(&place).map_err(cannot_stat)?;
     stat_path(Some(&*directory), &name, options.links == Links::Followed).map_err(cannot_stat)?;
-    Ok(Operand::named(place, &name, Arc::new(Listing::place(split.display))))
+    Ok(Operand::named(place, &name, Arc::new(Listing::operand_parent(split.display))))
 }
 
 /// Returns the path of the directory that contains a name.

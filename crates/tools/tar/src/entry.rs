@@ -1,12 +1,13 @@
 //! Entries that become members, and what their headers will say.
 
 use std::ffi::CString;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_flow::{DirHandle, FileKey};
 use haul_sys::{FileType, Mode, Stat};
 
 use super::format::{Kind, Member, SparseMap, Unfit, encode};
+use super::lock;
 use super::options::{Options, Represented};
 
 /// An entry that was examined.
@@ -54,7 +55,7 @@ pub(super) struct Listing {
 
 impl Listing {
     /// Creates the parent directory of an operand.
-    pub(super) fn place(prefix: &[u8]) -> Self {
+    pub(super) fn operand_parent(prefix: &[u8]) -> Self {
         Self {
             prefix: prefix.to_vec(),
             stripped: None,
@@ -66,7 +67,7 @@ impl Listing {
     }
 
     pub(super) fn add(&self, entry: TarEntry) {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+        lock(&self.entries).push(entry);
     }
 }
 
@@ -135,11 +136,11 @@ impl TarEntry {
         &self,
         path: &[u8],
         options: &Options,
-        people: &People,
+        owners: &OwnerNames,
         out: &mut Vec<u8>,
     ) -> Result<(), Unfit> {
-        let (owner, owner_name) = people.owner(self.stat.owner);
-        let (group, group_name) = people.group(self.stat.group);
+        let (owner, owner_name) = owners.owner(self.stat.owner);
+        let (group, group_name) = owners.group(self.stat.group);
         let extra = self.extra.as_deref();
         let member = Member {
             path,
@@ -160,9 +161,14 @@ impl TarEntry {
     }
 
     /// Computes the length of its headers.
-    pub(super) fn measure(&mut self, path: &[u8], options: &Options, people: &People) -> Result<(), Unfit> {
+    pub(super) fn measure(
+        &mut self,
+        path: &[u8],
+        options: &Options,
+        owners: &OwnerNames,
+    ) -> Result<(), Unfit> {
         let mut headers = Vec::with_capacity(1536);
-        self.encode(path, options, people, &mut headers)?;
+        self.encode(path, options, owners, &mut headers)?;
         self.header_bytes = headers.len() as u32;
         Ok(())
     }
@@ -170,7 +176,7 @@ impl TarEntry {
 
 /// Names of users or groups by number, each looked up once. The chains only grow, so reading them
 /// needs no lock.
-struct Known([OnceLock<Box<Name>>; CHAINS]);
+struct NameCache([OnceLock<Box<Name>>; CHAINS]);
 
 /// Number of chains. Most trees have fewer users, so a name is usually the first in its chain.
 const CHAINS: usize = 1024;
@@ -192,36 +198,36 @@ impl Drop for Name {
     }
 }
 
-impl Known {
-    fn nobody() -> Self {
+impl NameCache {
+    fn new() -> Self {
         Self([const { OnceLock::new() }; CHAINS])
     }
 
     /// Returns a name, which is empty if there is none.
     fn name(&self, number: u32, ask: impl Fn(u32) -> Option<Vec<u8>>) -> &[u8] {
         let new = || Box::new(Name { number, name: ask(number).unwrap_or_default(), next: OnceLock::new() });
-        let mut known = self.0[number as usize % CHAINS].get_or_init(new);
-        while known.number != number {
-            known = known.next.get_or_init(new);
+        let mut entry = self.0[number as usize % CHAINS].get_or_init(new);
+        while entry.number != number {
+            entry = entry.next.get_or_init(new);
         }
-        &known.name
+        &entry.name
     }
 }
 
 /// Owners of members: names by number, and the owners that replace them.
-pub(super) struct People {
-    users: Known,
-    groups: Known,
+pub(super) struct OwnerNames {
+    users: NameCache,
+    groups: NameCache,
     owner: Option<Represented>,
     group: Option<Represented>,
     numbers_only: bool,
 }
 
-impl People {
+impl OwnerNames {
     pub(super) fn new(options: &Options) -> Self {
         Self {
-            users: Known::nobody(),
-            groups: Known::nobody(),
+            users: NameCache::new(),
+            groups: NameCache::new(),
             owner: options.owner.clone(),
             group: options.group.clone(),
             numbers_only: options.numeric_owner,
@@ -261,7 +267,7 @@ mod tests {
 
     #[test]
     fn each_name_is_asked_for_once() {
-        let (known, asked) = (Known::nobody(), Cell::new(0));
+        let (names, asked) = (NameCache::new(), Cell::new(0));
         let ask = |number| {
             asked.set(asked.get() + 1);
             (number % 2 == 0).then(|| format!("user {number}").into_bytes())
@@ -269,7 +275,7 @@ mod tests {
         // All but the last are in one chain.
         for number in [7, 7 + CHAINS as u32, 7 + 7 * CHAINS as u32, 8].repeat(2) {
             let name = if number % 2 == 0 { format!("user {number}") } else { String::new() };
-            assert_eq!(known.name(number, ask), name.as_bytes());
+            assert_eq!(names.name(number, ask), name.as_bytes());
         }
         assert_eq!(asked.get(), 4);
     }

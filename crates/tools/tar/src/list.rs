@@ -3,7 +3,7 @@
 use haul_flow::{Line, Report};
 use haul_sys::{LocalTime, Mode, local_time};
 
-use super::naming::Naming;
+use super::prefix::PrefixReporter;
 use super::read::archive;
 use super::read::member::{Kind, Member};
 use super::read::select::{Selection, confined};
@@ -24,7 +24,7 @@ pub fn list(options: &Options, report: &dyn Report) -> u8 {
             return FAILED;
         }
     };
-    let (selection, naming) = (Selection::new(options), Naming::new(options.confinement));
+    let (selection, prefixes) = (Selection::new(options), PrefixReporter::new(options.confinement));
     let (mut problems, mut failed) = (Vec::new(), false);
     let mut lines = Lines::new(options.verbose.saturating_add(1), options.numeric_owner);
     loop {
@@ -33,7 +33,7 @@ pub fn list(options: &Options, report: &dyn Report) -> u8 {
         match next {
             Ok(Some(member)) => {
                 if selection.wants(&member.name).is_some() {
-                    confined(&naming, options, &member.name, TarKind::RemovingPrefix, report);
+                    confined(&prefixes, options, &member.name, TarKind::RemovingPrefix, report);
                     report.line(lines.line(&member));
                 }
             }
@@ -45,7 +45,7 @@ pub fn list(options: &Options, report: &dyn Report) -> u8 {
         }
     }
     failed |= archive::end(&mut members, options, report);
-    failed |= selection.tell_missing(report);
+    failed |= selection.report_missing(report);
     if failed { FAILED } else { 0 }
 }
 

@@ -37,63 +37,63 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::segment::{Content, Memory, Room, SEGMENT_BYTES, Segment};
+use super::segment::{BufferPool, Content, Room, SEGMENT_BYTES, Segment};
 
 /// Maximum bytes buffered before members are deferred.
-pub(super) const WAITING_BYTES: usize = 64 << 20;
+pub(super) const BUFFERED_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes buffered before the path descends: few enough to still be in the L2 cache when they
 /// are written.
-const WHOLE_BYTES: usize = 1 << 20;
+const DESCEND_BYTES: usize = 1 << 20;
 
 /// Maximum content buffered for one member, in bytes.
-pub(super) const WAITING_MEMBER_BYTES: usize = 1 << 20;
+pub(super) const BUFFERED_MEMBER_BYTES_MAX: usize = 1 << 20;
 
 /// Content longer than this, in bytes, is written from the buffer it was read into, not with its
 /// neighbours: one copy less is worth one call more.
-pub(super) const WITHIN_BYTES: usize = 64 << 10;
+pub(super) const INLINE_BYTES_MAX: usize = 64 << 10;
 
 /// Number of the root; the operands' parent directories are its children.
-pub(super) const TOP: usize = 0;
+pub(super) const ROOT: usize = 0;
 
 /// An incomplete directory and its deferred members.
 struct Branch<L> {
     /// Number of the parent.
-    above: usize,
+    parent: usize,
     /// Key that orders it among its siblings, as the walk meets them.
-    place: u64,
-    /// Incomplete subdirectories that are not on the path, as `place` and number.
-    below: BTreeSet<(u64, usize)>,
+    key: u64,
+    /// Incomplete subdirectories that are not on the path, as `key` and number.
+    children: BTreeSet<(u64, usize)>,
     headers: Vec<u8>,
     /// True until its headers are added.
     is_new: bool,
     on_path: bool,
     /// True if it is complete and only has to follow an operand before it.
-    is_over: bool,
+    is_complete: bool,
     /// Buffered segments, in order.
-    waiting: Vec<Arc<Segment>>,
+    buffered: Vec<Arc<Segment>>,
     /// Bytes in the last buffered segment; 0 if nothing may be added to it.
     open_bytes: usize,
     /// Total bytes buffered.
     bytes: usize,
     /// Deferred members.
-    later: Vec<L>,
+    deferred: Vec<L>,
 }
 
 impl<L> Default for Branch<L> {
     fn default() -> Self {
         Self {
-            above: TOP,
-            place: 0,
-            below: BTreeSet::new(),
+            parent: ROOT,
+            key: 0,
+            children: BTreeSet::new(),
             headers: Vec::new(),
             is_new: false,
             on_path: false,
-            is_over: false,
-            waiting: Vec::new(),
+            is_complete: false,
+            buffered: Vec::new(),
             open_bytes: 0,
             bytes: 0,
-            later: Vec::new(),
+            deferred: Vec::new(),
         }
     }
 }
@@ -106,7 +106,7 @@ const NOTHING: Stored<'_> = (&Content::Later(0), 0);
 
 /// The member was deferred and will be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PutOff;
+pub(super) struct Deferred;
 
 /// The allocated part of the archive and the buffered rest; `L` is a deferred entry.
 pub(super) struct Order<L> {
@@ -121,46 +121,46 @@ pub(super) struct Order<L> {
     /// Offset of `last`.
     last_offset: u64,
     /// Bytes buffered.
-    pub(super) waiting_bytes: usize,
+    pub(super) buffered_bytes: usize,
     /// Members deferred now.
-    put_off: usize,
+    deferred_count: usize,
     /// Number of deferrals so far.
-    pub(super) times_put_off: usize,
+    pub(super) deferrals: usize,
     /// Segments with a final offset. Whoever made the change drops a reference to each.
-    placed: Vec<Arc<Segment>>,
+    allocated: Vec<Arc<Segment>>,
     /// Deferred members that are due.
     due: Vec<L>,
     /// Maximum bytes buffered.
-    may_wait_bytes: usize,
-    memory: Arc<Memory>,
+    buffered_bytes_max: usize,
+    memory: Arc<BufferPool>,
 }
 
 impl<L> Order<L> {
     /// Creates an order that has only the root.
-    pub(super) fn new(memory: Arc<Memory>, may_wait_bytes: usize) -> Self {
+    pub(super) fn new(memory: Arc<BufferPool>, buffered_bytes_max: usize) -> Self {
         let last = Segment::new(memory.take());
-        last.place(0);
+        last.set_offset(0);
         Self {
             branches: vec![Branch { on_path: true, ..Branch::default() }],
             unused: Vec::new(),
-            tip: TOP,
+            tip: ROOT,
             last,
             last_bytes: 0,
             last_offset: 0,
-            waiting_bytes: 0,
-            put_off: 0,
-            times_put_off: 0,
-            placed: Vec::new(),
+            buffered_bytes: 0,
+            deferred_count: 0,
+            deferrals: 0,
+            allocated: Vec::new(),
             due: Vec::new(),
-            may_wait_bytes,
+            buffered_bytes_max,
             memory,
         }
     }
 
     /// Begins a directory found in `above`, or the parent directory of an operand, which has no
-    /// headers. The walk meets siblings in the order of `place`.
-    pub(super) fn begin(&mut self, above: usize, place: u64, headers: Vec<u8>) -> usize {
-        let branch = Branch { above, place, is_new: !headers.is_empty(), headers, ..Branch::default() };
+    /// headers. The walk meets siblings in the order of `key`.
+    pub(super) fn begin(&mut self, parent: usize, key: u64, headers: Vec<u8>) -> usize {
+        let branch = Branch { parent, key, is_new: !headers.is_empty(), headers, ..Branch::default() };
         let number = match self.unused.pop() {
             Some(number) => {
                 self.branches[number] = branch;
@@ -171,37 +171,37 @@ impl<L> Order<L> {
                 self.branches.len() - 1
             }
         };
-        self.branches[above].below.insert((place, number));
-        self.go_down();
+        self.branches[parent].children.insert((key, number));
+        self.descend();
         number
     }
 
     /// Adds a member found in a directory: its headers, and its content or room for it. A member
-    /// without `may_wait` is never buffered: it goes to the end of the archive, or is deferred.
+    /// without `may_buffer` is never buffered: it goes to the end of the archive, or is deferred.
     pub(super) fn add(
         &mut self,
-        found_in: usize,
+        directory: usize,
         headers: &[u8],
         content: &Content<'_>,
-        may_wait: bool,
-        later: impl FnOnce() -> L,
-    ) -> Result<Option<Room>, PutOff> {
+        may_buffer: bool,
+        deferred: impl FnOnce() -> L,
+    ) -> Result<Option<Room>, Deferred> {
         let stored = content.stored_bytes();
         let within = usize::try_from(stored).ok();
-        if self.puts_off(found_in, stored, may_wait) {
-            self.times_put_off += 1;
-            self.put_off += 1;
-            self.branches[found_in].later.push(later());
-            self.go_down();
-            return Err(PutOff);
+        if self.defers(directory, stored, may_buffer) {
+            self.deferrals += 1;
+            self.deferred_count += 1;
+            self.branches[directory].deferred.push(deferred());
+            self.descend();
+            return Err(Deferred);
         }
-        if let (Some(stored), true) = (within, found_in != self.tip) {
-            let room = self.add_waiting(found_in, headers, (content, stored));
-            self.go_down();
+        if let (Some(stored), true) = (within, directory != self.tip) {
+            let room = self.add_buffered(directory, headers, (content, stored));
+            self.descend();
             return Ok(room);
         }
         let is_here = matches!(content, Content::Here(_));
-        Ok(match within.filter(|stored| is_here || *stored <= WITHIN_BYTES) {
+        Ok(match within.filter(|stored| is_here || *stored <= INLINE_BYTES_MAX) {
             Some(stored) => self.add_last(headers, (content, stored)),
             None => {
                 self.add_last(headers, NOTHING);
@@ -218,27 +218,27 @@ impl<L> Order<L> {
         if number != self.tip {
             self.add_headers(number);
         }
-        let Branch { above, place, on_path, .. } = self.branches[number];
+        let Branch { parent, key, on_path, .. } = self.branches[number];
         if on_path {
             // It is the tip, because everything below it is complete.
             self.leave_tip();
-            return self.go_down();
+            return self.descend();
         }
-        if above == TOP {
-            self.branches[number].is_over = true;
+        if parent == ROOT {
+            self.branches[number].is_complete = true;
             return;
         }
-        let Branch { waiting, bytes, .. } = std::mem::take(&mut self.branches[number]);
+        let Branch { buffered, bytes, .. } = std::mem::take(&mut self.branches[number]);
         self.unused.push(number);
-        self.branches[above].below.remove(&(place, number));
-        if !waiting.is_empty() {
-            self.add_headers(above);
-            let over = &mut self.branches[above];
-            over.waiting.extend(waiting);
+        self.branches[parent].children.remove(&(key, number));
+        if !buffered.is_empty() {
+            self.add_headers(parent);
+            let over = &mut self.branches[parent];
+            over.buffered.extend(buffered);
             (over.bytes, over.open_bytes) = (over.bytes + bytes, 0);
         }
-        if above == self.tip {
-            self.place_waiting(above);
+        if parent == self.tip {
+            self.allocate_buffered(parent);
         }
     }
 
@@ -248,26 +248,27 @@ impl<L> Order<L> {
     }
 
     /// True if members found in a directory are appended to the archive now.
-    pub(super) fn is_last(&self, found_in: usize) -> bool {
-        found_in == self.tip
+    pub(super) fn is_last(&self, directory: usize) -> bool {
+        directory == self.tip
     }
 
     /// True if the member would be deferred.
-    fn puts_off(&self, found_in: usize, stored: u64, may_wait: bool) -> bool {
+    fn defers(&self, directory: usize, stored: u64, may_buffer: bool) -> bool {
         let waits = |stored| {
             stored == 0
-                || (stored <= WAITING_MEMBER_BYTES && self.waiting_bytes + stored <= self.may_wait_bytes)
+                || (stored <= BUFFERED_MEMBER_BYTES_MAX
+                    && self.buffered_bytes + stored <= self.buffered_bytes_max)
         };
-        found_in != self.tip && !(may_wait && usize::try_from(stored).is_ok_and(waits))
+        directory != self.tip && !(may_buffer && usize::try_from(stored).is_ok_and(waits))
     }
 
     /// Takes the segments whose offset became final.
-    pub(super) fn take_placed(&mut self) -> Vec<Arc<Segment>> {
-        std::mem::take(&mut self.placed)
+    pub(super) fn take_allocated(&mut self) -> Vec<Arc<Segment>> {
+        std::mem::take(&mut self.allocated)
     }
 
     /// Ends the archive once all directories are complete; returns its length. The last segment is
-    /// then among the placed ones.
+    /// then among the allocated ones.
     pub(super) fn finish(&mut self) -> u64 {
         self.end_last(0);
         self.last_offset
@@ -276,18 +277,18 @@ impl<L> Order<L> {
     /// Moves the tip down to the directories that the walk meets first, while members are deferred
     /// or more is buffered than a small directory holds. The deferred members of the last tip are
     /// due then.
-    fn go_down(&mut self) {
+    fn descend(&mut self) {
         // Operands are written in the order in which they were named, small or not.
-        while self.tip == TOP || self.put_off > 0 || self.waiting_bytes > WHOLE_BYTES {
-            let Some((_, number)) = self.branches[self.tip].below.pop_first() else {
-                let later = std::mem::take(&mut self.branches[self.tip].later);
-                self.put_off -= later.len();
-                return self.due.extend(later);
+        while self.tip == ROOT || self.deferred_count > 0 || self.buffered_bytes > DESCEND_BYTES {
+            let Some((_, number)) = self.branches[self.tip].children.pop_first() else {
+                let deferred = std::mem::take(&mut self.branches[self.tip].deferred);
+                self.deferred_count -= deferred.len();
+                return self.due.extend(deferred);
             };
             self.branches[number].on_path = true;
             self.tip = number;
-            self.place_waiting(number);
-            if self.branches[number].is_over {
+            self.allocate_buffered(number);
+            if self.branches[number].is_complete {
                 self.leave_tip();
             }
         }
@@ -295,38 +296,38 @@ impl<L> Order<L> {
 
     /// Completes the tip and makes its parent the tip.
     fn leave_tip(&mut self) {
-        let above = std::mem::take(&mut self.branches[self.tip]).above;
+        let parent = std::mem::take(&mut self.branches[self.tip]).parent;
         self.unused.push(self.tip);
-        self.tip = above;
-        self.place_waiting(above);
+        self.tip = parent;
+        self.allocate_buffered(parent);
     }
 
     /// Buffers a directory's headers, unless they were added before.
     fn add_headers(&mut self, number: usize) {
         if std::mem::take(&mut self.branches[number].is_new) {
             let headers = self.branches[number].headers.clone();
-            self.add_waiting(number, &headers, NOTHING);
+            self.add_buffered(number, &headers, NOTHING);
         }
     }
 
     /// Buffers a member with its directory.
-    fn add_waiting(&mut self, number: usize, headers: &[u8], (content, stored): Stored<'_>) -> Option<Room> {
+    fn add_buffered(&mut self, number: usize, headers: &[u8], (content, stored): Stored<'_>) -> Option<Room> {
         self.add_headers(number);
         let branch = &mut self.branches[number];
         let added = headers.len() + stored;
         let fits = branch.open_bytes > 0 && branch.open_bytes + added <= SEGMENT_BYTES;
-        let segment = match branch.waiting.last() {
+        let segment = match branch.buffered.last() {
             Some(segment) if fits => Arc::clone(segment),
             _ => {
                 let segment = Segment::new(self.memory.take());
-                branch.waiting.push(Arc::clone(&segment));
+                branch.buffered.push(Arc::clone(&segment));
                 segment
             }
         };
         let (room, length) = segment.add(headers, content, stored);
         branch.open_bytes = length;
         branch.bytes += added;
-        self.waiting_bytes += added;
+        self.buffered_bytes += added;
         room
     }
 
@@ -344,43 +345,43 @@ impl<L> Order<L> {
     fn end_last(&mut self, room: u64) {
         self.last_offset += self.last_bytes as u64 + room;
         if self.last_bytes == 0 {
-            return self.last.place(self.last_offset);
+            return self.last.set_offset(self.last_offset);
         }
         let next = Segment::new(self.memory.take());
-        next.place(self.last_offset);
-        self.placed.push(std::mem::replace(&mut self.last, next));
+        next.set_offset(self.last_offset);
+        self.allocated.push(std::mem::replace(&mut self.last, next));
         self.last_bytes = 0;
     }
 
     /// Allocates a directory's buffer at the end of the archive.
-    fn place_waiting(&mut self, number: usize) {
+    fn allocate_buffered(&mut self, number: usize) {
         if std::mem::take(&mut self.branches[number].is_new) {
             let headers = self.branches[number].headers.clone();
             self.add_last(&headers, NOTHING);
         }
         let branch = &mut self.branches[number];
-        self.waiting_bytes -= std::mem::take(&mut branch.bytes);
+        self.buffered_bytes -= std::mem::take(&mut branch.bytes);
         branch.open_bytes = 0;
-        for segment in std::mem::take(&mut branch.waiting) {
-            self.place(segment);
+        for segment in std::mem::take(&mut branch.buffered) {
+            self.allocate(segment);
         }
     }
 
     /// Allocates a segment at the end of the archive. A short one without open rooms is merged with
     /// its neighbours.
-    fn place(&mut self, segment: Arc<Segment>) {
+    fn allocate(&mut self, segment: Arc<Segment>) {
         let length = segment.bytes().len();
         if length <= SEGMENT_BYTES / 4 && segment.is_whole() {
             let bytes = std::mem::take(&mut *segment.bytes());
             self.add_last(&bytes, NOTHING);
-            segment.place(self.last_offset);
+            segment.set_offset(self.last_offset);
             return self.memory.give(bytes);
         }
         self.end_last(0);
-        segment.place(self.last_offset);
-        self.placed.push(segment);
+        segment.set_offset(self.last_offset);
+        self.allocated.push(segment);
         self.last_offset += length as u64;
-        self.last.place(self.last_offset);
+        self.last.set_offset(self.last_offset);
     }
 }
 

@@ -15,65 +15,62 @@ use haul_sys::{
 };
 
 use super::TarKind;
+use super::lock;
 use super::options::{Archive, Compression, Options};
-use super::segment::Memory;
+use super::segment::BufferPool;
 
 /// Maximum bytes queued before workers that bring more block.
-const WAITING_BYTES: usize = 4 << 20;
+const QUEUED_BYTES_MAX: usize = 4 << 20;
 
 /// Pieces written by each call that takes turns: one more than it brings, so that the
 /// queue shrinks.
-const IN_TURN: usize = 2;
+const WRITES_PER_CALL: usize = 2;
 
 /// Destination of an archive.
 pub(super) struct Output {
     file: Arc<Fd>,
     name: Vec<u8>,
-    has_places: bool,
+    is_positioned: bool,
     /// Program of `-I`, which reads what is written here.
     filter: Option<Filter>,
-    row: Mutex<Row>,
+    queue: Mutex<WriteQueue>,
     /// Signalled when a worker stops writing.
     free: Condvar,
     /// The first failure.
     failure: OnceLock<Problem>,
     /// Recycled buffers of pieces that were written.
-    pub(super) memory: Arc<Memory>,
+    pub(super) memory: Arc<BufferPool>,
     /// Identity of the archive, if it is a regular file.
     pub(super) identity: Option<Identity>,
 }
 
 /// Pieces queued for writing.
 #[derive(Default)]
-struct Row {
+struct WriteQueue {
     /// Number of the piece to write next, in a stream.
     next: usize,
     /// Pieces by number, with their offsets.
-    waiting: BTreeMap<usize, (u64, Vec<u8>)>,
+    queued: BTreeMap<usize, (u64, Vec<u8>)>,
     /// Total bytes queued.
-    waiting_bytes: usize,
+    queued_bytes: usize,
     /// True while a worker writes.
     writing: bool,
 }
 
-impl Row {
+impl WriteQueue {
     fn add(&mut self, number: usize, offset: u64, bytes: Vec<u8>) {
-        self.waiting_bytes += bytes.len();
-        self.waiting.insert(number, (offset, bytes));
+        self.queued_bytes += bytes.len();
+        self.queued.insert(number, (offset, bytes));
     }
 
     /// Takes out a piece that can be written.
-    fn take(&mut self, has_places: bool) -> Option<(u64, Vec<u8>)> {
-        let number = if has_places { *self.waiting.first_key_value()?.0 } else { self.next };
-        let piece = self.waiting.remove(&number)?;
-        self.waiting_bytes -= piece.1.len();
+    fn take(&mut self, is_positioned: bool) -> Option<(u64, Vec<u8>)> {
+        let number = if is_positioned { *self.queued.first_key_value()?.0 } else { self.next };
+        let piece = self.queued.remove(&number)?;
+        self.queued_bytes -= piece.1.len();
         self.next = number + 1;
         Some(piece)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Output {
@@ -95,7 +92,7 @@ impl Output {
         let is = stat(&file).map_err(cannot)?;
         let is_file = is.kind == FileType::Regular;
         let is_plain = *compression == Compression::None && program.is_empty();
-        let has_places = is_file && *archive != Archive::Standard && is_plain;
+        let is_positioned = is_file && *archive != Archive::Standard && is_plain;
         // Only if it has content: ext4 flushes a truncated file to disk when it is closed, and the
         // close waits for that.
         if is_file && *archive != Archive::Standard && is.size > 0 {
@@ -114,8 +111,8 @@ impl Output {
             file: Arc::new(file),
             filter,
             name,
-            has_places,
-            row: Mutex::default(),
+            is_positioned,
+            queue: Mutex::default(),
             free: Condvar::new(),
             failure: OnceLock::new(),
             memory: Arc::default(),
@@ -124,8 +121,8 @@ impl Output {
     }
 
     /// True if every byte can be written at its offset at any time.
-    pub(super) fn has_places(&self) -> bool {
-        self.has_places
+    pub(super) fn is_positioned(&self) -> bool {
+        self.is_positioned
     }
 
     /// True if writing has failed; then nothing more needs to be made.
@@ -141,42 +138,42 @@ impl Output {
     /// Writes or queues the `number`-th piece, which goes to `offset` with positioned writes.
     /// Returns the number of pieces that this call wrote: 0 if an earlier piece is missing or
     /// another worker is writing, more than 1 if others were queued.
-    pub(super) fn take(&self, number: usize, offset: u64, bytes: Vec<u8>) -> usize {
-        let mut row = lock(&self.row);
-        row.add(number, offset, bytes);
-        if row.writing { 0 } else { self.write_some(row, usize::MAX) }
+    pub(super) fn submit(&self, number: usize, offset: u64, bytes: Vec<u8>) -> usize {
+        let mut queue = lock(&self.queue);
+        queue.add(number, offset, bytes);
+        if queue.writing { 0 } else { self.write_some(queue, usize::MAX) }
     }
 
-    /// Writes or queues the `number`-th piece as [`take`](Self::take) does, but writes few others,
-    /// so that no worker keeps others waiting for what it would do next. Blocks while too much is
-    /// queued. The last pieces are written by [`finish`](Self::finish).
-    pub(super) fn take_in_turn(&self, number: usize, offset: u64, bytes: Vec<u8>) {
-        let mut row = lock(&self.row);
-        row.add(number, offset, bytes);
-        while row.writing {
-            if row.waiting_bytes <= WAITING_BYTES {
+    /// Writes or queues the `number`-th piece as [`submit`](Self::submit) does, but writes few
+    /// others, so that no worker keeps others waiting for what it would do next. Blocks while too
+    /// much is queued. The last pieces are written by [`finish`](Self::finish).
+    pub(super) fn submit_bounded(&self, number: usize, offset: u64, bytes: Vec<u8>) {
+        let mut queue = lock(&self.queue);
+        queue.add(number, offset, bytes);
+        while queue.writing {
+            if queue.queued_bytes <= QUEUED_BYTES_MAX {
                 return;
             }
-            row = self.free.wait(row).unwrap_or_else(PoisonError::into_inner);
+            queue = self.free.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
-        self.write_some(row, IN_TURN);
+        self.write_some(queue, WRITES_PER_CALL);
     }
 
     /// Writes up to `most` pieces that are ready, as the only writer. Returns their number.
-    fn write_some<'a>(&'a self, mut row: MutexGuard<'a, Row>, most: usize) -> usize {
-        row.writing = true;
+    fn write_some<'a>(&'a self, mut queue: MutexGuard<'a, WriteQueue>, most: usize) -> usize {
+        queue.writing = true;
         let mut written = 0;
         while written < most
-            && let Some((offset, bytes)) = row.take(self.has_places)
+            && let Some((offset, bytes)) = queue.take(self.is_positioned)
         {
-            drop(row);
+            drop(queue);
             self.write(offset, &bytes);
             self.memory.give(bytes);
             written += 1;
-            row = lock(&self.row);
+            queue = lock(&self.queue);
         }
-        row.writing = false;
-        drop(row);
+        queue.writing = false;
+        drop(queue);
         self.free.notify_one();
         written
     }
@@ -186,7 +183,7 @@ impl Output {
         if self.is_broken() {
             return;
         }
-        let outcome = match self.has_places {
+        let outcome = match self.is_positioned {
             true => write_all(&self.file, offset, bytes),
             false => write_all_on(&self.file, bytes),
         };
@@ -201,7 +198,7 @@ impl Output {
     /// # Errors
     /// The first failure, to be reported.
     pub(super) fn finish(self, offset: u64, bytes: &[u8]) -> Result<(), Problem> {
-        self.write_some(lock(&self.row), usize::MAX);
+        self.write_some(lock(&self.queue), usize::MAX);
         self.write(offset, bytes);
         let Self { file, name, failure, filter, .. } = self;
         let closed = Arc::into_inner(file).map_or(Ok(()), Fd::close);

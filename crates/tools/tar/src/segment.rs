@@ -2,9 +2,10 @@
 //! then written in one call.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::format::in_blocks;
+use super::lock;
 
 /// Maximum length of a segment, in bytes: long enough to be worth a call, short enough to stay in
 /// the L2 cache until it is written.
@@ -12,21 +13,21 @@ pub(super) const SEGMENT_BYTES: usize = 128 << 10;
 
 /// Recycled segment buffers.
 #[derive(Default)]
-pub(super) struct Memory(Mutex<Vec<Vec<u8>>>);
+pub(super) struct BufferPool(Mutex<Vec<Vec<u8>>>);
 
 /// Maximum number of buffers kept.
 const KEPT_SEGMENTS: usize = 64;
 
-impl Memory {
+impl BufferPool {
     /// Returns an empty buffer.
     pub(super) fn take(&self) -> Vec<u8> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+        lock(&self.0).pop().unwrap_or_default()
     }
 
     /// Recycles a buffer.
     pub(super) fn give(&self, mut memory: Vec<u8>) {
         memory.clear();
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         if kept.len() < KEPT_SEGMENTS && memory.capacity() <= 2 * SEGMENT_BYTES {
             kept.push(memory);
         }
@@ -43,7 +44,7 @@ pub(super) struct Segment {
     /// Headers, and the content that has arrived; zeros elsewhere.
     bytes: Mutex<Vec<u8>>,
     /// Refcount: one for each open room, and one for whoever assigns the offset, until then.
-    holders: AtomicUsize,
+    refcount: AtomicUsize,
 }
 
 /// Content of a member to add.
@@ -76,16 +77,16 @@ impl Segment {
     /// Creates an unplaced segment in a recycled buffer. The caller holds a reference until the
     /// offset is assigned.
     pub(super) fn new(memory: Vec<u8>) -> Arc<Self> {
-        let (offset, holders) = (AtomicU64::new(NOWHERE), AtomicUsize::new(1));
-        Arc::new(Self { offset, bytes: Mutex::new(memory), holders })
+        let (offset, refcount) = (AtomicU64::new(NOWHERE), AtomicUsize::new(1));
+        Arc::new(Self { offset, bytes: Mutex::new(memory), refcount })
     }
 
     pub(super) fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.bytes)
     }
 
     /// Assigns its offset.
-    pub(super) fn place(&self, offset: u64) {
+    pub(super) fn set_offset(&self, offset: u64) {
         self.offset.store(offset, Ordering::Relaxed);
     }
 
@@ -112,18 +113,18 @@ impl Segment {
         if stored == 0 || matches!(content, Content::Here(_)) {
             return (None, end);
         }
-        self.holders.fetch_add(1, Ordering::Relaxed);
+        self.refcount.fetch_add(1, Ordering::Relaxed);
         (Some(Room::Within(Arc::clone(self), begins)), end)
     }
 
     /// True if no room is open. Only reliable while no room is being handed out.
     pub(super) fn is_whole(&self) -> bool {
-        self.holders.load(Ordering::Acquire) == 1
+        self.refcount.load(Ordering::Acquire) == 1
     }
 
     /// Drops a reference. The last one gets the bytes and their offset.
-    pub(super) fn let_go(&self) -> Option<(u64, Vec<u8>)> {
-        if self.holders.fetch_sub(1, Ordering::AcqRel) > 1 {
+    pub(super) fn drop_ref(&self) -> Option<(u64, Vec<u8>)> {
+        if self.refcount.fetch_sub(1, Ordering::AcqRel) > 1 {
             return None;
         }
         let bytes = std::mem::take(&mut *self.bytes());

@@ -1,9 +1,9 @@
 //! First pass of the two-pass writer, for archives in which offsets must be known before content is
 //! read: all workers examine everything that goes into the archive.
 //!
-//! Each directory gets a [`Listing`] of its entries, which the plan (`plan.rs`) puts in order. This
-//! pass reads only what headers say; the second one reads content (`fill/`). Files that may be
-//! unreadable are opened here already, so that they are left out of the archive.
+//! Each directory gets a [`Listing`] of its entries, which the layout (`layout.rs`) puts in order.
+//! This pass reads only what headers say; the second one reads content (`positioned_writer/`).
+//! Files that may be unreadable are opened here already, so that they are left out of the archive.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use haul_flow::{
 use haul_sys::EntryType;
 
 use super::entry::{Listing, TarEntry};
-use super::look::Look;
+use super::examiner::Examiner;
 use super::options::Links;
 
 /// The survey pass.
-pub(super) struct Survey(pub(super) Look);
+pub(super) struct Survey(pub(super) Examiner);
 
 impl Survey {
     /// Measures an entry's headers and adds it to the listing, unless it does not fit the format.
     fn keep(&self, cx: &Context<'_, Self>, listing: &Listing, mut member: TarEntry) {
         let path = listing.member_path(&member, &self.0.options);
-        match member.measure(&path, &self.0.options, &self.0.people) {
+        match member.measure(&path, &self.0.options, &self.0.owners) {
             Ok(()) => listing.add(member),
-            Err(why) => self.0.tell_unfit(cx, &path, &why),
+            Err(why) => self.0.report_unfit(cx, &path, &why),
         }
     }
 }

@@ -135,7 +135,7 @@ impl Rights {
 
     /// True if a file needs no change after its creation, provided that it was created with this
     /// process's owner and group, and with the mode that was requested.
-    pub(super) fn can_be_born(&self, wanted: &Wanted) -> bool {
+    pub(super) fn can_have_final_mode(&self, wanted: &Wanted) -> bool {
         let ours = (self.process.user, self.process.group);
         wanted.owner.is_none_or(|owner| owner == ours)
             && wanted.mode.and(self.umask.or(Mode::SPECIAL)).is_empty()
@@ -170,14 +170,14 @@ impl Wanted {
 
 impl Extractor {
     /// Sets attributes of an object; owner and mode only if it was not created with
-    /// them (`is_born`).
+    /// them (`has_final_mode`).
     pub(super) fn give(
         &self,
         cx: &Context<'_, Self>,
         object: Object<'_>,
         wanted: &Wanted,
         path: &[u8],
-        is_born: bool,
+        has_final_mode: bool,
     ) {
         let check = |kind: TarKind, outcome: Result<(), Error>| match outcome {
             Ok(()) => true,
@@ -186,7 +186,7 @@ impl Extractor {
                 false
             }
         };
-        if !is_born {
+        if !has_final_mode {
             let mut mode = wanted.mode;
             if let Some((user, group)) = wanted.owner
                 && !check(TarKind::CannotOwn, object.own(Owner { user: Some(user), group: Some(group) }))

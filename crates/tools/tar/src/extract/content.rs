@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use haul_sys::{Cache, Errno, Error, Fd, Operation, read, write};
 
-use super::lock;
+use crate::lock;
 use crate::read::sparse::Extent;
 
 /// Bytes read from the archive at a time.
-const BLOCK_BYTES: usize = 256 << 10;
+const COPY_BYTES: usize = 256 << 10;
 
 /// Location of the bytes that a member stores.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ pub(super) fn put(file: &Fd, stored: &Stored<'_>, start: u64, map: Option<&Map>)
         Stored::Bytes(bytes) => put_bytes(file, bytes, start, map).map_err(Failure::Write),
         Stored::Archive(archive, at, length) => {
             let block = lock(&archive.blocks).pop();
-            let mut block = block.unwrap_or_else(|| vec![0; BLOCK_BYTES]);
+            let mut block = block.unwrap_or_else(|| vec![0; COPY_BYTES]);
             let outcome = put_range(file, (&archive.file, at, length), start, map, &mut block);
             lock(&archive.blocks).push(block);
             outcome

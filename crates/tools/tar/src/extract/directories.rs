@@ -12,17 +12,17 @@ use haul_sys::Pinned;
 
 use super::Extractor;
 use super::attributes::{Object, Wanted};
-use super::make::way_problem;
-use super::places::Spot;
+use super::make::path_problem;
+use super::resolver::MemberDir;
 use crate::TarKind;
 
 /// Directories that still need attributes, in archive order.
 #[derive(Debug, Default)]
-pub(super) struct Directories(Vec<(Arc<Spot>, Wanted, Vec<u8>)>);
+pub(super) struct Directories(Vec<(Arc<MemberDir>, Wanted, Vec<u8>)>);
 
 impl Directories {
-    pub(super) fn record(&mut self, spot: Arc<Spot>, wanted: Wanted, path: Vec<u8>) {
-        self.0.push((spot, wanted, path));
+    pub(super) fn record(&mut self, member_dir: Arc<MemberDir>, wanted: Wanted, path: Vec<u8>) {
+        self.0.push((member_dir, wanted, path));
     }
 }
 
@@ -39,18 +39,19 @@ impl Extractor {
         let mut directories = std::mem::take(&mut *super::lock(directories));
         // If the archive has a directory more than once, the last record counts.
         let mut finished = HashSet::new();
-        while let Some((spot, wanted, path)) = directories.0.pop() {
-            let held = &spot.held;
+        while let Some((member_dir, wanted, path)) = directories.0.pop() {
+            let held = &member_dir.held;
             if !finished.insert(held.identity()) {
                 continue;
             }
             match cx.cache().open(held) {
                 Ok(fd) => {
-                    let pinned = if spot.is_readable { Ok(None) } else { Pinned::open(&fd, HERE).map(Some) };
+                    let pinned =
+                        if member_dir.is_readable { Ok(None) } else { Pinned::open(&fd, HERE).map(Some) };
                     match &pinned {
                         Ok(None) => self.give(cx, Object::Open(&fd), &wanted, &path, false),
                         Ok(Some(pinned)) => self.give(cx, Object::Pinned(pinned), &wanted, &path, false),
-                        Err(cause) => cx.problem(way_problem(&path, cause.clone())),
+                        Err(cause) => cx.problem(path_problem(&path, cause.clone())),
                     }
                     cx.count(Tally { directories: 1, ..Tally::default() });
                 }

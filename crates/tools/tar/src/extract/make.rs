@@ -19,7 +19,7 @@ use haul_sys::{
 use super::Extractor;
 use super::attributes::{Object, Wanted};
 use super::content::{self, Map, Stored};
-use super::places::{Spot, c_string};
+use super::resolver::{MemberDir, c_string, directory_request};
 use crate::read::member::{Kind, Member};
 use crate::{Existing, TarKind};
 
@@ -34,7 +34,7 @@ pub(super) enum When {
 
 /// Outcome of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Made {
+pub(super) enum MemberOutcome {
     /// It was made, was skipped as requested, or failed and was reported.
     Over,
     /// It has to wait until all earlier members are complete.
@@ -42,7 +42,7 @@ pub(super) enum Made {
 }
 
 /// Outcome of making a name.
-pub(super) enum Place<T> {
+pub(super) enum CreateOutcome<T> {
     /// It was made.
     New(T),
     /// An existing entry stays, as requested.
@@ -51,10 +51,10 @@ pub(super) enum Place<T> {
     Waits,
 }
 
-/// A new file; `is_born` is true if it has its owner and mode already.
+/// A new file; `has_final_mode` is true if it has its owner and mode already.
 pub(super) struct NewFile {
     pub(super) fd: Fd,
-    pub(super) is_born: bool,
+    pub(super) has_final_mode: bool,
 }
 
 impl Extractor {
@@ -66,14 +66,14 @@ impl Extractor {
         name: &CStr,
         when: When,
         make: impl Fn() -> Result<T, Error>,
-    ) -> Result<Place<T>, Error> {
+    ) -> Result<CreateOutcome<T>, Error> {
         let taken = match make() {
             Err(cause) if cause.is(Errno::EXIST) => cause,
-            outcome => return outcome.map(Place::New),
+            outcome => return outcome.map(CreateOutcome::New),
         };
         match self.options.existing {
             Existing::Keep => return Err(taken),
-            Existing::Skip => return Ok(Place::Kept),
+            Existing::Skip => return Ok(CreateOutcome::Kept),
             Existing::Replace | Existing::Overwrite => {}
         }
         match remove(directory, name) {
@@ -81,7 +81,7 @@ impl Extractor {
             Err(cause) if cause.is(Errno::NOENT) => {}
             Err(cause) if cause.is(Errno::ISDIR) || cause.is(Errno::PERM) => {
                 if when == When::Early {
-                    return Ok(Place::Waits);
+                    return Ok(CreateOutcome::Waits);
                 }
                 if remove_directory(directory, name).is_err() {
                     return Err(taken);
@@ -89,39 +89,39 @@ impl Extractor {
             }
             Err(_) => return Err(taken),
         }
-        make().map(Place::New)
+        make().map(CreateOutcome::New)
     }
 
     /// Creates the file of a member, empty.
     pub(super) fn new_file(
         &self,
-        (spot, directory): (&Spot, &Fd),
+        (member_dir, directory): (&MemberDir, &Fd),
         name: &CStr,
         wanted: &Wanted,
         when: When,
-    ) -> Result<Place<NewFile>, Error> {
-        let can_be_born = self.rights.can_be_born(wanted);
-        let may_be_born = can_be_born && spot.births_may_be_as_asked();
-        let is_born = can_be_born && spot.is_born_as_asked(wanted.mode());
-        let mode = if may_be_born { wanted.mode() } else { private(wanted.mode()) };
+    ) -> Result<CreateOutcome<NewFile>, Error> {
+        let can_have_final_mode = self.rights.can_have_final_mode(wanted);
+        let may_have_final_mode = can_have_final_mode && member_dir.may_grant_modes();
+        let has_final_mode = can_have_final_mode && member_dir.grants_mode(wanted.mode());
+        let mode = if may_have_final_mode { wanted.mode() } else { private(wanted.mode()) };
         if self.options.existing == Existing::Overwrite
             && let Some(fd) = overwritten(directory, name)?
         {
-            return Ok(Place::New(NewFile { fd, is_born: false }));
+            return Ok(CreateOutcome::New(NewFile { fd, has_final_mode: false }));
         }
         let place = self.in_place(directory, name, when, || open(directory, name, Open::create(mode)))?;
         Ok(match place {
-            Place::New(fd) => {
-                let mut file = NewFile { fd, is_born };
-                if may_be_born && !is_born {
+            CreateOutcome::New(fd) => {
+                let mut file = NewFile { fd, has_final_mode };
+                if may_have_final_mode && !has_final_mode {
                     let as_asked = stat(&file.fd).is_ok_and(|made| self.rights.is_ours(&made, mode));
-                    spot.learn(mode, as_asked);
-                    file.is_born = as_asked;
+                    member_dir.learn(mode, as_asked);
+                    file.has_final_mode = as_asked;
                 }
-                Place::New(file)
+                CreateOutcome::New(file)
             }
-            Place::Kept => Place::Kept,
-            Place::Waits => Place::Waits,
+            CreateOutcome::Kept => CreateOutcome::Kept,
+            CreateOutcome::Waits => CreateOutcome::Waits,
         })
     }
 
@@ -129,15 +129,15 @@ impl Extractor {
     pub(super) fn make_file(
         &self,
         cx: &Context<'_, Self>,
-        (spot, directory, name): (&Spot, &Fd, &CStr),
+        (member_dir, directory, name): (&MemberDir, &Fd, &CStr),
         (member, wanted, path): (&mut Member, &Wanted, &[u8]),
         stored: &Stored<'_>,
         when: When,
-    ) -> Made {
-        let file = match self.new_file((spot, directory), name, wanted, when) {
-            Ok(Place::New(file)) => file,
-            Ok(Place::Kept) => return self.kept(cx),
-            Ok(Place::Waits) => return Made::Waits,
+    ) -> MemberOutcome {
+        let file = match self.new_file((member_dir, directory), name, wanted, when) {
+            Ok(CreateOutcome::New(file)) => file,
+            Ok(CreateOutcome::Kept) => return self.kept(cx),
+            Ok(CreateOutcome::Waits) => return MemberOutcome::Waits,
             Err(cause) => return fail(cx, Problem::new(TarKind::CannotOpen).naming(path).because(cause)),
         };
         let map = member.map.take().map(Map::new);
@@ -146,7 +146,7 @@ impl Extractor {
             .map_err(content::Failure::Write)
             .and_then(|()| content::put(&file.fd, stored, 0, map.as_ref()));
         self.end_file(cx, file, wanted, path, outcome, member.size);
-        Made::Over
+        MemberOutcome::Over
     }
 
     /// Sets the attributes of a file after its content, and closes it.
@@ -163,7 +163,7 @@ impl Extractor {
         if let Err(failure) = outcome {
             cx.problem(self.content_problem(failure, path));
         }
-        self.give(cx, Object::Open(&file.fd), wanted, path, file.is_born);
+        self.give(cx, Object::Open(&file.fd), wanted, path, file.has_final_mode);
         if let Err(cause) = file.fd.close() {
             cx.problem(Problem::new(TarKind::CannotClose).naming(path).because(cause));
         } else if is_whole {
@@ -184,10 +184,10 @@ impl Extractor {
     pub(super) fn make_other(
         &self,
         cx: &Context<'_, Self>,
-        (spot, directory, name): (&Spot, &Fd, &CStr),
+        (member_dir, directory, name): (&MemberDir, &Fd, &CStr),
         (member, wanted, path): (&Member, &Wanted, &[u8]),
         when: When,
-    ) -> Made {
+    ) -> MemberOutcome {
         let (kind, tally) = match member.kind {
             Kind::Symlink => (TarKind::CannotMakeSymlink, Tally { symlinks: 1, ..Tally::default() }),
             Kind::Fifo => (TarKind::CannotMakeFifo, Tally { specials: 1, ..Tally::default() }),
@@ -196,7 +196,7 @@ impl Extractor {
         let outcome = match member.kind {
             Kind::Symlink => c_string(&member.link).and_then(|text| {
                 self.in_place(directory, name, when, || {
-                    let creation = Creation::begin(SYMLINK, spot.is_shared(directory));
+                    let creation = Creation::begin(SYMLINK, member_dir.is_shared(directory));
                     make_symlink(&text, directory, name).map(|()| creation)
                 })
             }),
@@ -211,22 +211,22 @@ impl Extractor {
                     device_number: haul_sys::device_number(member.device.0, member.device.1),
                 };
                 self.in_place(directory, name, when, || {
-                    let creation = Creation::begin(special, spot.is_shared(directory));
+                    let creation = Creation::begin(special, member_dir.is_shared(directory));
                     make_special(directory, name, special).map(|()| creation)
                 })
             }
         };
         match outcome {
-            Ok(Place::New(creation)) => {
-                match creation.pin(directory, name, spot.is_shared(directory)) {
+            Ok(CreateOutcome::New(creation)) => {
+                match creation.pin(directory, name, member_dir.is_shared(directory)) {
                     Ok(pinned) => self.give(cx, Object::Pinned(&pinned), wanted, path, false),
-                    Err(cause) => return fail(cx, way_problem(path, cause)),
+                    Err(cause) => return fail(cx, path_problem(path, cause)),
                 }
                 cx.count(tally);
-                Made::Over
+                MemberOutcome::Over
             }
-            Ok(Place::Kept) => self.kept(cx),
-            Ok(Place::Waits) => Made::Waits,
+            Ok(CreateOutcome::Kept) => self.kept(cx),
+            Ok(CreateOutcome::Waits) => MemberOutcome::Waits,
             Err(cause) => {
                 let problem = Problem::new(kind).naming(path);
                 let problem = if member.kind == Kind::Symlink {
@@ -244,17 +244,17 @@ impl Extractor {
         &self,
         cx: &Context<'_, Self>,
         (directory, name): (&Fd, &CStr),
-        (source_spot, above, leads_to): (&Spot, &Fd, &CStr),
+        (source_dir, above, leads_to): (&MemberDir, &Fd, &CStr),
         (path, shown): (&[u8], &[u8]),
         when: When,
-    ) -> Made {
+    ) -> MemberOutcome {
         let are_one = || {
             let (one, other) = (stat_at(directory, name).ok(), stat_at(above, leads_to).ok());
             one.zip(other).is_some_and(|(one, other)| one.identity == other.identity)
         };
-        let source = match self.link_source((source_spot, above, leads_to)) {
+        let source = match self.link_source((source_dir, above, leads_to)) {
             Ok(source) => source,
-            Err(cause) if cause.is(Errno::STALE) => return fail(cx, way_problem(shown, cause)),
+            Err(cause) if cause.is(Errno::STALE) => return fail(cx, path_problem(shown, cause)),
             Err(cause) => {
                 let problem = Problem::new(TarKind::CannotLink).naming(path).naming(shown);
                 return fail(cx, problem.because(cause));
@@ -265,17 +265,17 @@ impl Extractor {
             Some(pinned) => pinned.link(directory, name),
         };
         let outcome = match link() {
-            Err(cause) if cause.is(Errno::EXIST) && are_one() => Ok(Place::New(())),
+            Err(cause) if cause.is(Errno::EXIST) && are_one() => Ok(CreateOutcome::New(())),
             Err(cause) if cause.is(Errno::EXIST) => self.in_place(directory, name, when, link),
-            outcome => outcome.map(Place::New),
+            outcome => outcome.map(CreateOutcome::New),
         };
         match outcome {
-            Ok(Place::New(())) => {
+            Ok(CreateOutcome::New(())) => {
                 cx.count(Tally { hard_links: 1, ..Tally::default() });
-                Made::Over
+                MemberOutcome::Over
             }
-            Ok(Place::Kept) => self.kept(cx),
-            Ok(Place::Waits) => Made::Waits,
+            Ok(CreateOutcome::Kept) => self.kept(cx),
+            Ok(CreateOutcome::Waits) => MemberOutcome::Waits,
             Err(cause) => {
                 let problem = Problem::new(TarKind::CannotLink).naming(path).naming(shown);
                 fail(cx, problem.because(cause))
@@ -284,8 +284,11 @@ impl Extractor {
     }
 
     /// Pins the source of a hard link where others may exchange it; `None` where they cannot.
-    fn link_source(&self, (spot, above, leads_to): (&Spot, &Fd, &CStr)) -> Result<Option<Pinned>, Error> {
-        if !spot.is_shared(above) {
+    fn link_source(
+        &self,
+        (member_dir, above, leads_to): (&MemberDir, &Fd, &CStr),
+    ) -> Result<Option<Pinned>, Error> {
+        if !member_dir.is_shared(above) {
             return Ok(None);
         }
         let pinned = Pinned::open(above, leads_to)?;
@@ -302,7 +305,7 @@ impl Extractor {
         path: &[u8],
     ) -> Option<Option<Creation>> {
         let make = || {
-            let creation = Creation::begin(directory_of(Mode::OWNER), true);
+            let creation = Creation::begin(directory_request(Mode::OWNER), true);
             make_directory(directory, name, Mode::OWNER).map(|()| creation)
         };
         let outcome = match make() {
@@ -318,10 +321,10 @@ impl Extractor {
                 }
                 _ => self.in_place(directory, name, When::InTurn, make),
             },
-            outcome => outcome.map(Place::New),
+            outcome => outcome.map(CreateOutcome::New),
         };
         match outcome {
-            Ok(Place::New(creation)) => Some(Some(creation)),
+            Ok(CreateOutcome::New(creation)) => Some(Some(creation)),
             Ok(_) => {
                 self.kept(cx);
                 None
@@ -333,19 +336,14 @@ impl Extractor {
         }
     }
 
-    fn kept(&self, cx: &Context<'_, Self>) -> Made {
+    fn kept(&self, cx: &Context<'_, Self>) -> MemberOutcome {
         cx.count(Tally { skipped: 1, ..Tally::default() });
-        Made::Over
+        MemberOutcome::Over
     }
 }
 
 /// Creation request of a symbolic link.
 const SYMLINK: Special = Special { kind: FileType::Symlink, mode: Mode::ALL, device_number: 0 };
-
-/// Returns the creation request of a directory.
-pub(super) fn directory_of(mode: Mode) -> Special {
-    Special { kind: FileType::Directory, mode, device_number: 0 }
-}
 
 /// True if a link leads to a directory, wherever that is. It is only examined: whoever goes through
 /// the link resolves it below the root.
@@ -376,13 +374,13 @@ fn private(mode: Mode) -> Mode {
     mode.and(Mode::OWNER).or(Mode::OWNER_WRITE)
 }
 
-pub(super) fn fail(cx: &Context<'_, Extractor>, problem: Problem) -> Made {
+pub(super) fn fail(cx: &Context<'_, Extractor>, problem: Problem) -> MemberOutcome {
     cx.problem(problem);
-    Made::Over
+    MemberOutcome::Over
 }
 
 /// Returns the problem of a path that cannot be resolved.
-pub(super) fn way_problem(path: &[u8], cause: Error) -> Problem {
+pub(super) fn path_problem(path: &[u8], cause: Error) -> Problem {
     let kind: TarKind = match cause.errno() {
         Errno::XDEV => TarKind::LeadsOut,
         Errno::STALE => TarKind::ReplacedWhileMade,

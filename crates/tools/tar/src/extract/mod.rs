@@ -9,29 +9,29 @@
 //! A piece is about a mebibyte of members, or a part of a large one. If the archive is seekable, a
 //! large file's bytes are read by whoever writes them; everything else is read by the reader. A
 //! member whose result depends on the order waits for its piece's turn: its name, or a directory
-//! above it, is in flight (`flight.rs`), or it is a hard link, whose source may be.
+//! above it, is in flight (`in_flight.rs`), or it is a hard link, whose source may be.
 //!
-//! With several ranks, groups of members are made by any free rank (`away.rs`).
+//! With several ranks, groups of members are made by any free rank (`remote.rs`).
 //!
-//! `places.rs` resolves directories, and confines the extraction; `make.rs` makes one member,
+//! `resolver.rs` resolves directories, and confines the extraction; `make.rs` makes one member,
 //! `attributes.rs` sets its attributes, `content.rs` writes its bytes, `directories.rs` finishes
 //! the directories.
 
 mod attributes;
-mod away;
 mod content;
 mod directories;
-mod flight;
+mod in_flight;
 mod make;
 mod owners;
 mod piece;
-mod places;
 mod reader;
-mod turn;
+mod remote;
+mod resolver;
+mod stages;
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_cluster::{Distributed, ItemReceiver};
 use haul_flow::{
@@ -41,16 +41,17 @@ use haul_flow::{
 use haul_sys::{EntryType, Error, Mode, Names, Open};
 
 use attributes::Rights;
-use away::{Out, Place};
 use content::Seekable;
 use directories::Directories;
-use flight::Flight;
-use places::{Following, NewDirectories, Places};
+use in_flight::InFlight;
 use reader::Reader;
+use remote::{OperandData, RemoteGroups};
+use resolver::{Following, NewDirectories, Resolver};
 
 use super::read::archive;
 use super::read::members::Members;
 use super::{Archive, Confinement, Existing, Options, TarKind};
+use crate::lock;
 
 /// Exit status of a run in which something failed.
 const FAILED: u8 = 2;
@@ -86,13 +87,13 @@ pub fn extract(
     let operand = archive_operand(options, &session, &places[0]);
     let extractor = Extractor::new(options.clone(), rights, members, roots);
     let status = session.run(executor, &extractor, places, [operand]);
-    let missing = extractor.state.as_ref().is_some_and(|state| state.tell_missing(report));
+    let missing = extractor.state.as_ref().is_some_and(|state| state.report_missing(report));
     if status == Status::Failure || missing { FAILED } else { 0 }
 }
 
 /// Makes the only operand of a run: the archive, so that other processes find it too, or a
 /// placeholder if it has no path.
-fn archive_operand(options: &Options, session: &Session<'_>, root: &Arc<DirHandle>) -> Operand<Place> {
+fn archive_operand(options: &Options, session: &Session<'_>, root: &Arc<DirHandle>) -> Operand<OperandData> {
     let named = match &options.archive {
         Archive::File(path) => {
             let split = Split::of(path);
@@ -103,7 +104,7 @@ fn archive_operand(options: &Options, session: &Session<'_>, root: &Arc<DirHandl
     let (place, name) = named.unwrap_or_else(|| (Arc::clone(root), c".".to_owned()));
     let mut names = Names::new();
     names.push(&name, 0, EntryType::Special);
-    Operand { place, names, own: Place::Archive }
+    Operand { place, names, own: OperandData::Archive }
 }
 
 fn refuse(problem: Problem, report: &dyn Report) -> u8 {
@@ -162,19 +163,15 @@ pub struct Extractor {
 /// State shared by the stages of the sequence.
 struct State {
     reader: Mutex<Reader>,
-    flight: Flight,
+    flight: InFlight,
     /// Resolvers for members that are made in turn, by root.
-    late: Mutex<Vec<Places>>,
+    late_resolvers: Mutex<Vec<Resolver>>,
     directories: Mutex<Directories>,
     /// True if the archive could not be read to its end.
     broken: AtomicBool,
     entry: Mutex<Option<Entry<Extractor>>>,
     /// Groups that other processes make.
-    out: Out,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    remote: RemoteGroups,
 }
 
 impl Extractor {
@@ -188,20 +185,20 @@ impl Extractor {
         let new: Vec<_> = roots.held.iter().map(|_| Arc::new(NewDirectories::default())).collect();
         let places = || {
             let roots = roots.held.iter().zip(&new);
-            roots.map(|((_, held), new)| Places::new(held, following, new)).collect::<Vec<_>>()
+            roots.map(|((_, held), new)| Resolver::new(held, following, new)).collect::<Vec<_>>()
         };
-        let late = Mutex::new(places());
+        let late_resolvers = Mutex::new(places());
         let archive = members.input().file().cloned().map(Seekable::new);
         let archive = archive.map_or_else(OnceLock::new, OnceLock::from);
         let reader = Reader::new(members, &options, [places(), places()], roots, following);
         let state = State {
             reader: Mutex::new(reader),
-            flight: Flight::default(),
-            late,
+            flight: InFlight::default(),
+            late_resolvers,
             directories: Mutex::default(),
             broken: AtomicBool::new(false),
             entry: Mutex::default(),
-            out: Out::default(),
+            remote: RemoteGroups::default(),
         };
         Self { options, rights, state: Some(Arc::new(state)), archive, has_others: AtomicBool::new(false) }
     }
@@ -210,8 +207,8 @@ impl Extractor {
 impl State {
     /// Reports operands that were not found, unless the archive could not be read: then they
     /// may exist.
-    fn tell_missing(&self, report: &dyn Report) -> bool {
-        !self.broken.load(Ordering::Relaxed) && lock(&self.reader).tell_missing(report)
+    fn report_missing(&self, report: &dyn Report) -> bool {
+        !self.broken.load(Ordering::Relaxed) && lock(&self.reader).report_missing(report)
     }
 }
 
@@ -221,7 +218,7 @@ impl Extractor {
         let replaces = matches!(self.options.existing, Existing::Replace | Existing::Overwrite);
         let can_go_out = self.archive.get().is_some() && replaces && !lock(&state.reader).is_in_turn();
         if self.has_others.load(Ordering::Relaxed) && can_go_out {
-            state.out.open(entry);
+            state.remote.open(entry);
         }
         *lock(&state.entry) = Some(entry.clone());
         cx.begin_sequence(Arc::clone(state), cx.settings().jobs * PIECES_EACH);
@@ -229,25 +226,25 @@ impl Extractor {
 }
 
 impl Tool for Extractor {
-    type Directory = Place;
+    type Directory = OperandData;
     type File = ();
 
     fn plan(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: EntryType) -> Plan {
         Plan::Handle
     }
 
-    fn enter_dir(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenDir<'_>) -> Enter<Place> {
+    fn enter_dir(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenDir<'_>) -> Enter<OperandData> {
         Enter::Over
     }
 
     fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, _: EntryType) -> Handled {
         match (&entry.node.own, &self.state) {
-            (Place::Group(group), _) => self.handle_group(cx, entry, group),
-            (Place::Archive, Some(state)) => {
+            (OperandData::Group(group), _) => self.handle_group(cx, entry, group),
+            (OperandData::Archive, Some(state)) => {
                 self.begin_reading(cx, entry, state);
                 Handled::Deferred
             }
-            (Place::Archive, None) => Handled::Over,
+            (OperandData::Archive, None) => Handled::Over,
         }
     }
 
@@ -256,14 +253,14 @@ impl Tool for Extractor {
     }
 
     fn emitted(&self, _: &Context<'_, Self>, entry: &Entry<Self>, result: &[u8]) {
-        if let Place::Group(group) = &entry.node.own {
-            self.group_told(group, result);
+        if let OperandData::Group(group) = &entry.node.own {
+            self.group_reported(group, result);
         }
     }
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
-        if let Place::Group(group) = &node.own {
-            self.group_left(cx, group);
+        if let OperandData::Group(group) = &node.own {
+            self.group_completed(cx, group);
         }
     }
 }
@@ -289,17 +286,17 @@ impl Distributed for Extractor {
     /// The archive is read where the run was started; only groups of its members may be
     /// made elsewhere.
     fn may_travel(&self, node: &DirNode<Self>) -> bool {
-        matches!(node.own, Place::Group(_))
+        matches!(node.own, OperandData::Group(_))
     }
 
-    fn pack(&self, own: &Place) -> Vec<u8> {
+    fn pack(&self, own: &OperandData) -> Vec<u8> {
         match own {
-            Place::Group(group) => away::pack(group),
-            Place::Archive => Vec::new(),
+            OperandData::Group(group) => remote::pack(group),
+            OperandData::Archive => Vec::new(),
         }
     }
 
-    fn unpack(&self, packed: &[u8], receiver: &ItemReceiver<'_>) -> Result<Place, (Vec<u8>, Error)> {
-        away::unpack(packed, receiver)
+    fn unpack(&self, packed: &[u8], receiver: &ItemReceiver<'_>) -> Result<OperandData, (Vec<u8>, Error)> {
+        remote::unpack(packed, receiver)
     }
 }

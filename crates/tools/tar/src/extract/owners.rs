@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use haul_sys::{group_number, user_number};
 
+use crate::lock;
 use crate::read::acl;
 use crate::read::member::Member;
 
@@ -50,7 +51,7 @@ fn ask(answers: &Answers, name: &[u8], system: impl Fn(&std::ffi::CStr) -> Optio
     if name.is_empty() {
         return None;
     }
-    let known = || answers.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = || lock(answers);
     if let Some(answer) = known().get(name) {
         return *answer;
     }

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use super::attributes::Wanted;
 use super::content::Map;
-use super::flight::Trace;
+use super::in_flight::PathHash;
 use super::make::NewFile;
-use super::places::Spot;
+use super::resolver::MemberDir;
 use crate::read::input::Chunk;
 use crate::read::member::Member;
 
@@ -16,7 +16,7 @@ use crate::read::member::Member;
 pub(super) struct Piece {
     pub(super) load: Load,
     /// Names that it touches. They are in flight until it was put.
-    pub(super) names: Vec<Trace>,
+    pub(super) names: Vec<PathHash>,
 }
 
 /// Contents of a piece.
@@ -42,15 +42,15 @@ pub(super) struct Item {
     /// the archive.
     pub(super) content: Option<Chunk>,
     /// Names that it touches.
-    pub(super) names: Vec<Trace>,
+    pub(super) names: Vec<PathHash>,
 }
 
 /// Location of a member, as far as the reader knows it.
 pub(super) enum At {
     /// A name in a directory.
-    Here(Arc<Spot>, CString),
+    Here(Arc<MemberDir>, CString),
     /// A name in a directory, as a hard link to the other one.
-    Link(Arc<Spot>, CString, Arc<Spot>, CString),
+    Link(Arc<MemberDir>, CString, Arc<MemberDir>, CString),
     /// To be resolved when it is its turn.
     InTurn,
 }

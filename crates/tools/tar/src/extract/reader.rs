@@ -9,13 +9,14 @@ use haul_sys::{Errno, Error, Operation, Standard};
 
 use super::attributes::Wanted;
 use super::content::Map;
-use super::flight::Trace;
-use super::make::{Place, When, way_problem};
+use super::in_flight::PathHash;
+use super::make::{CreateOutcome, When, path_problem};
 use super::piece::{At, Item, Large, Load, Part, PartBytes, Piece};
-use super::places::{Following, Missing, Places, Resolved};
-use super::{Extractor, FAILED, Roots, State, lock};
+use super::resolver::{Following, Missing, Resolved, Resolver};
+use super::{Extractor, FAILED, Roots, State};
 use crate::list::Lines;
-use crate::naming::Naming;
+use crate::lock;
+use crate::prefix::PrefixReporter;
 use crate::read::archive;
 use crate::read::input::{self, BUFFER_BYTES};
 use crate::read::member::{Kind, Member};
@@ -47,14 +48,14 @@ pub(super) struct Reader {
     members: Members,
     options: Arc<Options>,
     selection: Selection,
-    naming: Naming,
+    prefixes: PrefixReporter,
     lines: Lines,
     roots: Roots,
     /// Resolvers by root, for members and for the targets of hard links.
-    places: [Vec<Places>; 2],
+    places: [Vec<Resolver>; 2],
     /// True if everything is made in turn, because links on the path make two names one.
     in_turn: bool,
-    large: Option<(Arc<Large>, Vec<Trace>, u64, u64)>,
+    large: Option<(Arc<Large>, Vec<PathHash>, u64, u64)>,
     over: bool,
 }
 
@@ -62,14 +63,14 @@ impl Reader {
     pub(super) fn new(
         members: Members,
         options: &Arc<Options>,
-        places: [Vec<Places>; 2],
+        places: [Vec<Resolver>; 2],
         roots: Roots,
         following: Following,
     ) -> Self {
         Self {
             members,
             selection: Selection::new(options),
-            naming: Naming::new(options.confinement),
+            prefixes: PrefixReporter::new(options.confinement),
             lines: Lines::new(options.verbose, options.numeric_owner),
             options: Arc::clone(options),
             roots,
@@ -85,8 +86,8 @@ impl Reader {
     }
 
     /// Reports operands that were not found; returns true if there are any.
-    pub(super) fn tell_missing(&self, report: &dyn Report) -> bool {
-        self.selection.tell_missing(report)
+    pub(super) fn report_missing(&self, report: &dyn Report) -> bool {
+        self.selection.report_missing(report)
     }
 
     /// Cuts off the next piece.
@@ -95,7 +96,7 @@ impl Reader {
             return self.next_part(cx, state);
         }
         // When groups are sent, whoever makes a member reads its content.
-        let (goes_out, mut weight) = (state.out.is_open(), 0_usize);
+        let (goes_out, mut weight) = (state.remote.is_open(), 0_usize);
         let (mut items, mut names) = (Vec::new(), Vec::new());
         while !self.over && items.len() < MEMBERS_MAX && weight < PIECE_BYTES {
             let Some(member) = self.next_member(cx, state) else { break };
@@ -221,7 +222,7 @@ impl Reader {
     }
 
     fn confined<'a>(&self, cx: &Context<'_, Extractor>, name: &'a [u8], kind: TarKind) -> &'a [u8] {
-        confined(&self.naming, &self.options, name, kind, cx.report())
+        confined(&self.prefixes, &self.options, name, kind, cx.report())
     }
 
     /// Returns the path of a member below the root; `None` if it is not extracted.
@@ -243,38 +244,43 @@ impl Reader {
         let (cache, flight) = (cx.cache(), Some(&state.flight));
         let [members, links] = &mut self.places;
         let places = &mut members[item.root];
-        let (spot, name) = match places.find(cache, &item.path, Missing::Make, flight) {
-            Ok(Resolved::To(spot, name)) => (spot, name),
-            Ok(Resolved::Root(spot)) => {
-                root_is(cx, state, &item, spot);
+        let (member_dir, name) = match places.find(cache, &item.path, Missing::Make, flight) {
+            Ok(Resolved::To(member_dir, name)) => (member_dir, name),
+            Ok(Resolved::Root(member_dir)) => {
+                root_is(cx, state, &item, member_dir);
                 return None;
             }
             Ok(Resolved::Busy) => return Some(in_turn(item)),
             Err(cause) => {
-                cx.problem(way_problem(&item.path, cause));
+                cx.problem(path_problem(&item.path, cause));
                 return None;
             }
         };
-        let trace = spot.trace.of(name.to_bytes());
-        if state.flight.has(trace) {
+        let path_hash = member_dir.path_hash.of(name.to_bytes());
+        if state.flight.has(path_hash) {
             return Some(in_turn(item));
         }
         match item.member.kind {
             Kind::Directory => {
-                cx.tool().make_directory_member(cx, (places, &state.directories), &item, (&spot, &name));
+                cx.tool().make_directory_member(
+                    cx,
+                    (places, &state.directories),
+                    &item,
+                    (&member_dir, &name),
+                );
                 None
             }
             Kind::HardLink => match links[item.root].find(cache, &item.member.link, Missing::Fail, flight) {
                 Ok(Resolved::To(above, leads_to)) => {
-                    item.names = vec![trace, above.trace.of(leads_to.to_bytes())];
-                    item.at = At::Link(spot, name, above, leads_to);
+                    item.names = vec![path_hash, above.path_hash.of(leads_to.to_bytes())];
+                    item.at = At::Link(member_dir, name, above, leads_to);
                     Some(item)
                 }
                 Ok(Resolved::Busy | Resolved::Root(_)) | Err(_) => Some(in_turn(item)),
             },
             _ => {
-                item.at = At::Here(spot, name);
-                item.names = vec![trace];
+                item.at = At::Here(member_dir, name);
+                item.names = vec![path_hash];
                 Some(item)
             }
         }
@@ -284,15 +290,15 @@ impl Reader {
     fn begin_large(&mut self, cx: &Context<'_, Extractor>, state: &State, mut item: Item) {
         let names = std::mem::take(&mut item.names);
         let early = match &item.at {
-            At::Here(spot, name) => {
-                cx.tool().make_large(cx, &item, (Arc::clone(spot), name.clone()), When::Early)
+            At::Here(member_dir, name) => {
+                cx.tool().make_large(cx, &item, (Arc::clone(member_dir), name.clone()), When::Early)
             }
-            _ => Some(Place::Waits),
+            _ => Some(CreateOutcome::Waits),
         };
         let (file, in_turn) = match early {
-            Some(Place::New(file)) => (Some(Arc::new(file)), false),
-            Some(Place::Waits) => (None, true),
-            Some(Place::Kept) | None => return state.flight.end(&names),
+            Some(CreateOutcome::New(file)) => (Some(Arc::new(file)), false),
+            Some(CreateOutcome::Waits) => (None, true),
+            Some(CreateOutcome::Kept) | None => return state.flight.end(&names),
         };
         let map = item.member.map.take().map(Map::new);
         let wanted: Wanted = item.wanted.clone();
@@ -338,10 +344,12 @@ pub(super) fn root_is(
     cx: &Context<'_, Extractor>,
     state: &State,
     item: &Item,
-    spot: Arc<super::places::Spot>,
+    member_dir: Arc<super::resolver::MemberDir>,
 ) {
     match item.member.kind {
-        Kind::Directory => lock(&state.directories).record(spot, item.wanted.clone(), item.path.clone()),
+        Kind::Directory => {
+            lock(&state.directories).record(member_dir, item.wanted.clone(), item.path.clone())
+        }
         _ => cx.problem(Problem::new(TarKind::IsRoot).naming(item.path.as_slice())),
     }
 }
@@ -350,11 +358,11 @@ pub(super) fn root_is(
 fn in_turn(mut item: Item) -> Item {
     let names = &mut item.names;
     let mut record = |path: &[u8]| {
-        let mut trace = Trace::ROOT;
+        let mut path_hash = PathHash::ROOT;
         for component in path.split(|byte| *byte == b'/') {
             if !component.is_empty() && component != b"." {
-                trace = trace.of(component);
-                names.push(trace);
+                path_hash = path_hash.of(component);
+                names.push(path_hash);
             }
         }
     };
@@ -405,7 +413,7 @@ pub(super) fn to_standard_output(mut members: Members, options: &Options, report
         }
     }
     failed |= archive::end(&mut members, options, report);
-    failed |= selection.tell_missing(report);
+    failed |= selection.report_missing(report);
     if failed { FAILED } else { 0 }
 }
 

@@ -3,13 +3,11 @@
 //! They are global extended headers with a comment, which every POSIX.1-2001 reader skips. Each is
 //! short, so that no reader needs much memory for it.
 
-use super::BLOCK_BYTES;
+use super::BLOCK;
 use super::header::{Block, Field, Magic};
 
 /// Maximum blocks of one header and its comment.
 const BLOCKS_MAX: usize = 128;
-
-const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// Overwrites whole blocks with filler.
 pub fn fill(blocks: &mut [u8]) {

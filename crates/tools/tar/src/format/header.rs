@@ -1,9 +1,6 @@
 //! Encodes one header block.
 
-use super::BLOCK_BYTES;
-
-/// Size of a block in bytes, for arrays.
-const BLOCK: usize = BLOCK_BYTES as usize;
+use super::BLOCK;
 
 /// Maximum length of a name, and of the prefix before it, in bytes.
 pub(super) const NAME_BYTES: usize = 100;

@@ -8,12 +8,10 @@
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{BLOCK_BYTES, in_blocks};
+use super::{BLOCK, BLOCK_BYTES, in_blocks};
 
 /// First bytes of the last block.
 const MAGIC: &[u8; 16] = b"haul tar index 1";
-
-const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// Location of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -23,6 +23,9 @@ pub use sparse::{SparseMap, Stored};
 /// Size of a block, in bytes.
 pub const BLOCK_BYTES: u64 = 512;
 
+/// Size of a block in bytes, for slices and arrays.
+pub(crate) const BLOCK: usize = BLOCK_BYTES as usize;
+
 /// Size of a record, in bytes: twenty blocks, the default of all tars.
 pub const RECORD_BYTES: u64 = 20 * BLOCK_BYTES;
 

@@ -3,6 +3,7 @@
 use haul_testkit::random::{IndexedRandom, Random, Rng, seeded};
 
 use super::*;
+use crate::format::BLOCK;
 
 /// A tree: the parent of each directory, and its number of files. The first directory is an
 /// operand's parent.
@@ -10,8 +11,6 @@ struct Tree {
     above: Vec<usize>,
     files: Vec<usize>,
 }
-
-const BLOCK: usize = 512;
 
 fn header(directory: usize, file: Option<usize>) -> Vec<u8> {
     let mut bytes =
@@ -36,16 +35,16 @@ impl Writing {
         there.copy_from_slice(bytes);
     }
 
-    fn let_go(&mut self, segment: &Segment) {
-        if let Some((offset, bytes)) = segment.let_go() {
+    fn drop_ref(&mut self, segment: &Segment) {
+        if let Some((offset, bytes)) = segment.drop_ref() {
             self.put(offset, &bytes);
         }
     }
 
     /// Writes the segments that have an offset.
     fn write_placed(&mut self) {
-        for segment in self.order.take_placed() {
-            self.let_go(&segment);
+        for segment in self.order.take_allocated() {
+            self.drop_ref(&segment);
         }
     }
 
@@ -56,7 +55,7 @@ impl Writing {
             Room::Between(offset) => self.put(offset, &vec![b'x'; bytes]),
             Room::Within(segment, begins) => {
                 segment.bytes()[begins..begins + bytes].fill(b'x');
-                self.let_go(&segment);
+                self.drop_ref(&segment);
             }
         }
     }
@@ -77,7 +76,7 @@ impl Writing {
 struct Work {
     number: Option<usize>,
     files: Vec<usize>,
-    put_off: usize,
+    deferred_count: usize,
     below: usize,
 }
 
@@ -86,14 +85,14 @@ struct Work {
 fn written(
     tree: &Tree,
     random: &mut Random,
-    may_wait_bytes: usize,
+    buffered_bytes_max: usize,
 ) -> (Vec<u8>, Vec<(usize, Option<usize>)>) {
-    let order = Order::new(Arc::default(), may_wait_bytes);
+    let order = Order::new(Arc::default(), buffered_bytes_max);
     let mut writing = Writing { order, archive: Vec::new(), rooms: Vec::new() };
     let work = |files: &usize| Work { files: (0..*files).collect(), ..Work::default() };
     let mut works: Vec<Work> = tree.files.iter().map(work).collect();
     tree.above.iter().skip(1).for_each(|above| works[*above].below += 1);
-    works[0].number = Some(writing.order.begin(TOP, 0, Vec::new()));
+    works[0].number = Some(writing.order.begin(ROOT, 0, Vec::new()));
     let (mut next, mut busy, mut in_order) = (1, vec![0_usize], Vec::new());
     while !busy.is_empty() {
         let directory = *busy.choose(random).unwrap();
@@ -107,18 +106,19 @@ fn written(
             next += 1;
         } else if let Some(file) = works[directory].files.pop() {
             // The same when the file is retried.
-            let may_wait = !(directory + file).is_multiple_of(3);
-            if add(&mut writing, &mut works[directory], (directory, file), random, may_wait) && !may_wait {
+            let may_buffer = !(directory + file).is_multiple_of(3);
+            if add(&mut writing, &mut works[directory], (directory, file), random, may_buffer) && !may_buffer
+            {
                 in_order.push((directory, Some(file)));
             }
         }
         for (directory, file) in writing.order.take_due() {
-            works[directory].put_off -= 1;
+            works[directory].deferred_count -= 1;
             works[directory].files.push(file);
         }
         let work = &works[directory];
         if work.files.is_empty()
-            && work.put_off + work.below == 0
+            && work.deferred_count + work.below == 0
             && !(directory == 0 && next < tree.above.len())
         {
             work.number.into_iter().for_each(|number| writing.order.end(number));
@@ -141,7 +141,7 @@ fn add(
     work: &mut Work,
     (directory, file): (usize, usize),
     random: &mut Random,
-    may_wait: bool,
+    may_buffer: bool,
 ) -> bool {
     let blocks =
         if random.random_range(0..60) == 0 { 9000 } else { *[0, 1, 3, 40, 700].choose(random).unwrap() };
@@ -150,8 +150,8 @@ fn add(
     let is_here = blocks < 100 && random.random();
     let content = if is_here { Content::Here(&bytes) } else { Content::Later(bytes.len() as u64) };
     let number = work.number.unwrap();
-    let added = writing.order.add(number, &header, &content, may_wait, || (directory, file));
-    work.put_off += usize::from(added.is_err());
+    let added = writing.order.add(number, &header, &content, may_buffer, || (directory, file));
+    work.deferred_count += usize::from(added.is_err());
     let Ok(room) = added else { return false };
     assert_eq!(room.is_some(), blocks > 0 && !is_here);
     writing.rooms.extend(room.map(|room| (room, blocks * BLOCK)));
@@ -206,8 +206,8 @@ fn a_walk_by_many() {
     for seed in 0..120 {
         let mut random = seeded(seed);
         let tree = tree(&mut random);
-        let may_wait_bytes = if seed % 2 == 0 { usize::MAX } else { 100_000 };
-        let (archive, _) = written(&tree, &mut random, may_wait_bytes);
+        let buffered_bytes_max = if seed % 2 == 0 { usize::MAX } else { 100_000 };
+        let (archive, _) = written(&tree, &mut random, buffered_bytes_max);
         check(&tree, &members(&archive));
     }
 }

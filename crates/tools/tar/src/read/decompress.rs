@@ -14,9 +14,10 @@ use flate2::bufread::GzDecoder;
 use haul_sys::{Errno, Error, Operation};
 use lzma_rust2::{LzipReader, LzmaReader, XzReader};
 
-use super::header::{BLOCK, Block, Verdict, header};
+use super::header::{Block, Verdict, header};
 use super::input::{BUFFER_BYTES, Failure, Input, Stream};
 use super::lzw::Lzw;
+use crate::format::BLOCK;
 
 /// Maximum memory of an LZMA decoder, in KiB: the largest dictionary of lzip is 512 MiB, that of
 /// `xz -9` 64 MiB.

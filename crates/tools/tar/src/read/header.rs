@@ -2,9 +2,7 @@
 //! in use: v7, ustar, GNU, star.
 
 use super::number::{Number, number};
-
-/// Size of a block, in bytes. A header is one block, and content is padded to whole ones.
-pub(crate) const BLOCK: usize = 512;
+use crate::format::BLOCK;
 
 pub(crate) type Block = [u8; BLOCK];
 

@@ -20,7 +20,8 @@ use std::sync::Arc;
 
 use haul_sys::{Advice, Cache, Error, Fd, advise, read, read_on};
 
-use super::header::{BLOCK, Block};
+use super::header::Block;
+use crate::format::BLOCK;
 
 /// Bytes read at a time.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;

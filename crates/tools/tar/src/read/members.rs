@@ -12,12 +12,13 @@
 use haul_flow::Problem;
 
 use super::decompress::Packed;
-use super::header::{BLOCK, Block, Header, Verdict, header, text};
+use super::header::{Block, Header, Verdict, header, text};
 use super::input::{BUFFER_BYTES, Chunk, Failure, Input};
 use super::member::{Kind, Member};
 use super::pax::{Extended, Wrong};
 use super::sparse::{self, MapInFront};
 use crate::TarKind;
+use crate::format::BLOCK;
 
 /// Maximum length of a name in a member of its own, in bytes.
 const NAME_BYTES_MAX: u64 = 1 << 20;
@@ -86,7 +87,7 @@ impl Members {
                 BLOCK => {}
                 0 if self.seen_any => self.over = true,
                 _ if !self.seen_any => {
-                    self.tell_foreign(problems);
+                    self.report_foreign(problems);
                     self.over = true;
                 }
                 _ => return Err(Failure::Ended),
@@ -102,12 +103,12 @@ impl Members {
             match found {
                 Verdict::Zeros if self.goes_on_behind_zeros => self.seen_any = true,
                 Verdict::Zeros => self.look_for_end(problems)?,
-                Verdict::Other => self.tell_lost(problems),
+                Verdict::Other => self.report_lost(problems),
                 Verdict::Header(header) => {
                     (self.lost, self.seen_any) = (false, true);
                     let Some(size) = header.size.natural() else {
                         before = Before::default();
-                        self.tell_lost(problems);
+                        self.report_lost(problems);
                         continue;
                     };
                     match header.kind {
@@ -146,8 +147,8 @@ impl Members {
     }
 
     /// Reports blocks that are not headers, once.
-    fn tell_lost(&mut self, problems: &mut Vec<Problem>) {
-        self.tell_foreign(problems);
+    fn report_lost(&mut self, problems: &mut Vec<Problem>) {
+        self.report_foreign(problems);
         if !self.lost {
             problems.push(Problem::new(TarKind::Skipping));
         }
@@ -155,7 +156,7 @@ impl Members {
     }
 
     /// Reports, once, that the input is not an archive.
-    fn tell_foreign(&self, problems: &mut Vec<Problem>) {
+    fn report_foreign(&self, problems: &mut Vec<Problem>) {
         if !self.seen_any && !self.lost {
             problems.push(match self.packed {
                 None => Problem::new(TarKind::NotAnArchive),

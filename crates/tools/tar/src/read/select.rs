@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_flow::{Problem, Report};
 
-use crate::naming::{Naming, unsafe_prefix};
+use crate::prefix::{PrefixReporter, unsafe_prefix};
 use crate::{Confinement, Excludes, Options, TarKind};
 
 /// Operands and exclusions.
@@ -53,7 +53,7 @@ impl Selection {
     }
 
     /// Reports operands that were not found; returns true if there are any.
-    pub(crate) fn tell_missing(&self, report: &dyn Report) -> bool {
+    pub(crate) fn report_missing(&self, report: &dyn Report) -> bool {
         let mut any = false;
         for (name, _) in self.found.iter().filter(|(_, found)| !found.load(Ordering::Relaxed)) {
             any = true;
@@ -66,7 +66,7 @@ impl Selection {
 /// Returns a name without a prefix that leads out of the extraction directory, which is reported
 /// as `kind`.
 pub(crate) fn confined<'a>(
-    naming: &Naming,
+    prefixes: &PrefixReporter,
     options: &Options,
     name: &'a [u8],
     kind: TarKind,
@@ -75,7 +75,7 @@ pub(crate) fn confined<'a>(
     if options.confinement == Confinement::Absolute {
         return name;
     }
-    naming.tell_stripped(name, kind, report);
+    prefixes.report_stripped(name, kind, report);
     let kept = &name[unsafe_prefix(name)..];
     if kept.is_empty() { b"." } else { kept }
 }

@@ -5,8 +5,9 @@
 //! 0.0, 0.1 and 1.0 in extended headers. In the last one the map precedes the content, as lines
 //! of digits.
 
-use super::header::{BLOCK, Block};
+use super::header::Block;
 use super::number::{Number, number};
+use crate::format::BLOCK;
 
 /// A part of a file that the archive holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

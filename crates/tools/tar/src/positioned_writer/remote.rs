@@ -3,8 +3,8 @@
 //! Each group of files is then a span of its own. It is sent with its header blocks, the wanted
 //! part of each file, and the path to the archive. The process that receives it puts the content
 //! between the headers and writes the span at its offset. The outcome of each file is sent back to
-//! the process that walks ([`Outcome`](super::wanted::Outcome)). A span that was lost with its
-//! process is made again, and written to the same place.
+//! the process that walks ([`ReadOutcome`](super::span_file::ReadOutcome)). A span that was lost
+//! with its process is made again, and written to the same place.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,19 +15,18 @@ use haul_flow::{Context, DirHandle, DirNode, Problem, Split};
 use haul_sys::{Errno, Error, Open, Operation, open};
 use serde::{Deserialize, Serialize};
 
-use super::wanted::Wanted;
-use super::{Fill, Filling, Group, Whole, lock};
+use super::span_file::SpanFile;
+use super::{LaunchState, PositionedWriter, SpanBuffer, SpanGroup};
 use crate::TarKind;
-use crate::format::BLOCK_BYTES;
-use crate::look::ExitStatus;
+use crate::examiner::ExitStatus;
+use crate::format::BLOCK;
+use crate::lock;
 use crate::options::{self, Options};
 use crate::output::write_all;
 
-const BLOCK: usize = BLOCK_BYTES as usize;
-
 /// Location of the archive: its directory, and its name there.
 #[derive(Clone)]
-pub(super) struct Archive {
+pub(super) struct ArchiveLocation {
     directory: Arc<DirHandle>,
     name: CString,
 }
@@ -42,30 +41,30 @@ struct PackedGroup {
     length: usize,
     /// Contents before any file is read: runs of blocks, each with its offset in the span.
     blocks: Vec<(usize, Vec<u8>)>,
-    files: Vec<Wanted>,
+    files: Vec<SpanFile>,
 }
 
-impl Fill {
+impl PositionedWriter {
     /// Lets other processes make spans if they can find the archive; returns its directory then.
     pub(crate) fn share(&mut self, cache: &haul_flow::DirCache) -> Option<Arc<DirHandle>> {
-        let whole = self.whole.as_mut()?;
+        let launch = self.launch.as_mut()?;
         let options::Archive::File(path) = &self.options.archive else { return None };
         let split = Split::of(path);
-        let directory = split.hold(cache).ok().filter(|_| whole.output.has_places())?;
+        let directory = split.hold(cache).ok().filter(|_| launch.output.is_positioned())?;
         let name = CString::new(split.base()).ok()?;
-        whole.archive = Some(Archive { directory: Arc::clone(&directory), name });
+        launch.archive = Some(ArchiveLocation { directory: Arc::clone(&directory), name });
         Some(directory)
     }
 }
 
-impl Group {
+impl SpanGroup {
     /// Writes the span to the archive, in the process that received it.
-    pub(super) fn write_there(&self, cx: &Context<'_, Fill>) {
+    pub(super) fn write_remotely(&self, cx: &Context<'_, PositionedWriter>) {
         let Some(archive) = &self.archive else { return };
-        let bytes = std::mem::take(&mut *lock(&self.filling.bytes));
+        let bytes = std::mem::take(&mut *lock(&self.buffer.bytes));
         let written = cx.cache().open(&archive.directory).and_then(|directory| {
             let file = open(&*directory, &archive.name, Open::WRITE.following())?;
-            let written = write_all(&file, self.filling.offset, &bytes);
+            let written = write_all(&file, self.buffer.offset, &bytes);
             // A write error may still surface when the file is closed.
             written.and(file.close())
         });
@@ -101,7 +100,7 @@ fn span_of(length: usize, blocks: Vec<(usize, Vec<u8>)>) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-impl Distributed for Fill {
+impl Distributed for PositionedWriter {
     const NAME: &'static str = "tar-fill";
     const KINDS: &'static [haul_flow::Kind] = TarKind::KINDS;
 
@@ -111,7 +110,7 @@ impl Distributed for Fill {
 
     fn from_init(init_message: &[u8]) -> Option<Self> {
         let options: Options = postcard::from_bytes(init_message).ok()?;
-        Some(Self { options: Arc::new(options), status: Arc::new(ExitStatus::default()), whole: None })
+        Some(Self { options: Arc::new(options), status: Arc::new(ExitStatus::default()), launch: None })
     }
 
     fn may_travel(&self, node: &haul_flow::DirNode<Self>) -> bool {
@@ -119,20 +118,21 @@ impl Distributed for Fill {
     }
 
     fn finish_part(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
-        node.own.write_there(cx);
+        node.own.write_remotely(cx);
     }
 
-    fn pack(&self, own: &Group) -> Vec<u8> {
-        let (Some(archive), Some(Whole { plan, .. })) = (&own.archive, &self.whole) else {
+    fn pack(&self, own: &SpanGroup) -> Vec<u8> {
+        let (Some(archive), Some(LaunchState { layout, .. })) = (&own.archive, &self.launch) else {
             return Vec::new();
         };
-        own.filling.away.store(true, Ordering::Relaxed);
-        let span = &plan.spans[own.filling.number];
-        let headers = self.whole.as_ref().map(|whole| whole.headers(span, &self.options)).unwrap_or_default();
+        own.buffer.is_remote.store(true, Ordering::Relaxed);
+        let span = &layout.spans[own.buffer.number];
+        let headers =
+            self.launch.as_ref().map(|launch| launch.headers(span, &self.options)).unwrap_or_default();
         let packed = PackedGroup {
             archive: RemotePath::to(&archive.directory),
             name: archive.name.clone(),
-            offset: own.filling.offset,
+            offset: own.buffer.offset,
             length: headers.len(),
             blocks: blocks_of(&headers),
             files: own.files.clone(),
@@ -140,19 +140,19 @@ impl Distributed for Fill {
         postcard::to_allocvec(&packed).unwrap_or_default()
     }
 
-    fn unpack(&self, packed: &[u8], receiver: &ItemReceiver<'_>) -> Result<Group, (Vec<u8>, Error)> {
+    fn unpack(&self, packed: &[u8], receiver: &ItemReceiver<'_>) -> Result<SpanGroup, (Vec<u8>, Error)> {
         let invalid = || (Vec::new(), Error::new(Operation::Openat, String::new(), Errno::INVAL));
         let packed: PackedGroup = postcard::from_bytes(packed).map_err(|_| invalid())?;
         let bytes = span_of(packed.length, packed.blocks).ok_or_else(invalid)?;
-        let filling = Filling {
+        let buffer = SpanBuffer {
             number: 0,
             offset: packed.offset,
             bytes: Mutex::new(bytes),
             groups: AtomicUsize::new(1),
-            away: AtomicBool::new(false),
+            is_remote: AtomicBool::new(false),
         };
-        let archive = Archive { directory: receiver.hold(&packed.archive)?, name: packed.name };
-        Ok(Group { filling: Arc::new(filling), files: packed.files, archive: Some(archive) })
+        let archive = ArchiveLocation { directory: receiver.hold(&packed.archive)?, name: packed.name };
+        Ok(SpanGroup { buffer: Arc::new(buffer), files: packed.files, archive: Some(archive) })
     }
 }
 

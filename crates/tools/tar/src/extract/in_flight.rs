@@ -8,18 +8,19 @@
 //!
 //! Names are identified by hashes of their paths. A collision costs only time.
 
+use crate::lock;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Hash of a name's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Trace(pub(super) u64);
+pub(super) struct PathHash(pub(super) u64);
 
-impl Trace {
+impl PathHash {
     /// The extraction root.
-    pub(super) const ROOT: Trace = Trace(0);
+    pub(super) const ROOT: PathHash = PathHash(0);
 
     /// Returns the hash of a name in this directory.
     pub(super) fn of(self, name: &[u8]) -> Self {
@@ -29,21 +30,21 @@ impl Trace {
 
 /// Names in flight, and the number of pieces that touch each.
 #[derive(Debug, Default)]
-pub(super) struct Flight(Mutex<HashMap<Trace, u32>>);
+pub(super) struct InFlight(Mutex<HashMap<PathHash, u32>>);
 
-impl Flight {
+impl InFlight {
     /// True if a name is in flight.
-    pub(super) fn has(&self, name: Trace) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&name)
+    pub(super) fn has(&self, name: PathHash) -> bool {
+        lock(&self.0).contains_key(&name)
     }
 
-    pub(super) fn begin(&self, name: Trace) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(name).or_default() += 1;
+    pub(super) fn begin(&self, name: PathHash) {
+        *lock(&self.0).entry(name).or_default() += 1;
     }
 
     /// Removes the names of a piece, each as often as it was recorded.
-    pub(super) fn end(&self, names: &[Trace]) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn end(&self, names: &[PathHash]) {
+        let mut counts = lock(&self.0);
         for name in names {
             match counts.get_mut(name) {
                 Some(count) if *count > 1 => *count -= 1,
@@ -59,8 +60,8 @@ mod tests {
 
     #[test]
     fn a_name_is_under_way_as_often_as_it_was_recorded() {
-        let (flight, name) = (Flight::default(), Trace::ROOT.of(b"a").of(b"b"));
-        assert_ne!(name, Trace::ROOT.of(b"b").of(b"a"));
+        let (flight, name) = (InFlight::default(), PathHash::ROOT.of(b"a").of(b"b"));
+        assert_ne!(name, PathHash::ROOT.of(b"b").of(b"a"));
         flight.begin(name);
         flight.begin(name);
         flight.end(&[name]);

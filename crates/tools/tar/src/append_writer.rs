@@ -1,4 +1,4 @@
-//! The appender: creates an archive in one pass. All workers add members to its end as they
+//! The append writer: creates an archive in one pass. All workers add members to its end as they
 //! find them.
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Nothing needs to be known about later members, and each file is opened and examined once. The
-//! archive must support positioned writes; other cases need a survey first (`survey.rs`, `fill/`).
+//! archive must support positioned writes. What needs a survey first is in the head of `lib.rs`.
 //!
 //! A file may be deferred before it is added; it is opened again when its directory is written.
 //! Every change of the order can make deferred files due, so every change returns them. A file with
@@ -22,27 +22,28 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use haul_flow::{
     Block, Context, DirNode, Enter, Entry, Failure, FileKey, Handled, Holes, OpenDir, OpenFile, OpenSource,
     Order, Plan, Policy, Probe, Report, Reported, Start, Tally, Tool, Transfer, Write,
 };
-use haul_sys::{EntryType, Fd, Stat, stat};
+use haul_sys::{EntryType, Fd, Stat};
 
 use super::TarKind;
+use super::allocator::{Allocator, Due};
 use super::entry::{Listing, TarEntry};
-use super::look::{Look, difference, has_changed};
-use super::order::{PutOff, TOP, WAITING_MEMBER_BYTES, WITHIN_BYTES};
+use super::examiner::{Examiner, difference, was_changed};
+use super::lock;
+use super::order::{BUFFERED_MEMBER_BYTES_MAX, Deferred, INLINE_BYTES_MAX, ROOT};
 use super::output::Output;
 use super::segment::{Content, Room};
-use super::tail::{Due, Tail};
-use super::telling::Telling;
+use super::verbose::MemberPrinter;
 
-pub(super) struct Stow {
-    look: Look,
-    tail: Tail<Entry<Stow>>,
-    telling: Telling,
+pub(super) struct AppendWriter {
+    examiner: Examiner,
+    allocator: Allocator<Entry<AppendWriter>>,
+    printer: MemberPrinter,
     /// For each file with several names, the member that holds its content.
     firsts: Mutex<HashMap<FileKey, Vec<u8>>>,
 }
@@ -53,54 +54,59 @@ thread_local! {
 }
 
 /// Result of adding a member.
-enum Outcome {
+enum Added {
     /// Its headers are in the archive, with room for its content.
     Room(Room),
     /// It is in the archive, with this many bytes of content.
     Whole(u64),
     /// It was deferred and will be retried.
-    PutOff,
+    Deferred,
     /// It does not fit the format.
-    LeftOut,
+    Unfit,
 }
 
-impl Stow {
-    pub(super) fn new(look: Look, output: Output) -> Self {
-        Self { telling: Telling::new(&look.options), look, tail: Tail::new(output), firsts: Mutex::default() }
+impl AppendWriter {
+    pub(super) fn new(examiner: Examiner, output: Output) -> Self {
+        Self {
+            printer: MemberPrinter::new(&examiner.options),
+            examiner,
+            allocator: Allocator::new(output),
+            firsts: Mutex::default(),
+        }
     }
 
-    /// Begins the parent directory of the `place`-th operand.
-    pub(super) fn begin_operand(&self, place: usize, listing: &Listing) {
+    /// Begins the parent directory of the `position`-th operand.
+    pub(super) fn begin_operand(&self, position: usize, listing: &Listing) {
         // Nothing can be due: nothing was deferred before.
-        listing.number.get_or_init(|| self.tail.begin(TOP, place as u64, Vec::new()).0);
+        listing.number.get_or_init(|| self.allocator.begin(ROOT, position as u64, Vec::new()).0);
     }
 
     /// Writes the rest; returns the length of all members, and the output.
     pub(super) fn finish(self, report: &dyn Report) -> (u64, Output) {
-        let (end, times_put_off, output) = self.tail.finish();
+        let (end, deferrals, output) = self.allocator.finish();
         if report.wants_debug() {
-            report.debug(&format!("members deferred: {times_put_off}"));
+            report.debug(&format!("members deferred: {deferrals}"));
         }
         (end, output)
     }
 
     fn begin_directory(&self, cx: &Context<'_, Self>, above: &Listing, member: &TarEntry) {
-        let path = above.member_path(member, &self.look.options);
+        let path = above.member_path(member, &self.examiner.options);
         // If its headers do not fit the format, its contents are archived all the same.
         let headers = self.with_headers(cx, member, &path, <[u8]>::to_vec).unwrap_or_default();
         // The walk sorts directories by inode.
-        let place = member.stat.identity.inode;
-        let (number, due) = self.tail.begin(number_of(above), place, headers);
-        come_again(cx, due);
+        let key = member.stat.identity.inode;
+        let (number, due) = self.allocator.begin(number_of(above), key, headers);
+        retry_all(cx, due);
         if let Some(listing) = &member.listing {
             listing.number.get_or_init(|| number);
         }
-        self.tell_of_member(cx, member, path);
+        self.print_member(cx, member, path);
     }
 
-    fn tell_of_member(&self, cx: &Context<'_, Self>, member: &TarEntry, path: Vec<u8>) {
-        let Look { options, people, .. } = &self.look;
-        self.telling.tell(member, path, options, people, cx.report());
+    fn print_member(&self, cx: &Context<'_, Self>, member: &TarEntry, path: Vec<u8>) {
+        let Examiner { options, owners, .. } = &self.examiner;
+        self.printer.print(member, path, options, owners, cx.report());
     }
 
     /// Adds a member with its content, if known; or a hard link, if the file was added before.
@@ -110,12 +116,11 @@ impl Stow {
         entry: &Entry<Self>,
         mut member: TarEntry,
         content: Option<&[u8]>,
-    ) -> Outcome {
+    ) -> Added {
         let listing = &entry.node.own;
-        let path = listing.member_path(&member, &self.look.options);
-        let mut firsts =
-            member.may_be_linked().then(|| self.firsts.lock().unwrap_or_else(PoisonError::into_inner));
-        let may_wait = firsts.is_none();
+        let path = listing.member_path(&member, &self.examiner.options);
+        let mut firsts = member.may_be_linked().then(|| lock(&self.firsts));
+        let may_buffer = firsts.is_none();
         let first = firsts.as_ref().and_then(|firsts| firsts.get(&member.file_key()));
         let is_first = first.is_none();
         if let Some(first) = first {
@@ -131,22 +136,26 @@ impl Stow {
                 None => Content::Later(member.stored_bytes()),
             };
             let (added, due) =
-                self.tail.add(number_of(listing), headers, &content, may_wait, || entry.clone());
-            come_again(cx, due);
+                self.allocator.add(number_of(listing), headers, &content, may_buffer, || entry.clone());
+            retry_all(cx, due);
             added
         });
         let room = match added {
             Some(Ok(room)) => room,
-            Some(Err(PutOff)) => return Outcome::PutOff,
-            None => return Outcome::LeftOut,
+            Some(Err(Deferred)) => return Added::Deferred,
+            None => return Added::Unfit,
         };
         if let (Some(firsts), true) = (&mut firsts, is_first) {
-            self.look.naming.tell_stripped(&listing.path(&member), TarKind::RemovingLinkPrefix, cx.report());
+            self.examiner.prefixes.report_stripped(
+                &listing.path(&member),
+                TarKind::RemovingLinkPrefix,
+                cx.report(),
+            );
             firsts.insert(member.file_key(), path.clone());
         }
         drop(firsts);
-        self.tell_of_member(cx, &member, path);
-        room.map_or(Outcome::Whole(written), Outcome::Room)
+        self.print_member(cx, &member, path);
+        room.map_or(Added::Whole(written), Added::Room)
     }
 
     /// Encodes a member's headers and passes them to `take`; `None` if they do not fit the format,
@@ -160,13 +169,13 @@ impl Stow {
     ) -> Option<R> {
         HEADERS.with_borrow_mut(|headers| {
             headers.clear();
-            let made = member.encode(path, &self.look.options, &self.look.people, headers);
-            made.map_err(|why| self.look.tell_unfit(cx, path, &why)).ok().map(|()| take(headers))
+            let made = member.encode(path, &self.examiner.options, &self.examiner.owners, headers);
+            made.map_err(|why| self.examiner.report_unfit(cx, path, &why)).ok().map(|()| take(headers))
         })
     }
 
     /// Reports a file that changed since it was opened, or shrank by `missing` bytes.
-    fn tell_difference(
+    fn report_difference(
         &self,
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
@@ -174,51 +183,49 @@ impl Stow {
         before: &Stat,
         missing: u64,
     ) {
-        let changed = stat(source).map_or(true, |now| has_changed(before, &now));
-        if (missing > 0 || changed)
-            && let Some(problem) = difference(entry.path(), missing, changed)
-        {
-            self.look.tell(cx, problem, 1);
+        let changed = was_changed(source, before);
+        if let Some(problem) = difference(entry, missing, changed) {
+            self.examiner.report(cx, problem, 1);
         }
     }
 }
 
-impl Stow {
+impl AppendWriter {
     /// Probes every file of the directory at the end of the archive. Of others only those that can
     /// be buffered are: the rest would be deferred.
     fn probe(&self, entry: &Entry<Self>) -> Probe {
-        if self.tail.is_last(number_of(&entry.node.own)) {
+        if self.allocator.is_last(number_of(&entry.node.own)) {
             return Probe::ALWAYS;
         }
-        Probe { links_max: 1, bytes_max: WAITING_MEMBER_BYTES as u64 }
+        Probe { links_max: 1, bytes_max: BUFFERED_MEMBER_BYTES_MAX as u64 }
     }
 }
 
 /// Retries deferred files that are due.
-fn come_again(cx: &Context<'_, Stow>, due: Due<Entry<Stow>>) {
+fn retry_all(cx: &Context<'_, AppendWriter>, due: Due<Entry<AppendWriter>>) {
     due.0.into_iter().for_each(|entry| cx.retry(entry));
 }
 
 /// Returns a directory's number, which it has from its beginning.
 fn number_of(listing: &Listing) -> usize {
-    listing.number.get().copied().unwrap_or(TOP)
+    listing.number.get().copied().unwrap_or(ROOT)
 }
 
-impl Tool for Stow {
+impl Tool for AppendWriter {
     type Directory = Arc<Listing>;
     type File = Room;
 
     fn policy(&self) -> Policy {
         // What belongs together in the archive is read at about the same time.
-        Policy { order: Order::Walk, backpressure: Some(self.tail.waiting()), ..Policy::default() }
+        Policy { order: Order::Walk, backpressure: Some(self.allocator.buffered()), ..Policy::default() }
     }
 
     fn plan(&self, _: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
-        if self.tail.is_broken() {
+        if self.allocator.is_broken() {
             return Plan::Skip;
         }
         let otherwise = if kind == EntryType::Regular { Plan::Read(self.probe(entry)) } else { Plan::Handle };
-        self.look.plan(entry, kind, otherwise)
+        self.examiner.plan(entry, kind, otherwise)
     }
 
     fn enter_dir(
@@ -227,19 +234,19 @@ impl Tool for Stow {
         entry: &Entry<Self>,
         opened: &OpenDir<'_>,
     ) -> Enter<Arc<Listing>> {
-        self.look.enter(cx, entry, opened, |parent, member| {
+        self.examiner.enter(cx, entry, opened, |parent, member| {
             self.begin_directory(cx, parent, &member);
         })
     }
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
-        come_again(cx, self.tail.end(number_of(&node.own)));
+        retry_all(cx, self.allocator.end(number_of(&node.own)));
     }
 
     fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, _: EntryType) -> Handled {
         let mut handled = Handled::Over;
-        self.look.handle(cx, entry, |_, member| {
-            if let Outcome::PutOff = self.add(cx, entry, member, None) {
+        self.examiner.handle(cx, entry, |_, member| {
+            if let Added::Deferred = self.add(cx, entry, member, None) {
                 handled = Handled::Deferred;
             }
             handled == Handled::Over
@@ -248,26 +255,26 @@ impl Tool for Stow {
     }
 
     fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
-        self.look.failed(cx, entry, failure)
+        self.examiner.failed(cx, entry, failure)
     }
 
     fn open_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenSource<'_>) -> Start<Room> {
-        let Some(member) = self.look.opened(cx, entry, opened.stat) else { return Start::Done };
+        let Some(member) = self.examiner.examine_open(cx, entry, opened.stat) else { return Start::Done };
         let is_whole =
-            |content: &&[u8]| content.len() as u64 == opened.stat.size && content.len() <= WITHIN_BYTES;
+            |content: &&[u8]| content.len() as u64 == opened.stat.size && content.len() <= INLINE_BYTES_MAX;
         let content = opened.first.filter(is_whole);
         match self.add(cx, entry, member, content) {
             // New room is zeros, and so are holes.
-            Outcome::Room(own) => Start::Inspect { own, transfer: Transfer::Blocks(Holes::Skip) },
-            Outcome::Whole(bytes) => {
+            Added::Room(own) => Start::Inspect { own, transfer: Transfer::Blocks(Holes::Skip) },
+            Added::Whole(bytes) => {
                 if bytes > 0 {
-                    self.tell_difference(cx, entry, opened.source, opened.stat, 0);
+                    self.report_difference(cx, entry, opened.source, opened.stat, 0);
                 }
                 cx.count(Tally { files: 1, bytes, ..Tally::default() });
                 Start::Done
             }
-            Outcome::PutOff => Start::Deferred,
-            Outcome::LeftOut => Start::Done,
+            Added::Deferred => Start::Deferred,
+            Added::Unfit => Start::Done,
         }
     }
 
@@ -275,21 +282,21 @@ impl Tool for Stow {
         // The header has the size at opening time; anything the file grew by does not fit.
         let left = file.stat.size.saturating_sub(offset);
         let taken = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
-        self.tail.put(&file.own, offset, &bytes[..taken]);
-        if self.tail.is_broken() { Write::End } else { Write::Nothing }
+        self.allocator.put(&file.own, offset, &bytes[..taken]);
+        if self.allocator.is_broken() { Write::End } else { Write::Nothing }
     }
 
     fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
-        if self.tail.is_broken() {
+        if self.allocator.is_broken() {
             return true;
         }
         let missing = file.stat.size.saturating_sub(file.length());
-        self.tell_difference(cx, &file.entry, &file.source, &file.stat, missing);
+        self.report_difference(cx, &file.entry, &file.source, &file.stat, missing);
         cx.count(Tally { files: 1, ..Tally::default() });
         true
     }
 
     fn close_file(&self, _: &Context<'_, Self>, _: &Entry<Self>, own: Room, _: bool) {
-        self.tail.release(own);
+        self.allocator.release(own);
     }
 }

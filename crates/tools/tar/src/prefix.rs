@@ -2,11 +2,12 @@
 //! extraction directory.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use haul_flow::{Problem, Report};
 
 use super::TarKind;
+use super::lock;
 use super::options::Confinement;
 
 /// Returns the length of the prefix to strip: everything up to and including the last `..`, and the
@@ -25,24 +26,24 @@ pub(super) fn unsafe_prefix(name: &[u8]) -> usize {
 }
 
 /// Reports the prefixes that are stripped, each one once.
-pub(super) struct Naming {
+pub(super) struct PrefixReporter {
     confinement: Confinement,
-    told: Mutex<HashSet<(TarKind, Vec<u8>)>>,
+    reported: Mutex<HashSet<(TarKind, Vec<u8>)>>,
 }
 
-impl Naming {
+impl PrefixReporter {
     #[must_use]
     pub(super) fn new(confinement: Confinement) -> Self {
-        Self { confinement, told: Mutex::default() }
+        Self { confinement, reported: Mutex::default() }
     }
 
     /// Reports, as `kind`, the prefix that is stripped from a name.
-    pub(super) fn tell_stripped(&self, name: &[u8], kind: TarKind, report: &dyn Report) {
+    pub(super) fn report_stripped(&self, name: &[u8], kind: TarKind, report: &dyn Report) {
         let prefix = &name[..unsafe_prefix(name)];
         if self.confinement == Confinement::Absolute || prefix.is_empty() {
             return;
         }
-        let is_new = self.told.lock().unwrap_or_else(PoisonError::into_inner).insert((kind, prefix.to_vec()));
+        let is_new = lock(&self.reported).insert((kind, prefix.to_vec()));
         if is_new {
             report.problem(Problem::new(kind).naming(prefix).as_warning());
         }

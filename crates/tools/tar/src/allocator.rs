@@ -10,11 +10,12 @@
 //! (test: `members_are_where_their_headers_are`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use haul_flow::Gauge;
 
-use super::order::{Order, PutOff, WAITING_BYTES};
+use super::lock;
+use super::order::{BUFFERED_BYTES_MAX, Deferred, Order};
 use super::output::Output;
 use super::segment::{Content, Room, Segment};
 
@@ -23,18 +24,18 @@ use super::segment::{Content, Room, Segment};
 pub(super) struct Due<L>(pub(super) Vec<L>);
 
 /// The end of an archive; `L` is a deferred entry.
-pub(super) struct Tail<L> {
+pub(super) struct Allocator<L> {
     output: Output,
     order: Mutex<Order<L>>,
-    waiting: Gauge,
+    buffered: Gauge,
     written: AtomicUsize,
 }
 
-impl<L> Tail<L> {
+impl<L> Allocator<L> {
     pub(super) fn new(output: Output) -> Self {
-        let order = Order::new(Arc::clone(&output.memory), WAITING_BYTES);
-        let waiting = Gauge::new(WAITING_BYTES as u64 / 2);
-        Self { output, order: Mutex::new(order), waiting, written: AtomicUsize::new(0) }
+        let order = Order::new(Arc::clone(&output.memory), BUFFERED_BYTES_MAX);
+        let buffered = Gauge::new(BUFFERED_BYTES_MAX as u64 / 2);
+        Self { output, order: Mutex::new(order), buffered, written: AtomicUsize::new(0) }
     }
 
     /// True if writing has failed; then nothing more needs to be added.
@@ -42,10 +43,10 @@ impl<L> Tail<L> {
         self.output.is_broken()
     }
 
-    /// Begins a directory found in `above`, or the parent directory of an operand, which has no
-    /// headers; returns its number. The walk meets siblings in the order of `place`.
-    pub(super) fn begin(&self, above: usize, place: u64, headers: Vec<u8>) -> (usize, Due<L>) {
-        self.change(|order| order.begin(above, place, headers))
+    /// Begins a directory found in `parent`, or the parent directory of an operand, which has no
+    /// headers; returns its number. The walk meets siblings in the order of `key`.
+    pub(super) fn begin(&self, parent: usize, key: u64, headers: Vec<u8>) -> (usize, Due<L>) {
+        self.change(|order| order.begin(parent, key, headers))
     }
 
     /// Completes a directory: everything in it was added.
@@ -54,27 +55,27 @@ impl<L> Tail<L> {
     }
 
     /// Adds a member found in a directory: its headers, and its content or room for it. A member
-    /// without `may_wait` is never buffered: it goes to the end of the archive, or is deferred.
+    /// without `may_buffer` is never buffered: it goes to the end of the archive, or is deferred.
     pub(super) fn add(
         &self,
-        found_in: usize,
+        directory: usize,
         headers: &[u8],
         content: &Content<'_>,
-        may_wait: bool,
-        later: impl FnOnce() -> L,
-    ) -> (Result<Option<Room>, PutOff>, Due<L>) {
-        self.change(|order| order.add(found_in, headers, content, may_wait, later))
+        may_buffer: bool,
+        deferred: impl FnOnce() -> L,
+    ) -> (Result<Option<Room>, Deferred>, Due<L>) {
+        self.change(|order| order.add(directory, headers, content, may_buffer, deferred))
     }
 
     /// True if members found in a directory are appended to the archive now.
-    pub(super) fn is_last(&self, found_in: usize) -> bool {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner).is_last(found_in)
+    pub(super) fn is_last(&self, directory: usize) -> bool {
+        lock(&self.order).is_last(directory)
     }
 
     /// Bytes in the buffer. The gauge is over its limit when half of the buffer is used; the other
     /// half is for members in flight.
-    pub(super) fn waiting(&self) -> Gauge {
-        self.waiting.clone()
+    pub(super) fn buffered(&self) -> Gauge {
+        self.buffered.clone()
     }
 
     /// Writes content to its room, `position` bytes into it. Bytes that are never written
@@ -92,33 +93,33 @@ impl<L> Tail<L> {
     /// Releases a room whose content is complete, or will not come.
     pub(super) fn release(&self, room: Room) {
         if let Room::Within(segment, _) = room {
-            self.let_go(&segment);
+            self.drop_ref(&segment);
         }
     }
 
     /// Writes the rest once all directories are complete and all rooms released; returns the
     /// archive's length, the number of deferrals, and the output.
     pub(super) fn finish(self) -> (u64, usize, Output) {
-        let ((end, times_put_off), _) = self.change(|order| (order.finish(), order.times_put_off));
-        (end, times_put_off, self.output)
+        let ((end, deferrals), _) = self.change(|order| (order.finish(), order.deferrals));
+        (end, deferrals, self.output)
     }
 
     /// Applies a change to the order, and drops the references to segments that it allocated. Any
     /// change can make deferred entries due.
     fn change<R>(&self, change: impl FnOnce(&mut Order<L>) -> R) -> (R, Due<L>) {
-        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut order = lock(&self.order);
         let result = change(&mut order);
-        let (placed, due) = (order.take_placed(), Due(order.take_due()));
-        self.waiting.set(order.waiting_bytes as u64);
+        let (allocated, due) = (order.take_allocated(), Due(order.take_due()));
+        self.buffered.set(order.buffered_bytes as u64);
         drop(order);
-        placed.into_iter().for_each(|segment| self.let_go(&segment));
+        allocated.into_iter().for_each(|segment| self.drop_ref(&segment));
         (result, due)
     }
 
     /// Drops a reference to a segment; the last one writes it.
-    fn let_go(&self, segment: &Segment) {
-        if let Some((offset, bytes)) = segment.let_go() {
-            self.output.take_in_turn(self.written.fetch_add(1, Ordering::Relaxed), offset, bytes);
+    fn drop_ref(&self, segment: &Segment) {
+        if let Some((offset, bytes)) = segment.drop_ref() {
+            self.output.submit_bounded(self.written.fetch_add(1, Ordering::Relaxed), offset, bytes);
         }
     }
 }
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
     use crate::format::in_blocks;
     use crate::options::{Archive, Options};
-    use crate::order::TOP;
+    use crate::order::ROOT;
     use crate::segment::SEGMENT_BYTES;
 
     #[test]
@@ -138,7 +139,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("archive");
         let archive = Archive::File(CString::new(path.to_str().unwrap()).unwrap());
-        let tail = Tail::<()>::new(Output::create(&Options { archive, ..Options::default() }).unwrap());
+        let allocator =
+            Allocator::<()>::new(Output::create(&Options { archive, ..Options::default() }).unwrap());
         let sizes = [
             0,
             1,
@@ -154,17 +156,22 @@ mod tests {
             70_000,
         ];
         let members: Vec<_> = sizes.iter().cycle().take(60).zip(1_u8..).collect();
-        let (directory, _) = tail.begin(TOP, 0, Vec::new());
+        let (directory, _) = allocator.begin(ROOT, 0, Vec::new());
         // Four workers add members, write the content in two halves, and release the rooms late and
         // in another order.
         std::thread::scope(|scope| {
             for share in members.chunks(15) {
-                let tail = &tail;
+                let allocator = &allocator;
                 scope.spawn(move || {
                     let mut held = Vec::new();
                     for (size, number) in share {
-                        let added =
-                            tail.add(directory, &[*number; 512], &Content::Later(**size as u64), true, || ());
+                        let added = allocator.add(
+                            directory,
+                            &[*number; 512],
+                            &Content::Later(**size as u64),
+                            true,
+                            || (),
+                        );
                         let room = added.0.unwrap();
                         assert_eq!(room.is_some(), **size > 0);
                         held.extend(room.map(|room| (room, **size, *number)));
@@ -172,15 +179,15 @@ mod tests {
                     for (room, size, number) in held.into_iter().rev() {
                         let content = vec![number; size];
                         let (first, second) = content.split_at(size / 2);
-                        tail.put(&room, first.len() as u64, second);
-                        tail.put(&room, 0, first);
-                        tail.release(room);
+                        allocator.put(&room, first.len() as u64, second);
+                        allocator.put(&room, 0, first);
+                        allocator.release(room);
                     }
                 });
             }
         });
-        assert!(tail.end(directory).0.is_empty());
-        let (end, _, output) = tail.finish();
+        assert!(allocator.end(directory).0.is_empty());
+        let (end, _, output) = allocator.finish();
         output.finish(end, &[0; 512]).unwrap();
         let mut bytes = std::fs::read(&path).unwrap();
         assert_eq!(bytes.len() as u64, end + 512);

@@ -23,32 +23,32 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_flow::{Creation, DirCache, DirHandle, is_shared};
 use haul_sys::{
-    Errno, Error, Fd, Identity, Mode, Open, Operation, Stat, effective_identity, make_directory, open,
-    read_link, stat,
+    Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Special, Stat, effective_identity,
+    make_directory, open, read_link, stat,
 };
 
-use super::flight::{Flight, Trace};
-use super::make::directory_of;
+use super::in_flight::{InFlight, PathHash};
+use crate::lock;
 
 /// Maximum links followed on the path to one member, as in the kernel.
 const LINKS_MAX: usize = 40;
 
 /// A directory that members are made in.
 #[derive(Debug)]
-pub(super) struct Spot {
+pub(super) struct MemberDir {
     pub(super) held: Arc<DirHandle>,
     /// Hash of its path, for the names in flight.
-    pub(super) trace: Trace,
+    pub(super) path_hash: PathHash,
     /// True if its attributes can be set through its descriptor.
     pub(super) is_readable: bool,
     /// True if this run made it.
     is_new: bool,
     /// Modes of new files in it: the bits that were requested and granted, and the two flags below.
-    births: AtomicU32,
+    granted: AtomicU32,
     shared: OnceLock<bool>,
 }
 
@@ -56,23 +56,23 @@ pub(super) struct Spot {
 ///
 /// Bound: one record for each such directory.
 #[derive(Debug, Default)]
-pub(super) struct NewDirectories(Mutex<Made>);
+pub(super) struct NewDirectories(Mutex<NewDirectoryTable>);
 
 #[derive(Debug, Default)]
-struct Made {
+struct NewDirectoryTable {
     /// `None` is a name that led to another directory than was made.
-    ways: HashMap<Trace, Option<Identity>>,
+    ways: HashMap<PathHash, Option<Identity>>,
     /// With their birth times, because inode numbers are reused.
     all: HashSet<(Identity, Option<(i64, u32)>)>,
 }
 
 impl NewDirectories {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Made> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, NewDirectoryTable> {
+        lock(&self.0)
     }
 
     /// Records a directory; returns false if it was made under another name.
-    fn record(&self, way: Trace, made: &Stat) -> bool {
+    fn record(&self, way: PathHash, made: &Stat) -> bool {
         let mut known = self.lock();
         let is_another =
             known.all.insert((made.identity, made.born.map(|born| (born.seconds, born.nanoseconds))));
@@ -81,38 +81,38 @@ impl NewDirectories {
     }
 
     /// Records that a name leads to something else than was made.
-    fn refuse(&self, way: Trace) {
+    fn refuse(&self, way: PathHash) {
         self.lock().ways.insert(way, None);
     }
 
     /// True if a name may lead to this directory.
-    fn admits(&self, way: Trace, found: Identity) -> bool {
+    fn admits(&self, way: PathHash, found: Identity) -> bool {
         self.lock().ways.get(&way).is_none_or(|known| *known == Some(found))
     }
 }
 
 /// A new file was examined.
-const LOOKED: u32 = 1 << 16;
+const EXAMINED: u32 = 1 << 16;
 /// It did not get the requested owner, group or mode.
-const OTHERWISE: u32 = 1 << 17;
+const REFUSED: u32 = 1 << 17;
 
-impl Spot {
-    fn new(held: Arc<DirHandle>, trace: Trace, is_readable: bool, is_new: bool) -> Arc<Self> {
-        let births = if is_new { 0 } else { OTHERWISE };
+impl MemberDir {
+    fn new(held: Arc<DirHandle>, path_hash: PathHash, is_readable: bool, is_new: bool) -> Arc<Self> {
+        let granted = if is_new { 0 } else { REFUSED };
         Arc::new(Self {
             held,
-            trace,
+            path_hash,
             is_readable,
             is_new,
-            births: AtomicU32::new(births),
+            granted: AtomicU32::new(granted),
             shared: OnceLock::new(),
         })
     }
 
-    /// Creates a spot for a directory that another process found; `is_new` is true if the run
+    /// Creates one for a directory that another process found; `is_new` is true if the run
     /// made it.
     pub(super) fn of_another(held: Arc<DirHandle>, is_new: bool) -> Arc<Self> {
-        Self::new(held, Trace::ROOT, false, is_new)
+        Self::new(held, PathHash::ROOT, false, is_new)
     }
 
     /// True if others may exchange its entries; `directory` is its descriptor.
@@ -127,30 +127,30 @@ impl Spot {
     }
 
     /// True if new files in it may get the user's owner and group, and the requested mode.
-    pub(super) fn births_may_be_as_asked(&self) -> bool {
-        self.births.load(Ordering::Relaxed) & OTHERWISE == 0
+    pub(super) fn may_grant_modes(&self) -> bool {
+        self.granted.load(Ordering::Relaxed) & REFUSED == 0
     }
 
     /// True if a new file of this mode is known to get it. A default ACL clears some bits and keeps
     /// others, so what one file got says nothing about bits that it did not request.
-    pub(super) fn is_born_as_asked(&self, mode: Mode) -> bool {
-        let known = self.births.load(Ordering::Relaxed);
-        known & (OTHERWISE | LOOKED) == LOOKED && mode.without(Mode::new(known)).is_empty()
+    pub(super) fn grants_mode(&self, mode: Mode) -> bool {
+        let known = self.granted.load(Ordering::Relaxed);
+        known & (REFUSED | EXAMINED) == EXAMINED && mode.without(Mode::new(known)).is_empty()
     }
 
     /// Records what a new file of this mode got. One mismatch is final.
     pub(super) fn learn(&self, mode: Mode, as_asked: bool) {
-        let found = if as_asked { LOOKED | mode.bits() } else { OTHERWISE };
-        self.births.fetch_or(found, Ordering::Relaxed);
+        let found = if as_asked { EXAMINED | mode.bits() } else { REFUSED };
+        self.granted.fetch_or(found, Ordering::Relaxed);
     }
 }
 
 /// Result of resolving a path.
 pub(super) enum Resolved {
     /// A name in a directory.
-    To(Arc<Spot>, CString),
+    To(Arc<MemberDir>, CString),
     /// The root itself.
-    Root(Arc<Spot>),
+    Root(Arc<MemberDir>),
     /// Something on the path is in flight.
     Busy,
 }
@@ -176,16 +176,16 @@ pub(super) enum Following {
 }
 
 /// Resolver of paths, which keeps the directories on the path to the last member.
-pub(super) struct Places {
+pub(super) struct Resolver {
     following: Following,
     new: Arc<NewDirectories>,
-    root: Arc<Spot>,
-    stack: Vec<(Vec<u8>, Arc<Spot>)>,
+    root: Arc<MemberDir>,
+    stack: Vec<(Vec<u8>, Arc<MemberDir>)>,
 }
 
-impl Places {
+impl Resolver {
     pub(super) fn new(root: &Arc<DirHandle>, following: Following, new: &Arc<NewDirectories>) -> Self {
-        let root = Spot::new(Arc::clone(root), Trace::ROOT, false, false);
+        let root = MemberDir::new(Arc::clone(root), PathHash::ROOT, false, false);
         Self { following, new: Arc::clone(new), root, stack: Vec::new() }
     }
 
@@ -202,8 +202,8 @@ impl Places {
         }
     }
 
-    fn here(&self) -> &Arc<Spot> {
-        self.stack.last().map_or(&self.root, |(_, spot)| spot)
+    fn here(&self) -> &Arc<MemberDir> {
+        self.stack.last().map_or(&self.root, |(_, member_dir)| member_dir)
     }
 
     /// Resolves a path to its directory and its last component. With `flight`, stops at a name
@@ -217,7 +217,7 @@ impl Places {
         cache: &DirCache,
         path: &[u8],
         missing: Missing,
-        flight: Option<&Flight>,
+        flight: Option<&InFlight>,
     ) -> Result<Resolved, Error> {
         let mut components: VecDeque<&[u8]> = path.split(|byte| *byte == b'/').collect();
         components.retain(|component| !component.is_empty() && *component != b".");
@@ -246,13 +246,13 @@ impl Places {
                 }
                 continue;
             }
-            let trace = self.here().trace.of(&component);
-            if flight.is_some_and(|flight| flight.has(trace)) {
+            let path_hash = self.here().path_hash.of(&component);
+            if flight.is_some_and(|flight| flight.has(path_hash)) {
                 return Ok(Resolved::Busy);
             }
             let name = c_string(&component)?;
-            match self.enter(cache, &name, missing, trace) {
-                Ok(spot) => self.stack.push((component, spot)),
+            match self.enter(cache, &name, missing, path_hash) {
+                Ok(member_dir) => self.stack.push((component, member_dir)),
                 Err(cause) if cause.is(Errno::NOTDIR) && self.following == Following::Within => {
                     links += 1;
                     if links > LINKS_MAX {
@@ -286,11 +286,11 @@ impl Places {
         self.reset();
         if path.starts_with(b"/") {
             let root = cache.hold_operand(c"/", Open::SEARCH, b"/".to_vec())?;
-            self.stack.push((b"/".to_vec(), Spot::new(root, Trace::ROOT, false, false)));
+            self.stack.push((b"/".to_vec(), MemberDir::new(root, PathHash::ROOT, false, false)));
         }
         for component in components {
-            let spot = self.enter(cache, &c_string(component)?, missing, Trace::ROOT)?;
-            self.stack.push((component.to_vec(), spot));
+            let member_dir = self.enter(cache, &c_string(component)?, missing, PathHash::ROOT)?;
+            self.stack.push((component.to_vec(), member_dir));
         }
         Ok(Resolved::To(Arc::clone(self.here()), c_string(last)?))
     }
@@ -301,17 +301,17 @@ impl Places {
         cache: &DirCache,
         name: &CStr,
         missing: Missing,
-        trace: Trace,
-    ) -> Result<Arc<Spot>, Error> {
+        path_hash: PathHash,
+    ) -> Result<Arc<MemberDir>, Error> {
         let here = self.here();
         let above = cache.open(&here.held)?;
         match open_directory(&above, name, self.following) {
             Err(cause) if cause.is(Errno::NOENT) && missing == Missing::Make => {
-                let creation = Creation::begin(directory_of(Mode::ALL), here.is_shared(&above));
+                let creation = Creation::begin(directory_request(Mode::ALL), here.is_shared(&above));
                 make_directory(&*above, name, Mode::ALL)?;
-                self.hold_new(cache, (here, &above), name, trace, creation)
+                self.hold_new(cache, (here, &above), name, path_hash, creation)
             }
-            opened => self.hold(cache, &here.held, name, opened?, trace),
+            opened => self.hold(cache, &here.held, name, opened?, path_hash),
         }
     }
 
@@ -319,23 +319,23 @@ impl Places {
     fn hold_new(
         &self,
         cache: &DirCache,
-        (above, directory): (&Arc<Spot>, &Fd),
+        (above, directory): (&Arc<MemberDir>, &Fd),
         name: &CStr,
-        trace: Trace,
+        path_hash: PathHash,
         creation: Creation,
-    ) -> Result<Arc<Spot>, Error> {
+    ) -> Result<Arc<MemberDir>, Error> {
         let is_shared = above.is_shared(directory);
         let is_traced = is_shared && self.following != Following::Anywhere;
         let (fd, made) = creation.open_directory(directory, name, is_shared).inspect_err(|cause| {
             if is_traced && cause.is(Errno::STALE) {
-                self.new.refuse(trace);
+                self.new.refuse(path_hash);
             }
         })?;
-        if is_traced && !self.new.record(trace, &made) {
+        if is_traced && !self.new.record(path_hash, &made) {
             return Err(stale(name));
         }
         let held = cache.hold(&above.held, name, Open::DIRECTORY, made.identity, Some(Arc::new(fd)));
-        Ok(Spot::new(held, trace, true, true))
+        Ok(MemberDir::new(held, path_hash, true, true))
     }
 
     /// Takes a handle of an existing directory.
@@ -345,16 +345,16 @@ impl Places {
         above: &Arc<DirHandle>,
         name: &CStr,
         (fd, how): (Fd, Open),
-        trace: Trace,
-    ) -> Result<Arc<Spot>, Error> {
+        path_hash: PathHash,
+    ) -> Result<Arc<MemberDir>, Error> {
         let identity = stat(&fd)?.identity;
         // With -P, a hash does not stand for one name.
-        if self.following != Following::Anywhere && !self.new.admits(trace, identity) {
+        if self.following != Following::Anywhere && !self.new.admits(path_hash, identity) {
             return Err(stale(name));
         }
         let is_readable = how != Open::SEARCH && how != Open::SEARCH.following();
         let held = cache.hold(above, name, how, identity, Some(Arc::new(fd)));
-        Ok(Spot::new(held, trace, is_readable, false))
+        Ok(MemberDir::new(held, path_hash, is_readable, false))
     }
 
     /// Enters a directory that was just made or found in `above`: the next members may be in it.
@@ -364,22 +364,22 @@ impl Places {
     pub(super) fn take(
         &mut self,
         cache: &DirCache,
-        above: &Arc<Spot>,
+        above: &Arc<MemberDir>,
         name: &CStr,
         new: Option<Creation>,
-    ) -> Result<Arc<Spot>, Error> {
-        let (directory, trace) = (cache.open(&above.held)?, above.trace.of(name.to_bytes()));
-        let spot = match new {
-            Some(creation) => self.hold_new(cache, (above, &directory), name, trace, creation)?,
+    ) -> Result<Arc<MemberDir>, Error> {
+        let (directory, path_hash) = (cache.open(&above.held)?, above.path_hash.of(name.to_bytes()));
+        let member_dir = match new {
+            Some(creation) => self.hold_new(cache, (above, &directory), name, path_hash, creation)?,
             None => {
                 let opened = open_directory(&directory, name, self.following)?;
-                self.hold(cache, &above.held, name, opened, trace)?
+                self.hold(cache, &above.held, name, opened, path_hash)?
             }
         };
         if Arc::ptr_eq(above, self.here()) {
-            self.stack.push((name.to_bytes().to_vec(), Arc::clone(&spot)));
+            self.stack.push((name.to_bytes().to_vec(), Arc::clone(&member_dir)));
         }
-        Ok(spot)
+        Ok(member_dir)
     }
 }
 
@@ -387,7 +387,7 @@ fn stale(name: &CStr) -> Error {
     Error::new(Operation::Openat, format!("{name:?}, not the directory that was created"), Errno::STALE)
 }
 
-impl Drop for Places {
+impl Drop for Resolver {
     fn drop(&mut self) {
         self.leave(0);
     }
@@ -402,6 +402,11 @@ fn open_directory(above: &Fd, name: &CStr, following: Following) -> Result<(Fd, 
         Err(cause) if cause.is(Errno::ACCESS) => Ok((open(above, name, search)?, search)),
         outcome => Ok((outcome?, read)),
     }
+}
+
+/// Returns the creation request of a directory.
+pub(super) fn directory_request(mode: Mode) -> Special {
+    Special { kind: FileType::Directory, mode, device_number: 0 }
 }
 
 /// Makes a name for the kernel. Names with a NUL never get here: the reader refuses them.

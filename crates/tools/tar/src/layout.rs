@@ -11,27 +11,28 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use haul_flow::{FileKey, Report};
 
 use super::TarKind;
-use super::entry::{Listing, People, TarEntry};
+use super::entry::{Listing, OwnerNames, TarEntry};
+use super::examiner::unfit_problem;
 use super::format::{Kind, in_blocks};
-use super::look::unfit_problem;
-use super::naming::Naming;
+use super::lock;
 use super::options::{Links, MemberOrder, Options};
+use super::prefix::PrefixReporter;
 
 /// A member and its offset.
-pub(super) struct Planned {
-    /// Index in [`Plan::listings`] of its directory.
+pub(super) struct PlacedMember {
+    /// Index in [`Layout::listings`] of its directory.
     pub(super) listing: u32,
     /// Offset of its first header.
     pub(super) offset: u64,
     pub(super) entry: TarEntry,
 }
 
-impl Planned {
+impl PlacedMember {
     /// Returns the offset of its content.
     pub(super) fn content(&self) -> u64 {
         self.offset + u64::from(self.entry.header_bytes)
@@ -55,50 +56,49 @@ pub(super) struct Span {
 }
 
 /// The archive's layout.
-pub(super) struct Plan {
+pub(super) struct Layout {
     pub(super) listings: Vec<Arc<Listing>>,
-    pub(super) members: Vec<Planned>,
+    pub(super) members: Vec<PlacedMember>,
     pub(super) spans: Vec<Span>,
 }
 
-impl Plan {
-    /// Orders everything found below the operands' parent directories (`places`). Reports what
+impl Layout {
+    /// Orders everything found below the operands' parent directories (`parents`). Reports what
     /// cannot be archived; the flag is true if everything can.
     pub(super) fn new(
-        places: Vec<Arc<Listing>>,
+        parents: Vec<Arc<Listing>>,
         options: &Options,
-        people: &People,
+        owners: &OwnerNames,
         span_bytes: u64,
         report: &dyn Report,
     ) -> (Self, bool) {
-        let mut plan = Self { listings: Vec::new(), members: Vec::new(), spans: Vec::new() };
-        for place in places {
-            plan.add_all_below(place, options.order);
+        let mut layout = Self { listings: Vec::new(), members: Vec::new(), spans: Vec::new() };
+        for parent in parents {
+            layout.add_all_below(parent, options.order);
         }
-        let all_fit = plan.link(options, people, report);
-        plan.place();
-        plan.cut(span_bytes, options.several_processes);
-        (plan, all_fit)
+        let all_fit = layout.link(options, owners, report);
+        layout.assign_offsets();
+        layout.cut_spans(span_bytes, options.several_processes);
+        (layout, all_fit)
     }
 
     /// Adds everything below a directory. Iterative, because trees can be very deep.
-    fn add_all_below(&mut self, place: Arc<Listing>, order: MemberOrder) {
-        let mut stack = vec![self.open(place, order)];
+    fn add_all_below(&mut self, parent: Arc<Listing>, order: MemberOrder) {
+        let mut stack = vec![self.open(parent, order)];
         while let Some((listing, rest)) = stack.last_mut() {
             let Some(entry) = rest.next() else {
                 stack.pop();
                 continue;
             };
             let below = entry.listing.clone();
-            self.members.push(Planned { listing: *listing, offset: 0, entry });
+            self.members.push(PlacedMember { listing: *listing, offset: 0, entry });
             stack.extend(below.map(|below| self.open(below, order)));
         }
     }
 
     /// Numbers a directory and takes its entries out, in order.
     fn open(&mut self, listing: Arc<Listing>, order: MemberOrder) -> (u32, std::vec::IntoIter<TarEntry>) {
-        let mut entries =
-            std::mem::take(&mut *listing.entries.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut entries = std::mem::take(&mut *lock(&listing.entries));
         match order {
             MemberOrder::Name => entries.sort_unstable_by(|one, other| one.name.cmp(&other.name)),
             MemberOrder::Entry | MemberOrder::Inode => {
@@ -109,14 +109,14 @@ impl Plan {
         (self.listings.len() as u32 - 1, entries.into_iter())
     }
 
-    pub(super) fn member_path(&self, member: &Planned, options: &Options) -> Vec<u8> {
+    pub(super) fn member_path(&self, member: &PlacedMember, options: &Options) -> Vec<u8> {
         self.listings[member.listing as usize].member_path(&member.entry, options)
     }
 
     /// Turns further names of a file into hard links, and drops the ones that do not fit the
     /// format; returns true if all fit.
-    fn link(&mut self, options: &Options, people: &People, report: &dyn Report) -> bool {
-        let naming = Naming::new(options.confinement);
+    fn link(&mut self, options: &Options, owners: &OwnerNames, report: &dyn Report) -> bool {
+        let prefixes = PrefixReporter::new(options.confinement);
         let mut firsts: HashMap<FileKey, usize> = HashMap::new();
         let mut unfit = Vec::new();
         // A later operand may name or contain what an earlier one does, and so may a followed link.
@@ -129,14 +129,14 @@ impl Plan {
             let first = *firsts.entry(entry.file_key()).or_insert(index);
             if first == index {
                 let written = self.listings[self.members[index].listing as usize].path(entry);
-                naming.tell_stripped(&written, TarKind::RemovingLinkPrefix, report);
+                prefixes.report_stripped(&written, TarKind::RemovingLinkPrefix, report);
                 continue;
             }
             let (first, path) = (&self.members[first], self.member_path(&self.members[index], options));
             let link = self.member_path(first, options);
             let entry = &mut self.members[index].entry;
             entry.link_to(link);
-            if let Err(why) = entry.measure(&path, options, people) {
+            if let Err(why) = entry.measure(&path, options, owners) {
                 report.problem(unfit_problem(&path, &why));
                 unfit.push(index);
             }
@@ -150,7 +150,7 @@ impl Plan {
     }
 
     /// Assigns each member its offset.
-    fn place(&mut self) {
+    fn assign_offsets(&mut self) {
         let mut offset = 0;
         for member in &mut self.members {
             member.offset = offset;
@@ -160,12 +160,12 @@ impl Plan {
 
     /// Returns the end of the last member.
     pub(super) fn end(&self) -> u64 {
-        self.members.last().map_or(0, Planned::end)
+        self.members.last().map_or(0, PlacedMember::end)
     }
 
     /// Cuts the members into spans of about `span_bytes`. With `by_directory`, the files of a span
     /// are all in one directory.
-    fn cut(&mut self, span_bytes: u64, by_directory: bool) {
+    fn cut_spans(&mut self, span_bytes: u64, by_directory: bool) {
         let mut begun = 0;
         for index in 0..self.members.len() {
             if by_directory && self.members[index].listing != self.members[begun].listing {
@@ -254,14 +254,14 @@ mod tests {
         entry
     }
 
-    fn planned(entries: Vec<TarEntry>, order: MemberOrder) -> (Plan, Options) {
+    fn planned(entries: Vec<TarEntry>, order: MemberOrder) -> (Layout, Options) {
         let options = Options { order, ..Options::default() };
-        let place = Listing::place(b"");
-        entries.into_iter().for_each(|entry| place.add(entry));
-        let (plan, all_fit) =
-            Plan::new(vec![Arc::new(place)], &options, &People::new(&options), 1 << 20, &Silent);
+        let parent = Listing::operand_parent(b"");
+        entries.into_iter().for_each(|entry| parent.add(entry));
+        let (layout, all_fit) =
+            Layout::new(vec![Arc::new(parent)], &options, &OwnerNames::new(&options), 1 << 20, &Silent);
         assert!(all_fit);
-        (plan, options)
+        (layout, options)
     }
 
     #[test]
@@ -282,25 +282,25 @@ mod tests {
             (2 << 20) + 512,
         ];
         let entries = sizes.iter().zip(1..).map(|(size, inode)| entry(&format!("f{inode}"), inode, *size, 1));
-        let (plan, _) = planned(entries.collect(), MemberOrder::Entry);
+        let (layout, _) = planned(entries.collect(), MemberOrder::Entry);
         let mut at = 0;
-        for span in &plan.spans {
+        for span in &layout.spans {
             assert_eq!(span.bytes.start, at);
             assert!(span.bytes.start < span.bytes.end);
             at = span.bytes.end;
-            let first = &plan.members[span.members.start];
+            let first = &layout.members[span.members.start];
             match span.is_piece {
                 true => assert_eq!(span.members.len(), 1),
                 false => {
-                    let last = &plan.members[span.members.end - 1];
+                    let last = &layout.members[span.members.end - 1];
                     assert_eq!((span.bytes.start, span.bytes.end), (first.offset, last.end()));
                 }
             }
             assert!(span.bytes.end - span.bytes.start <= (2 << 20) + 2048);
         }
-        assert_eq!(at, plan.end());
+        assert_eq!(at, layout.end());
         let pieces =
-            |index| plan.spans.iter().filter(|span| span.is_piece && span.members.start == index).count();
+            |index| layout.spans.iter().filter(|span| span.is_piece && span.members.start == index).count();
         assert_eq!((pieces(4), pieces(5), pieces(7), pieces(12)), (0, 2, 5, 3));
     }
 
@@ -313,12 +313,12 @@ mod tests {
                 entries[2].stat.identity.inode = 3;
                 entries[0].stat.identity.inode = 9;
             }
-            let (plan, options) = planned(entries, order);
+            let (layout, options) = planned(entries, order);
             let found: Vec<_> =
-                plan.members.iter().map(|member| plan.member_path(member, &options)).collect();
+                layout.members.iter().map(|member| layout.member_path(member, &options)).collect();
             assert_eq!(found, names.map(|name| name.as_bytes().to_vec()));
             if order == MemberOrder::Name {
-                let last = &plan.members[2].entry;
+                let last = &layout.members[2].entry;
                 assert_eq!(last.kind, Kind::HardLink);
                 assert_eq!(last.extra.as_ref().unwrap().link, b"x");
                 assert_eq!(last.stored_bytes(), 0);
@@ -331,7 +331,7 @@ mod tests {
         let mut entries = vec![entry("x", 9, 10, 2), entry("y", 9, 10, 2)];
         let born = |seconds| Some(Timestamp { seconds, nanoseconds: 0 });
         (entries[0].stat.born, entries[1].stat.born) = (born(1), born(2));
-        let (plan, _) = planned(entries, MemberOrder::Name);
-        assert_eq!([0, 1].map(|index| plan.members[index].entry.kind), [Kind::Regular; 2]);
+        let (layout, _) = planned(entries, MemberOrder::Name);
+        assert_eq!([0, 1].map(|index| layout.members[index].entry.kind), [Kind::Regular; 2]);
     }
 }

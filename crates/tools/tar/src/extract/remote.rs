@@ -25,11 +25,12 @@ use serde::{Deserialize, Serialize};
 
 use super::attributes::Wanted;
 use super::content::{Seekable, Stored};
-use super::flight::Trace;
-use super::make::{Made, When, way_problem};
+use super::in_flight::PathHash;
+use super::make::{MemberOutcome, When, path_problem};
 use super::piece::{At, Item};
-use super::places::{Spot, c_string};
-use super::{Extractor, State, lock};
+use super::resolver::{MemberDir, c_string};
+use super::{Extractor, State};
+use crate::lock;
 use crate::read::member::Member;
 
 /// Maximum groups that are out. Beyond that, this process makes them itself, which bounds
@@ -37,19 +38,19 @@ use crate::read::member::Member;
 const GROUPS_MAX: usize = 4096;
 
 /// Data that an operand carries.
-pub enum Place {
+pub enum OperandData {
     /// The archive as a whole.
     Archive,
     /// Some members of the archive, all in one directory.
-    Group(Group),
+    Group(MemberGroup),
 }
 
 /// Members of one directory.
-pub struct Group {
-    spot: Arc<Spot>,
+pub struct MemberGroup {
+    member_dir: Arc<MemberDir>,
     items: Mutex<Vec<Item>>,
     /// Names that are in flight until the group completes.
-    names: Vec<Trace>,
+    names: Vec<PathHash>,
 }
 
 /// A group as it is sent.
@@ -70,7 +71,7 @@ struct PackedItem {
 
 /// Groups of an extraction that are out, and the pieces that wait for them.
 #[derive(Default)]
-pub(super) struct Out {
+pub(super) struct RemoteGroups {
     /// Directory and name of the archive; `None` if no groups are sent.
     archive: Mutex<Option<(Arc<DirHandle>, Name)>>,
     groups: AtomicUsize,
@@ -79,12 +80,12 @@ pub(super) struct Out {
 
 #[derive(Default)]
 struct Waiting {
-    pieces: VecDeque<(Vec<Item>, Vec<Trace>)>,
+    pieces: VecDeque<(Vec<Item>, Vec<PathHash>)>,
     /// True after the last piece was put.
     ended: bool,
 }
 
-impl Out {
+impl RemoteGroups {
     /// Starts to send groups. Whoever makes them opens the archive as this entry.
     pub(super) fn open(&self, entry: &Entry<Extractor>) {
         *lock(&self.archive) = Some((Arc::clone(&entry.node.source), entry.name.clone()));
@@ -98,23 +99,23 @@ impl Out {
 
 impl State {
     /// Sends the members of a piece that can be made anywhere; returns the rest, with its names.
-    pub(super) fn send(&self, cx: &Context<'_, Extractor>, items: Vec<Item>) -> (Vec<Item>, Vec<Trace>) {
+    pub(super) fn send(&self, cx: &Context<'_, Extractor>, items: Vec<Item>) -> (Vec<Item>, Vec<PathHash>) {
         let (mut rest, mut names) = (Vec::new(), Vec::new());
-        let mut group: Option<(Arc<Spot>, Vec<Item>, Vec<Trace>)> = None;
+        let mut group: Option<(Arc<MemberDir>, Vec<Item>, Vec<PathHash>)> = None;
         for item in items {
-            let At::Here(spot, name) = &item.at else {
+            let At::Here(member_dir, name) = &item.at else {
                 names.extend(item.names.iter().copied());
                 rest.push(item);
                 continue;
             };
-            let (spot, trace) = (Arc::clone(spot), spot.trace.of(name.to_bytes()));
+            let (member_dir, path_hash) = (Arc::clone(member_dir), member_dir.path_hash.of(name.to_bytes()));
             match &mut group {
-                Some((place, items, names)) if Arc::ptr_eq(place, &spot) => {
+                Some((place, items, names)) if Arc::ptr_eq(place, &member_dir) => {
                     items.push(item);
-                    names.push(trace);
+                    names.push(path_hash);
                 }
                 _ => {
-                    let complete = group.replace((spot, vec![item], vec![trace]));
+                    let complete = group.replace((member_dir, vec![item], vec![path_hash]));
                     self.offer(cx, complete);
                 }
             }
@@ -123,22 +124,22 @@ impl State {
         (rest, names)
     }
 
-    fn offer(&self, cx: &Context<'_, Extractor>, group: Option<(Arc<Spot>, Vec<Item>, Vec<Trace>)>) {
-        let Some((spot, items, names)) = group else { return };
-        let Some((place, name)) = lock(&self.out.archive).clone() else { return };
-        let group = Group { spot, items: items.into(), names };
-        if self.out.groups.fetch_add(1, Ordering::AcqRel) >= GROUPS_MAX {
+    fn offer(&self, cx: &Context<'_, Extractor>, group: Option<(Arc<MemberDir>, Vec<Item>, Vec<PathHash>)>) {
+        let Some((member_dir, items, names)) = group else { return };
+        let Some((place, name)) = lock(&self.remote.archive).clone() else { return };
+        let group = MemberGroup { member_dir, items: items.into(), names };
+        if self.remote.groups.fetch_add(1, Ordering::AcqRel) >= GROUPS_MAX {
             let waiting = cx.tool().make_group(cx, &group);
             self.take_back(&group, &waiting);
-            return self.group_is_over(cx, &group);
+            return self.end_group(cx, &group);
         }
         let mut entry = Names::new();
         entry.push(name.as_c_str(), 0, EntryType::Special);
-        cx.offer(Operand { place, names: entry, own: Place::Group(group) });
+        cx.offer(Operand { place, names: entry, own: OperandData::Group(group) });
     }
 
     /// Keeps members of a group that have to wait. Their names stay in flight.
-    fn take_back(&self, group: &Group, waiting: &[u32]) {
+    fn take_back(&self, group: &MemberGroup, waiting: &[u32]) {
         let mut items = lock(&group.items);
         let mut kept = Vec::new();
         // From the back, so that the other indices stay valid.
@@ -153,12 +154,12 @@ impl State {
         }
         let names: Vec<_> = kept.iter().flat_map(|item| item.names.iter().copied()).collect();
         names.iter().for_each(|name| self.flight.begin(*name));
-        lock(&self.out.waiting).pieces.push_back((kept, names));
+        lock(&self.remote.waiting).pieces.push_back((kept, names));
     }
 
-    fn group_is_over(&self, cx: &Context<'_, Extractor>, group: &Group) {
+    fn end_group(&self, cx: &Context<'_, Extractor>, group: &MemberGroup) {
         self.flight.end(&group.names);
-        self.out.groups.fetch_sub(1, Ordering::AcqRel);
+        self.remote.groups.fetch_sub(1, Ordering::AcqRel);
         self.make_waiting(cx, None, false);
     }
 
@@ -166,18 +167,18 @@ impl State {
     pub(super) fn make_waiting(
         &self,
         cx: &Context<'_, Extractor>,
-        more: Option<(Vec<Item>, Vec<Trace>)>,
+        more: Option<(Vec<Item>, Vec<PathHash>)>,
         is_end: bool,
     ) {
         // Held throughout, so that they are made in order and by one worker.
-        let mut waiting = lock(&self.out.waiting);
+        let mut waiting = lock(&self.remote.waiting);
         waiting.pieces.extend(more);
         waiting.ended |= is_end;
-        if self.out.groups.load(Ordering::Acquire) > 0 {
+        if self.remote.groups.load(Ordering::Acquire) > 0 {
             return;
         }
         while let Some((items, names)) = waiting.pieces.pop_front() {
-            lock(&self.late).iter_mut().for_each(super::places::Places::reset);
+            lock(&self.late_resolvers).iter_mut().for_each(super::resolver::Resolver::reset);
             items.into_iter().for_each(|item| self.make_in_turn(cx, item));
             self.flight.end(&names);
         }
@@ -189,30 +190,32 @@ impl State {
 
 impl Extractor {
     /// Makes the members of a group; returns the indices of those that have to wait.
-    fn make_group(&self, cx: &Context<'_, Self>, group: &Group) -> Vec<u32> {
+    fn make_group(&self, cx: &Context<'_, Self>, group: &MemberGroup) -> Vec<u32> {
         let mut waiting = Vec::new();
         let mut items = lock(&group.items);
-        let directory = match cx.cache().open(&group.spot.held) {
+        let directory = match cx.cache().open(&group.member_dir.held) {
             Ok(directory) => directory,
             Err(cause) => {
-                items.iter().for_each(|item| cx.problem(way_problem(&item.path, cause.clone())));
+                items.iter().for_each(|item| cx.problem(path_problem(&item.path, cause.clone())));
                 return waiting;
             }
         };
         let Some(archive) = self.archive.get() else { return waiting };
         for (index, item) in (0_u32..).zip(items.iter_mut()) {
-            let At::Here(spot, name) = &item.at else { continue };
-            let (spot, name) = (Arc::clone(spot), name.clone());
+            let At::Here(member_dir, name) = &item.at else { continue };
+            let (member_dir, name) = (Arc::clone(member_dir), name.clone());
             let Item { member, wanted, path, .. } = item;
             let stored = Stored::Archive(archive, member.content_at, member.stored);
             let made = match member.is_file() {
                 true => {
-                    let at = (&*spot, &*directory, &*name);
+                    let at = (&*member_dir, &*directory, &*name);
                     self.make_file(cx, at, (member, wanted, path), &stored, When::Early)
                 }
-                false => self.make_other(cx, (&spot, &directory, &name), (member, wanted, path), When::Early),
+                false => {
+                    self.make_other(cx, (&member_dir, &directory, &name), (member, wanted, path), When::Early)
+                }
             };
-            if made == Made::Waits {
+            if made == MemberOutcome::Waits {
                 waiting.push(index);
             }
         }
@@ -220,14 +223,19 @@ impl Extractor {
     }
 
     /// Makes a group, in the process that received it.
-    pub(super) fn handle_group(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, group: &Group) -> Handled {
+    pub(super) fn handle_group(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        group: &MemberGroup,
+    ) -> Handled {
         if self.archive.get().is_none() {
             let opened = cx.cache().open(&entry.node.source);
             match opened.and_then(|place| open(&place, entry.name(), Open::READ.following())) {
                 // If another worker was faster, its handle serves as well.
                 Ok(archive) => drop(self.archive.set(Seekable::new(Arc::new(archive)))),
                 Err(cause) => {
-                    cx.problem(way_problem(&entry.path(), cause));
+                    cx.problem(path_problem(&entry.path(), cause));
                     return Handled::Over;
                 }
             }
@@ -241,7 +249,7 @@ impl Extractor {
     }
 
     /// Called in the launch process with the members of a group that have to wait.
-    pub(super) fn group_told(&self, group: &Group, result: &[u8]) {
+    pub(super) fn group_reported(&self, group: &MemberGroup, result: &[u8]) {
         let (indices, _) = result.as_chunks::<4>();
         let waiting: Vec<_> = indices.iter().map(|index| u32::from_le_bytes(*index)).collect();
         if let Some(state) = &self.state {
@@ -250,15 +258,15 @@ impl Extractor {
     }
 
     /// Called in the launch process when a group is complete.
-    pub(super) fn group_left(&self, cx: &Context<'_, Self>, group: &Group) {
+    pub(super) fn group_completed(&self, cx: &Context<'_, Self>, group: &MemberGroup) {
         if let Some(state) = &self.state {
-            state.group_is_over(cx, group);
+            state.end_group(cx, group);
         }
     }
 }
 
 /// Encodes a group for another process.
-pub(super) fn pack(group: &Group) -> Vec<u8> {
+pub(super) fn pack(group: &MemberGroup) -> Vec<u8> {
     let items = lock(&group.items);
     let items = items.iter().filter_map(|item| match &item.at {
         At::Here(_, name) => Some(PackedItem {
@@ -270,25 +278,25 @@ pub(super) fn pack(group: &Group) -> Vec<u8> {
         _ => None,
     });
     let packed = PackedGroup {
-        directory: RemotePath::to(&group.spot.held),
-        is_new: group.spot.is_new(),
+        directory: RemotePath::to(&group.member_dir.held),
+        is_new: group.member_dir.is_new(),
         items: items.collect(),
     };
     postcard::to_allocvec(&packed).unwrap_or_default()
 }
 
 /// Decodes a group, in the process that makes it.
-pub(super) fn unpack(packed: &[u8], receiver: &ItemReceiver<'_>) -> Result<Place, (Vec<u8>, Error)> {
+pub(super) fn unpack(packed: &[u8], receiver: &ItemReceiver<'_>) -> Result<OperandData, (Vec<u8>, Error)> {
     let wrong = || {
         let cause = Error::new(haul_sys::Operation::Openat, "a group".to_owned(), haul_sys::Errno::INVAL);
         (Vec::new(), cause)
     };
     let PackedGroup { directory, is_new, items } = postcard::from_bytes(packed).map_err(|_| wrong())?;
-    let spot = Spot::of_another(receiver.hold(&directory)?, is_new);
+    let member_dir = MemberDir::of_another(receiver.hold(&directory)?, is_new);
     let mut unpacked = Vec::with_capacity(items.len());
     for PackedItem { name, path, member, wanted } in items {
-        let at = At::Here(Arc::clone(&spot), c_string(&name).map_err(|_| wrong())?);
+        let at = At::Here(Arc::clone(&member_dir), c_string(&name).map_err(|_| wrong())?);
         unpacked.push(Item { member, wanted, path, root: 0, at, content: None, names: Vec::new() });
     }
-    Ok(Place::Group(Group { spot, items: unpacked.into(), names: Vec::new() }))
+    Ok(OperandData::Group(MemberGroup { member_dir, items: unpacked.into(), names: Vec::new() }))
 }

@@ -10,12 +10,13 @@ use haul_sys::truncate;
 
 use super::content::{self, Stored};
 use super::directories::Directories;
-use super::make::{Made, NewFile, Place, When, way_problem};
+use super::make::{CreateOutcome, MemberOutcome, NewFile, When, path_problem};
 use super::piece::{At, Item, Large, Load, Part, PartBytes, Piece};
-use super::places::{Missing, Places, Resolved, Spot};
 use super::reader::root_is;
-use super::{Extractor, State, lock};
+use super::resolver::{MemberDir, Missing, Resolved, Resolver};
+use super::{Extractor, State};
 use crate::TarKind;
+use crate::lock;
 use crate::read::member::Kind;
 
 impl Stages<Extractor> for State {
@@ -29,12 +30,12 @@ impl Stages<Extractor> for State {
     fn work(&self, cx: &Context<'_, Extractor>, piece: Piece) -> Piece {
         let Piece { load, names } = piece;
         let load = match load {
-            Load::Members(items) if self.out.is_open() => {
+            Load::Members(items) if self.remote.is_open() => {
                 let (rest, names) = self.send(cx, items);
                 return Piece { load: Load::Members(rest), names };
             }
             Load::Members(mut items) => {
-                items.retain_mut(|item| self.make_early(cx, item) == Made::Waits);
+                items.retain_mut(|item| self.make_early(cx, item) == MemberOutcome::Waits);
                 Load::Members(items)
             }
             Load::Part(mut part) => {
@@ -50,7 +51,7 @@ impl Stages<Extractor> for State {
 
     fn put(&self, cx: &Context<'_, Extractor>, made: Piece) {
         match made.load {
-            Load::Members(items) if self.out.is_open() => {
+            Load::Members(items) if self.remote.is_open() => {
                 if !items.is_empty() {
                     self.make_waiting(cx, Some((items, made.names)), false);
                 }
@@ -58,7 +59,7 @@ impl Stages<Extractor> for State {
             }
             Load::Members(items) => {
                 if !items.is_empty() {
-                    lock(&self.late).iter_mut().for_each(Places::reset);
+                    lock(&self.late_resolvers).iter_mut().for_each(Resolver::reset);
                 }
                 items.into_iter().for_each(|item| self.make_in_turn(cx, item));
             }
@@ -68,7 +69,7 @@ impl Stages<Extractor> for State {
     }
 
     fn end(&self, cx: &Context<'_, Extractor>) {
-        match self.out.is_open() {
+        match self.remote.is_open() {
             true => self.make_waiting(cx, None, true),
             false => self.finish(cx),
         }
@@ -85,14 +86,14 @@ impl State {
     }
 
     /// Makes a member in parallel with others.
-    fn make_early(&self, cx: &Context<'_, Extractor>, item: &mut Item) -> Made {
+    fn make_early(&self, cx: &Context<'_, Extractor>, item: &mut Item) -> MemberOutcome {
         // Moved out so that the item can be changed, and restored in case it has to wait.
         let at = std::mem::replace(&mut item.at, At::InTurn);
         let made = match &at {
-            At::InTurn => Made::Waits,
+            At::InTurn => MemberOutcome::Waits,
             // Its source may be in flight, for example in this very piece.
-            At::Link(..) => Made::Waits,
-            At::Here(spot, name) => self.make(cx, item, (spot, name), When::Early),
+            At::Link(..) => MemberOutcome::Waits,
+            At::Here(member_dir, name) => self.make(cx, item, (member_dir, name), When::Early),
         };
         item.at = at;
         made
@@ -102,27 +103,27 @@ impl State {
     pub(super) fn make_in_turn(&self, cx: &Context<'_, Extractor>, mut item: Item) {
         let at = std::mem::replace(&mut item.at, At::InTurn);
         match at {
-            At::Here(spot, name) => {
-                self.make(cx, &mut item, (&spot, &name), When::InTurn);
+            At::Here(member_dir, name) => {
+                self.make(cx, &mut item, (&member_dir, &name), When::InTurn);
             }
-            At::Link(spot, name, above, leads_to) => {
-                self.link(cx, &item, (&spot, &name), (&above, &leads_to));
+            At::Link(member_dir, name, above, leads_to) => {
+                self.link(cx, &item, (&member_dir, &name), (&above, &leads_to));
             }
             At::InTurn => {
-                let Some((spot, name)) = self.find(cx, &mut item) else { return };
+                let Some((member_dir, name)) = self.find(cx, &mut item) else { return };
                 match item.member.kind {
-                    Kind::HardLink => self.find_and_link(cx, &item, (&spot, &name)),
+                    Kind::HardLink => self.find_and_link(cx, &item, (&member_dir, &name)),
                     Kind::Directory => {
-                        let places = &mut lock(&self.late)[item.root];
+                        let places = &mut lock(&self.late_resolvers)[item.root];
                         cx.tool().make_directory_member(
                             cx,
                             (places, &self.directories),
                             &item,
-                            (&spot, &name),
+                            (&member_dir, &name),
                         );
                     }
                     _ => {
-                        self.make(cx, &mut item, (&spot, &name), When::InTurn);
+                        self.make(cx, &mut item, (&member_dir, &name), When::InTurn);
                     }
                 }
             }
@@ -130,14 +131,14 @@ impl State {
     }
 
     /// Resolves the path of a member, once nothing on it is in flight.
-    fn find(&self, cx: &Context<'_, Extractor>, item: &mut Item) -> Option<(Arc<Spot>, CString)> {
-        let found = lock(&self.late)[item.root].find(cx.cache(), &item.path, Missing::Make, None);
+    fn find(&self, cx: &Context<'_, Extractor>, item: &mut Item) -> Option<(Arc<MemberDir>, CString)> {
+        let found = lock(&self.late_resolvers)[item.root].find(cx.cache(), &item.path, Missing::Make, None);
         match found {
-            Ok(Resolved::To(spot, name)) => return Some((spot, name)),
-            Ok(Resolved::Root(spot)) => root_is(cx, self, item, spot),
+            Ok(Resolved::To(member_dir, name)) => return Some((member_dir, name)),
+            Ok(Resolved::Root(member_dir)) => root_is(cx, self, item, member_dir),
             // Never: no names in flight were passed.
             Ok(Resolved::Busy) => {}
-            Err(cause) => cx.problem(way_problem(&item.path, cause)),
+            Err(cause) => cx.problem(path_problem(&item.path, cause)),
         }
         None
     }
@@ -147,16 +148,16 @@ impl State {
         &self,
         cx: &Context<'_, Extractor>,
         item: &mut Item,
-        (spot, name): (&Arc<Spot>, &CString),
+        (member_dir, name): (&Arc<MemberDir>, &CString),
         when: When,
-    ) -> Made {
-        let directory = match cx.cache().open(&spot.held) {
+    ) -> MemberOutcome {
+        let directory = match cx.cache().open(&member_dir.held) {
             Ok(directory) => directory,
-            Err(cause) => return super::make::fail(cx, way_problem(&item.path, cause)),
+            Err(cause) => return super::make::fail(cx, path_problem(&item.path, cause)),
         };
         let (extractor, Item { member, wanted, path, content, .. }) = (cx.tool(), item);
         if !member.is_file() {
-            return extractor.make_other(cx, (spot, &directory, name), (member, wanted, path), when);
+            return extractor.make_other(cx, (member_dir, &directory, name), (member, wanted, path), when);
         }
         let stored = match (content, extractor.archive.get()) {
             (Some(chunk), _) => Stored::Bytes(chunk),
@@ -166,14 +167,20 @@ impl State {
                 return super::make::fail(cx, problem);
             }
         };
-        extractor.make_file(cx, (spot, &directory, name), (member, wanted, path), &stored, when)
+        extractor.make_file(cx, (member_dir, &directory, name), (member, wanted, path), &stored, when)
     }
 
     /// Resolves the source of a hard link, and makes it.
-    fn find_and_link(&self, cx: &Context<'_, Extractor>, item: &Item, (spot, name): (&Arc<Spot>, &CString)) {
-        let found = lock(&self.late)[item.root].find(cx.cache(), &item.member.link, Missing::Fail, None);
+    fn find_and_link(
+        &self,
+        cx: &Context<'_, Extractor>,
+        item: &Item,
+        (member_dir, name): (&Arc<MemberDir>, &CString),
+    ) {
+        let found =
+            lock(&self.late_resolvers)[item.root].find(cx.cache(), &item.member.link, Missing::Fail, None);
         match found {
-            Ok(Resolved::To(above, leads_to)) => self.link(cx, item, (spot, name), (&above, &leads_to)),
+            Ok(Resolved::To(above, leads_to)) => self.link(cx, item, (member_dir, name), (&above, &leads_to)),
             outcome => {
                 let problem = Problem::new(TarKind::CannotLink)
                     .naming(item.path.as_slice())
@@ -190,17 +197,18 @@ impl State {
         &self,
         cx: &Context<'_, Extractor>,
         item: &Item,
-        (spot, name): (&Arc<Spot>, &CString),
-        (above, leads_to): (&Arc<Spot>, &CString),
+        (member_dir, name): (&Arc<MemberDir>, &CString),
+        (above, leads_to): (&Arc<MemberDir>, &CString),
     ) {
-        let opened = cx.cache().open(&spot.held).and_then(|one| Ok((one, cx.cache().open(&above.held)?)));
+        let opened =
+            cx.cache().open(&member_dir.held).and_then(|one| Ok((one, cx.cache().open(&above.held)?)));
         match opened {
             Ok((directory, opened)) => {
                 let shown = (item.path.as_slice(), item.member.link.as_slice());
                 let source = (&**above, &*opened, leads_to.as_c_str());
                 cx.tool().make_link(cx, (&directory, name), source, shown, When::InTurn);
             }
-            Err(cause) => cx.problem(way_problem(&item.path, cause)),
+            Err(cause) => cx.problem(path_problem(&item.path, cause)),
         }
     }
 
@@ -245,15 +253,15 @@ impl State {
     fn begin_in_turn(&self, cx: &Context<'_, Extractor>, large: &Large) -> Option<Arc<NewFile>> {
         let mut item = lock(&large.item);
         let place = match std::mem::replace(&mut item.at, At::InTurn) {
-            At::Here(spot, name) => Some((spot, name)),
+            At::Here(member_dir, name) => Some((member_dir, name)),
             _ => {
-                lock(&self.late).iter_mut().for_each(Places::reset);
+                lock(&self.late_resolvers).iter_mut().for_each(Resolver::reset);
                 self.find(cx, &mut item)
             }
         };
         match cx.tool().make_large(cx, &item, place?, When::InTurn)? {
-            Place::New(file) => Some(Arc::new(file)),
-            Place::Kept | Place::Waits => None,
+            CreateOutcome::New(file) => Some(Arc::new(file)),
+            CreateOutcome::Kept | CreateOutcome::Waits => None,
         }
     }
 }
@@ -265,12 +273,12 @@ impl Extractor {
         &self,
         cx: &Context<'_, Self>,
         item: &Item,
-        (spot, name): (Arc<Spot>, CString),
+        (member_dir, name): (Arc<MemberDir>, CString),
         when: When,
-    ) -> Option<Place<NewFile>> {
-        let made = cx.cache().open(&spot.held).and_then(|directory| {
-            let place = self.new_file((&spot, &directory), &name, &item.wanted, when)?;
-            if let (Place::New(file), Some(_)) = (&place, &item.member.map) {
+    ) -> Option<CreateOutcome<NewFile>> {
+        let made = cx.cache().open(&member_dir.held).and_then(|directory| {
+            let place = self.new_file((&member_dir, &directory), &name, &item.wanted, when)?;
+            if let (CreateOutcome::New(file), Some(_)) = (&place, &item.member.map) {
                 truncate(&file.fd, item.member.size)?;
             }
             Ok(place)
@@ -285,18 +293,18 @@ impl Extractor {
     pub(super) fn make_directory_member(
         &self,
         cx: &Context<'_, Self>,
-        (places, directories): (&mut Places, &Mutex<Directories>),
+        (places, directories): (&mut Resolver, &Mutex<Directories>),
         item: &Item,
-        (spot, name): (&Arc<Spot>, &CString),
+        (member_dir, name): (&Arc<MemberDir>, &CString),
     ) {
-        let directory = match cx.cache().open(&spot.held) {
+        let directory = match cx.cache().open(&member_dir.held) {
             Ok(directory) => directory,
-            Err(cause) => return cx.problem(way_problem(&item.path, cause)),
+            Err(cause) => return cx.problem(path_problem(&item.path, cause)),
         };
         let Some(new) = self.make_directory_at(cx, (&directory, name), &item.path) else { return };
-        match places.take(cx.cache(), spot, name, new) {
+        match places.take(cx.cache(), member_dir, name, new) {
             Ok(made) => lock(directories).record(made, item.wanted.clone(), item.path.clone()),
-            Err(cause) => cx.problem(way_problem(&item.path, cause)),
+            Err(cause) => cx.problem(path_problem(&item.path, cause)),
         }
     }
 }

@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use haul_flow::{Context, Enter, Entry, Failure, OpenDir, Plan, Problem, Reported, Tally, Tool};
 use haul_sys::{
     EntryType, Errno, Error, Fd, FileType, Identity, Mode, Open, Pinned, ProcessIdentity, Seek, Stat, open,
-    read_link, seek, stat_path,
+    read_link, seek, stat, stat_path,
 };
 
 use super::TarKind;
-use super::entry::{Extra, Listing, People, TarEntry};
+use super::entry::{Extra, Listing, OwnerNames, TarEntry};
 use super::exclude::Excludes;
 use super::format::{Kind, SparseMap, Unfit, access_text};
-use super::naming::{Naming, unsafe_prefix};
 use super::options::{Attributes, Confinement, Links, Options};
+use super::prefix::{PrefixReporter, unsafe_prefix};
 use super::xattrs::XattrSelection;
 
 /// Exit status so far: 0, 1 if a file changed, 2 if something failed.
@@ -36,27 +36,27 @@ impl ExitStatus {
 }
 
 /// Examines entries, for the passes that archive them.
-pub(super) struct Look {
+pub(super) struct Examiner {
     pub(super) options: Arc<Options>,
-    pub(super) people: Arc<People>,
+    pub(super) owners: Arc<OwnerNames>,
     pub(super) status: Arc<ExitStatus>,
     excludes: Excludes,
     xattrs: XattrSelection,
-    pub(super) naming: Naming,
+    pub(super) prefixes: PrefixReporter,
     process: ProcessIdentity,
     /// Identity of the archive file.
     archive: Option<Identity>,
 }
 
-impl Look {
+impl Examiner {
     /// `archive` is the file that the archive goes to, if it is one.
     pub(super) fn new(options: Arc<Options>, archive: Option<Identity>) -> Self {
         Self {
-            people: Arc::new(People::new(&options)),
+            owners: Arc::new(OwnerNames::new(&options)),
             status: Arc::default(),
             excludes: Excludes::new(&options),
             xattrs: XattrSelection::new(&options),
-            naming: Naming::new(options.confinement),
+            prefixes: PrefixReporter::new(options.confinement),
             process: haul_sys::effective_identity(),
             archive,
             options,
@@ -64,21 +64,21 @@ impl Look {
     }
 
     /// Reports a problem and raises the exit status to `status`; below 2 the problem is a warning.
-    pub(super) fn tell<T: Tool>(&self, cx: &Context<'_, T>, problem: Problem, status: u8) {
+    pub(super) fn report<T: Tool>(&self, cx: &Context<'_, T>, problem: Problem, status: u8) {
         self.status.at_least(status);
         cx.problem(if status < 2 { problem.as_warning() } else { problem });
     }
 
     /// Reports that an entry cannot be archived because a call failed.
-    fn give_up<T: Tool<Directory = Arc<Listing>>>(
+    fn report_failed<T: Tool<Directory = Arc<Listing>>>(
         &self,
         cx: &Context<'_, T>,
         entry: &Entry<T>,
         kind: TarKind,
         cause: Error,
     ) {
-        if !cause.is(Errno::NOENT) || !self.tell_removed(cx, entry) {
-            self.tell(cx, Problem::new(kind).naming(entry.path()).because(cause), 2);
+        if !cause.is(Errno::NOENT) || !self.report_removed(cx, entry) {
+            self.report(cx, Problem::new(kind).naming(entry.path()).because(cause), 2);
         }
     }
 
@@ -86,13 +86,13 @@ impl Look {
     pub(super) fn is_the_archive<T: Tool>(&self, cx: &Context<'_, T>, entry: &Entry<T>, stat: &Stat) -> bool {
         let is_it = self.archive == Some(stat.identity);
         if is_it {
-            self.tell(cx, Problem::new(TarKind::IsTheArchive).naming(entry.path()), 0);
+            self.report(cx, Problem::new(TarKind::IsTheArchive).naming(entry.path()), 0);
         }
         is_it
     }
 
     /// Examines an entry that is not a directory.
-    fn look<T: Tool<Directory = Arc<Listing>>>(
+    fn examine<T: Tool<Directory = Arc<Listing>>>(
         &self,
         cx: &Context<'_, T>,
         entry: &Entry<T>,
@@ -107,7 +107,7 @@ impl Look {
         let Some(mut member) = TarEntry::new(entry.name().to_owned(), stat) else {
             let is_socket = stat.kind == FileType::Socket;
             let kind = if is_socket { TarKind::SocketIgnored } else { TarKind::UnknownIgnored };
-            self.tell(cx, Problem::new(kind).naming(entry.path()), 0);
+            self.report(cx, Problem::new(kind).naming(entry.path()), 0);
             return Ok(None);
         };
         member.followed = followed;
@@ -171,7 +171,7 @@ impl Look {
                 // Archive the entry without them: leaving out a directory would leave out
                 // everything below it.
                 let problem = Problem::new(TarKind::CannotListAttributes).naming(entry.path());
-                self.tell(cx, problem.because(cause), 2);
+                self.report(cx, problem.because(cause), 2);
                 return Ok(());
             }
         };
@@ -183,7 +183,7 @@ impl Look {
                 Err(cause) if cause.is(Errno::NODATA) => {}
                 Err(cause) => {
                     let problem = Problem::new(TarKind::CannotReadAttribute).naming(entry.path());
-                    self.tell(cx, problem.naming(key.to_bytes()).because(cause), 0);
+                    self.report(cx, problem.naming(key.to_bytes()).because(cause), 0);
                 }
             }
         }
@@ -236,11 +236,11 @@ impl Look {
     ) -> Enter<Arc<Listing>> {
         let (stat, parent) = (opened.stat, &entry.node.own);
         if let Err(cause) = opened.source {
-            self.give_up(cx, entry, TarKind::CannotOpen, cause.clone());
+            self.report_failed(cx, entry, TarKind::CannotOpen, cause.clone());
             return Enter::Over;
         }
         if self.options.links == Links::Followed && entry.node.is_within(stat.identity) {
-            self.tell(cx, Problem::new(TarKind::Loop).naming(entry.path()), 1);
+            self.report(cx, Problem::new(TarKind::Loop).naming(entry.path()), 1);
             return Enter::Over;
         }
         let Some(mut member) = TarEntry::new(entry.name().to_owned(), *stat) else { return Enter::Over };
@@ -248,14 +248,14 @@ impl Look {
         let directory = cx.cache().open(&entry.node.source).map_err(|cause| (TarKind::CannotStat, cause));
         let records = directory.and_then(|directory| self.add_records(cx, entry, &directory, &mut member));
         if let Err((kind, cause)) = records {
-            self.give_up(cx, entry, kind, cause);
+            self.report_failed(cx, entry, kind, cause);
             return Enter::Over;
         }
         let mut listing = parent.below(entry.name(), &self.options);
         let device = *parent.device.get_or_init(|| stat.identity.device);
         listing.device = device.into();
         if parent.stripped.is_none() {
-            self.naming.tell_stripped(&listing.prefix, TarKind::RemovingPrefix, cx.report());
+            self.prefixes.report_stripped(&listing.prefix, TarKind::RemovingPrefix, cx.report());
         }
         let listing = Arc::new(listing);
         member.listing = Some(Arc::clone(&listing));
@@ -263,13 +263,13 @@ impl Look {
         keep(parent, member);
         let elsewhere = self.options.one_file_system && device != stat.identity.device;
         if elsewhere && self.options.verbose > 0 {
-            self.tell(cx, Problem::new(TarKind::OtherFileSystem).naming(entry.path()), 0);
+            self.report(cx, Problem::new(TarKind::OtherFileSystem).naming(entry.path()), 0);
         }
         if elsewhere || !self.options.recursive { Enter::Bare(listing) } else { Enter::Visit(listing) }
     }
 
     /// Examines a file that was opened.
-    pub(super) fn opened<T: Tool<Directory = Arc<Listing>>>(
+    pub(super) fn examine_open<T: Tool<Directory = Arc<Listing>>>(
         &self,
         cx: &Context<'_, T>,
         entry: &Entry<T>,
@@ -285,11 +285,11 @@ impl Look {
             let records =
                 directory.and_then(|directory| self.add_records(cx, entry, &directory, &mut member));
             if let Err((kind, cause)) = records {
-                self.give_up(cx, entry, kind, cause);
+                self.report_failed(cx, entry, kind, cause);
                 return None;
             }
         }
-        self.tell_stripped(cx, &entry.node.own, &member);
+        self.report_stripped(cx, &entry.node.own, &member);
         Some(member)
     }
 
@@ -301,29 +301,29 @@ impl Look {
         entry: &Entry<T>,
         keep: impl FnOnce(&Arc<Listing>, TarEntry) -> bool,
     ) {
-        match self.look(cx, entry) {
+        match self.examine(cx, entry) {
             Ok(Some(member)) => {
-                self.tell_stripped(cx, &entry.node.own, &member);
+                self.report_stripped(cx, &entry.node.own, &member);
                 let tally = counted(member.kind);
                 if keep(&entry.node.own, member) {
                     cx.count(tally);
                 }
             }
             Ok(None) => {}
-            Err((kind, cause)) => self.give_up(cx, entry, kind, cause),
+            Err((kind, cause)) => self.report_failed(cx, entry, kind, cause),
         }
     }
 
     /// Reports the prefix that is stripped from an operand's name.
-    pub(super) fn tell_stripped<T: Tool>(&self, cx: &Context<'_, T>, listing: &Listing, member: &TarEntry) {
+    pub(super) fn report_stripped<T: Tool>(&self, cx: &Context<'_, T>, listing: &Listing, member: &TarEntry) {
         if listing.stripped.is_none() {
-            self.naming.tell_stripped(&listing.path(member), TarKind::RemovingPrefix, cx.report());
+            self.prefixes.report_stripped(&listing.path(member), TarKind::RemovingPrefix, cx.report());
         }
     }
 
     /// Reports that a member is left out because it does not fit the format.
-    pub(super) fn tell_unfit<T: Tool>(&self, cx: &Context<'_, T>, path: &[u8], why: &Unfit) {
-        self.tell(cx, unfit_problem(path, why), 2);
+    pub(super) fn report_unfit<T: Tool>(&self, cx: &Context<'_, T>, path: &[u8], why: &Unfit) {
+        self.report(cx, unfit_problem(path, why), 2);
     }
 
     /// Plans an entry: it is skipped if it is excluded, and `otherwise` is for what is not a
@@ -345,9 +345,9 @@ impl Look {
 
     /// Reports that a listed entry is gone. Returns false for an operand: the user named it, so
     /// that is an error for the caller to report.
-    fn tell_removed<T: Tool>(&self, cx: &Context<'_, T>, entry: &Entry<T>) -> bool {
+    fn report_removed<T: Tool>(&self, cx: &Context<'_, T>, entry: &Entry<T>) -> bool {
         if !entry.is_operand() {
-            self.tell(cx, Problem::new(TarKind::Removed).naming(entry.path()), 1);
+            self.report(cx, Problem::new(TarKind::Removed).naming(entry.path()), 1);
         }
         !entry.is_operand()
     }
@@ -364,30 +364,35 @@ impl Look {
             Failure::Classify(cause) | Failure::OpenDir(cause) | Failure::OpenFile(cause)
                 if cause.is(Errno::NOENT) =>
             {
-                self.tell_removed(cx, entry)
+                self.report_removed(cx, entry)
             }
-            Failure::OpenDir(_) | Failure::OpenFile(_) => self.tell_refused(cx, entry),
+            Failure::OpenDir(_) | Failure::OpenFile(_) => self.report_refused(cx, entry),
             _ => false,
         };
         if is_reported { Reported::Yes } else { Reported::No }
     }
 
     /// Reports an entry that cannot even be looked up. Returns false if it can.
-    fn tell_refused<T: Tool>(&self, cx: &Context<'_, T>, entry: &Entry<T>) -> bool {
+    fn report_refused<T: Tool>(&self, cx: &Context<'_, T>, entry: &Entry<T>) -> bool {
         let directory = cx.cache().open(&entry.node.source);
         let looked = directory.and_then(|directory| stat_path(Some(&*directory), entry.name(), false));
         let refused = looked.err();
         let is_refused = refused.is_some();
         if let Some(cause) = refused {
-            self.tell(cx, Problem::new(TarKind::CannotStat).naming(entry.path()).because(cause), 2);
+            self.report(cx, Problem::new(TarKind::CannotStat).naming(entry.path()).because(cause), 2);
         }
         is_refused
     }
 }
 
+/// True if an open file was changed since it was examined, or can no longer be examined.
+pub(super) fn was_changed(file: &Fd, before: &Stat) -> bool {
+    stat(file).map_or(true, |now| has_changed(before, &now))
+}
+
 /// True if the file was replaced or changed. The device number does not count: the same device has
 /// another number on another host.
-pub(super) fn has_changed(before: &Stat, now: &Stat) -> bool {
+fn has_changed(before: &Stat, now: &Stat) -> bool {
     let facts =
         |stat: &Stat| (stat.identity.inode, stat.size, stat.modified, stat.owner, stat.group, stat.mode);
     facts(before) != facts(now)
@@ -395,11 +400,11 @@ pub(super) fn has_changed(before: &Stat, now: &Stat) -> bool {
 
 /// Returns the problem of a file that changed, or shrank by `missing` bytes; `None` if it
 /// did neither.
-pub(super) fn difference(path: Vec<u8>, missing: u64, changed: bool) -> Option<Problem> {
+pub(super) fn difference<T: Tool>(entry: &Entry<T>, missing: u64, changed: bool) -> Option<Problem> {
     match (missing, changed) {
         (0, false) => None,
-        (0, true) => Some(Problem::new(TarKind::Changed).naming(path)),
-        (missing, _) => Some(Problem::new(TarKind::Shrank).naming(path).naming(missing.to_string())),
+        (0, true) => Some(Problem::new(TarKind::Changed).naming(entry.path())),
+        (missing, _) => Some(Problem::new(TarKind::Shrank).naming(entry.path()).naming(missing.to_string())),
     }
 }
 
@@ -439,7 +444,7 @@ impl Listing {
         }
         let confined = options.confinement == Confinement::Confined;
         let stripped = if confined { unsafe_prefix(&prefix) } else { 0 };
-        Self { stripped: Some(self.stripped.unwrap_or(stripped)), ..Self::place(&prefix) }
+        Self { stripped: Some(self.stripped.unwrap_or(stripped)), ..Self::operand_parent(&prefix) }
     }
 
     /// Returns the path of an entry, as the user would write it.

@@ -1,43 +1,44 @@
 //! Output of `-v` for members that are archived.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use haul_flow::{Line, Report};
 
 use super::TarKind;
-use super::entry::{People, TarEntry};
+use super::entry::{OwnerNames, TarEntry};
 use super::format;
 use super::list::Lines;
+use super::lock;
 use super::options::Options;
 use super::read::member::{Kind, Member};
 
 /// Prints members as they are archived, if requested.
-pub(super) struct Telling {
+pub(super) struct MemberPrinter {
     verbose: u8,
     lines: Mutex<Lines>,
 }
 
-impl Telling {
+impl MemberPrinter {
     pub(super) fn new(options: &Options) -> Self {
         let lines = Mutex::new(Lines::new(options.verbose, options.numeric_owner));
         Self { verbose: options.verbose, lines }
     }
 
     /// Prints a member: its name, or with `-vv` the line that a listing of the archive would have.
-    pub(super) fn tell(
+    pub(super) fn print(
         &self,
         entry: &TarEntry,
         name: Vec<u8>,
         options: &Options,
-        people: &People,
+        owners: &OwnerNames,
         report: &dyn Report,
     ) {
         let line = match self.verbose {
             0 => return,
             1 => Line::new(TarKind::Member, vec![name]),
             _ => {
-                let member = listed(entry, name, options, people);
-                self.lines.lock().unwrap_or_else(PoisonError::into_inner).line(&member)
+                let member = listed(entry, name, options, owners);
+                lock(&self.lines).line(&member)
             }
         };
         report.line(line);
@@ -45,9 +46,9 @@ impl Telling {
 }
 
 /// Returns the member that a listing of the archive will show for an entry.
-fn listed(entry: &TarEntry, name: Vec<u8>, options: &Options, people: &People) -> Member {
-    let (user, user_name) = people.owner(entry.stat.owner);
-    let (group, group_name) = people.group(entry.stat.group);
+fn listed(entry: &TarEntry, name: Vec<u8>, options: &Options, owners: &OwnerNames) -> Member {
+    let (user, user_name) = owners.owner(entry.stat.owner);
+    let (group, group_name) = owners.group(entry.stat.group);
     let (major, minor) = format::device(entry.stat.device_number);
     let size = if entry.kind == format::Kind::Regular { entry.stat.size } else { 0 };
     Member {

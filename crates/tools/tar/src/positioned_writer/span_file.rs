@@ -7,11 +7,11 @@ use haul_sys::{Advice, Cache, Error, Fd, Stat, advise_range, read};
 use serde::{Deserialize, Serialize};
 
 use crate::format::{SparseMap, Stored, in_blocks};
-use crate::plan::{Planned, Span};
+use crate::layout::{PlacedMember, Span};
 
 /// A file with content in a span.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct SpanFile {
     /// Name in its directory.
     pub(super) name: CString,
     /// Its `stat` from the survey.
@@ -34,7 +34,7 @@ pub(super) struct Wanted {
 
 /// Outcome of reading a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Outcome {
+pub(super) enum ReadOutcome {
     /// It is not in the archive.
     Void,
     /// It was read, completely or, if an error was reported, as far as possible.
@@ -46,7 +46,7 @@ pub(super) enum Outcome {
     },
 }
 
-impl Outcome {
+impl ReadOutcome {
     /// Encodes it for the process that walks.
     pub(super) fn packed(self) -> Vec<u8> {
         postcard::to_allocvec(&self).unwrap_or_default()
@@ -58,14 +58,14 @@ impl Outcome {
     }
 }
 
-impl Wanted {
+impl SpanFile {
     /// Returns the part of a member that a span wants.
-    pub(super) fn of(member: usize, planned: &Planned, span: &Span) -> Self {
+    pub(super) fn of(member: usize, planned: &PlacedMember, span: &Span) -> Self {
         let (entry, content) = (&planned.entry, planned.content());
-        let whole = entry.stored_bytes();
+        let launch = entry.stored_bytes();
         let begins = span.bytes.start.max(content);
-        let ends = span.bytes.end.min(content + in_blocks(whole));
-        let stored = begins - content..whole.min(span.bytes.end - content);
+        let ends = span.bytes.end.min(content + in_blocks(launch));
+        let stored = begins - content..launch.min(span.bytes.end - content);
         let in_span = |offset: u64| (offset - span.bytes.start) as usize;
         Self {
             name: entry.name.clone(),

@@ -9,9 +9,9 @@
 //!
 //! A span is in memory from its beginning until it is written, and a written span begins the next,
 //! so at most `in_flight` are in memory. With positioned writes a span can be written at any time;
-//! in a stream each waits for the spans before it ([`Output::take`]). The pieces of a large member
-//! are spans too; their files are read here, not by flow (`wanted.rs`). Other processes also make
-//! spans (`away.rs`).
+//! in a stream each waits for the spans before it ([`Output::submit`]). The pieces of a large
+//! member are spans too; their files are read here, not by flow (`span_file.rs`). Other processes
+//! also make spans (`remote.rs`).
 //!
 //! A member's offset is fixed before it is read. So a file that shrank is padded with zeros, and
 //! one that cannot be opened any more is replaced by filler blocks (`format/filler.rs`).
@@ -19,11 +19,11 @@
 //! Termination: every span that begins either has groups, each an operand that completes once, or
 //! is written at once.
 //!
-//! Invariant: whatever happens to its files, a span is written once, with as many bytes as the plan
-//! gave it (test: the fault sweep over archives).
+//! Invariant: whatever happens to its files, a span is written once, with as many bytes as the
+//! layout gave it (test: the fault sweep over archives).
 
-mod away;
-mod wanted;
+mod remote;
+mod span_file;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CStr;
@@ -34,26 +34,23 @@ use haul_flow::{
     Block, Context, DirNode, Enter, Entry, Failure, Holes, OpenDir, OpenFile, OpenSource, Operand, Probe,
     Problem, Report, Reported, Start, Tally, Tool, Transfer, Write,
 };
-use haul_sys::{EntryType, Names, stat};
+use haul_sys::{EntryType, Names};
 
 use super::TarKind;
-use super::entry::People;
+use super::entry::OwnerNames;
+use super::examiner::{ExitStatus, difference, was_changed};
 use super::format::fill;
-use super::look::{ExitStatus, difference, has_changed};
+use super::layout::{Layout, Span};
 use super::options::{Links, Options};
 use super::output::Output;
-use super::plan::{Plan, Span};
-use super::telling::Telling;
-use away::Archive;
-use wanted::{Outcome, Wanted};
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use super::verbose::MemberPrinter;
+use crate::lock;
+use remote::ArchiveLocation;
+use span_file::{ReadOutcome, SpanFile};
 
 /// A span being filled.
-struct Filling {
-    /// Index in the plan.
+struct SpanBuffer {
+    /// Index in the layout.
     number: usize,
     /// Offset in the archive.
     offset: u64,
@@ -62,20 +59,20 @@ struct Filling {
     /// Groups that are not complete.
     groups: AtomicUsize,
     /// True if another process makes and writes it.
-    away: AtomicBool,
+    is_remote: AtomicBool,
 }
 
 /// Files of one directory whose content belongs in one span.
-pub struct Group {
-    filling: Arc<Filling>,
+pub struct SpanGroup {
+    buffer: Arc<SpanBuffer>,
     /// The files, sorted by name.
-    files: Vec<Wanted>,
+    files: Vec<SpanFile>,
     /// Location of the archive, if another process may write the span.
-    archive: Option<Archive>,
+    archive: Option<ArchiveLocation>,
 }
 
 /// A file whose content is copied into a span.
-pub struct Filled {
+pub struct FileProgress {
     /// Index in the group.
     place: usize,
     /// Bytes read so far.
@@ -99,10 +96,10 @@ const KEPT: u8 = 1;
 const VOID: u8 = 2;
 
 /// State that only the process that made the survey has.
-struct Whole {
-    plan: Plan,
-    people: Arc<People>,
-    telling: Telling,
+struct LaunchState {
+    layout: Layout,
+    owners: Arc<OwnerNames>,
+    printer: MemberPrinter,
     output: Output,
     /// Span to begin next.
     next: Mutex<usize>,
@@ -110,26 +107,26 @@ struct Whole {
     /// Members that are not in the archive after all.
     void: Mutex<Vec<usize>>,
     /// Location of the archive, for other processes.
-    archive: Option<Archive>,
+    archive: Option<ArchiveLocation>,
 }
 
 /// Positioned writer: puts file content between the headers.
-pub struct Fill {
+pub struct PositionedWriter {
     options: Arc<Options>,
     status: Arc<ExitStatus>,
-    whole: Option<Whole>,
+    launch: Option<LaunchState>,
 }
 
-impl Fill {
+impl PositionedWriter {
     pub(super) fn new(
-        plan: Plan,
+        layout: Layout,
         options: Arc<Options>,
-        people: Arc<People>,
+        owners: Arc<OwnerNames>,
         status: Arc<ExitStatus>,
         output: Output,
     ) -> Self {
         let mut large: HashMap<usize, Large> = HashMap::new();
-        for span in plan.spans.iter().filter(|span| span.is_piece) {
+        for span in layout.spans.iter().filter(|span| span.is_piece) {
             let large = large.entry(span.members.start).or_insert_with(|| Large {
                 pieces: AtomicUsize::new(0),
                 verdict: AtomicU8::new(UNDECIDED),
@@ -139,69 +136,69 @@ impl Fill {
             *large.pieces.get_mut() += 1;
         }
         let (next, void) = (Mutex::new(0), Mutex::default());
-        let whole = Some(Whole {
-            plan,
-            people,
-            telling: Telling::new(&options),
+        let launch = Some(LaunchState {
+            layout,
+            owners,
+            printer: MemberPrinter::new(&options),
             output,
             next,
             large,
             void,
             archive: None,
         });
-        Self { options, status, whole }
+        Self { options, status, launch }
     }
 
     /// Begins as many spans as may be in memory at once. Spans without content are
     /// written immediately.
-    pub(super) fn first(&self, in_flight: usize, report: &dyn Report) -> Vec<Operand<Group>> {
+    pub(super) fn first(&self, in_flight: usize, report: &dyn Report) -> Vec<Operand<SpanGroup>> {
         let mut operands = Vec::new();
-        if let Some(whole) = &self.whole {
-            whole.advance(&self.options, in_flight, report, |operand| operands.push(operand));
+        if let Some(launch) = &self.launch {
+            launch.advance(&self.options, in_flight, report, |operand| operands.push(operand));
         }
         operands
     }
 
-    /// Returns what is needed to end the archive: the plan, the members that are not in it after
+    /// Returns what is needed to end the archive: the layout, the members that are not in it after
     /// all, and the output.
-    pub(super) fn finish(self) -> Option<(Plan, Vec<usize>, Output)> {
-        let Whole { plan, void, output, .. } = self.whole?;
-        Some((plan, void.into_inner().unwrap_or_else(PoisonError::into_inner), output))
+    pub(super) fn finish(self) -> Option<(Layout, Vec<usize>, Output)> {
+        let LaunchState { layout, void, output, .. } = self.launch?;
+        Some((layout, void.into_inner().unwrap_or_else(PoisonError::into_inner), output))
     }
 
     /// Returns the bytes of a span, with the headers in place.
-    fn bytes<'a>(&self, filling: &'a Filling) -> MutexGuard<'a, Vec<u8>> {
-        let mut bytes = lock(&filling.bytes);
-        if let (true, Some(whole)) = (bytes.is_empty(), &self.whole) {
-            *bytes = whole.headers(&whole.plan.spans[filling.number], &self.options);
+    fn bytes<'a>(&self, buffer: &'a SpanBuffer) -> MutexGuard<'a, Vec<u8>> {
+        let mut bytes = lock(&buffer.bytes);
+        if let (true, Some(launch)) = (bytes.is_empty(), &self.launch) {
+            *bytes = launch.headers(&launch.layout.spans[buffer.number], &self.options);
         }
         bytes
     }
 
     /// Takes a span back from another process that did not complete it, to fill it here.
-    fn take_back(&self, filling: &Filling) {
-        if self.whole.is_some() {
-            filling.away.store(false, Ordering::Relaxed);
+    fn take_back(&self, buffer: &SpanBuffer) {
+        if self.launch.is_some() {
+            buffer.is_remote.store(false, Ordering::Relaxed);
         }
     }
 
     /// Reports that a file changed.
-    fn tell(&self, cx: &Context<'_, Self>, problem: Problem) {
+    fn report(&self, cx: &Context<'_, Self>, problem: Problem) {
         self.status.at_least(1);
         cx.problem(problem.as_warning());
     }
 
     /// Reports a file that shrank or changed, after reading it.
-    fn tell_differences(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, missing: u64, changed: bool) {
-        if let Some(problem) = difference(entry.path(), missing, changed) {
-            self.tell(cx, problem);
+    fn report_differences(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, missing: u64, changed: bool) {
+        if let Some(problem) = difference(entry, missing, changed) {
+            self.report(cx, problem);
         }
     }
 
     /// Returns the verdict on a large member, which is `verdict` if none was reached. Other
     /// processes always keep it.
     fn decide(&self, member: usize, verdict: u8) -> u8 {
-        let large = self.whole.as_ref().and_then(|whole| whole.large.get(&member));
+        let large = self.launch.as_ref().and_then(|launch| launch.large.get(&member));
         large.map_or(KEPT, |large| large.decide(verdict))
     }
 
@@ -212,15 +209,15 @@ impl Fill {
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
         opened: &OpenSource<'_>,
-        wanted: &Wanted,
+        span_file: &SpanFile,
     ) {
-        let filling = &entry.node.own.filling;
-        if wanted.is_piece && self.decide(wanted.member, KEPT) == VOID {
-            fill(&mut self.bytes(filling)[wanted.span.clone()]);
-            return cx.emit(entry, Outcome::Void.packed());
+        let buffer = &entry.node.own.buffer;
+        if span_file.is_piece && self.decide(span_file.member, KEPT) == VOID {
+            fill(&mut self.bytes(buffer)[span_file.span.clone()]);
+            return cx.emit(entry, ReadOutcome::Void.packed());
         }
-        let read = wanted.read(opened.source, &mut self.bytes(filling));
-        let changed = stat(&**opened.source).map_or(true, |now| has_changed(&wanted.stat, &now));
+        let read = span_file.read(opened.source, &mut self.bytes(buffer));
+        let changed = was_changed(opened.source, &span_file.stat);
         let missing = match read {
             Ok(missing) => missing,
             Err(cause) => {
@@ -228,27 +225,27 @@ impl Fill {
                 0
             }
         };
-        let bytes = (wanted.stored.end - wanted.stored.start) - missing;
+        let bytes = (span_file.stored.end - span_file.stored.start) - missing;
         cx.count(Tally { bytes, ..Tally::default() });
-        cx.emit(entry, Outcome::Read { missing, changed }.packed());
+        cx.emit(entry, ReadOutcome::Read { missing, changed }.packed());
     }
 }
 
-impl Whole {
+impl LaunchState {
     /// Begins `spans` spans, and one more for each that was written meanwhile.
     fn advance(
         &self,
         options: &Options,
         mut spans: usize,
         report: &dyn Report,
-        mut offer: impl FnMut(Operand<Group>),
+        mut offer: impl FnMut(Operand<SpanGroup>),
     ) {
         while spans > 0 {
             spans -= 1;
-            let Some((filling, operands)) = self.begin_span(options, report) else { return };
+            let Some((buffer, operands)) = self.begin_span(options, report) else { return };
             if operands.is_empty() {
-                *lock(&filling.bytes) = self.headers(&self.plan.spans[filling.number], options);
-                spans += self.write(options, &filling);
+                *lock(&buffer.bytes) = self.headers(&self.layout.spans[buffer.number], options);
+                spans += self.write(options, &buffer);
             }
             operands.into_iter().for_each(&mut offer);
         }
@@ -259,41 +256,41 @@ impl Whole {
         &self,
         options: &Options,
         report: &dyn Report,
-    ) -> Option<(Arc<Filling>, Vec<Operand<Group>>)> {
+    ) -> Option<(Arc<SpanBuffer>, Vec<Operand<SpanGroup>>)> {
         let number = {
             let mut next = lock(&self.next);
-            let span = self.plan.spans.get(*next).filter(|_| !self.output.is_broken())?;
+            let span = self.layout.spans.get(*next).filter(|_| !self.output.is_broken())?;
             if options.verbose > 0 {
-                self.tell_members(span, options, report);
+                self.print_members(span, options, report);
             }
             *next += 1;
             *next - 1
         };
-        let span = &self.plan.spans[number];
+        let span = &self.layout.spans[number];
         let mut by_directory: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-        for index in span.members.clone().filter(|index| self.plan.is_read(*index)) {
-            by_directory.entry(self.plan.members[index].listing).or_default().push(index);
+        for index in span.members.clone().filter(|index| self.layout.is_read(*index)) {
+            by_directory.entry(self.layout.members[index].listing).or_default().push(index);
         }
-        let filling = Arc::new(Filling {
+        let buffer = Arc::new(SpanBuffer {
             number,
             offset: span.bytes.start,
             bytes: Mutex::default(),
             groups: AtomicUsize::new(by_directory.len()),
-            away: AtomicBool::new(false),
+            is_remote: AtomicBool::new(false),
         });
         let operands = by_directory
             .into_iter()
-            .filter_map(|(listing, members)| self.operand(listing, &members, span, &filling))
+            .filter_map(|(listing, members)| self.operand(listing, &members, span, &buffer))
             .collect();
-        Some((filling, operands))
+        Some((buffer, operands))
     }
 
     /// Prints the members that begin in a span.
-    fn tell_members(&self, span: &Span, options: &Options, report: &dyn Report) {
-        for member in &self.plan.members[span.members.clone()] {
+    fn print_members(&self, span: &Span, options: &Options, report: &dyn Report) {
+        for member in &self.layout.members[span.members.clone()] {
             if member.offset >= span.bytes.start {
-                let name = self.plan.member_path(member, options);
-                self.telling.tell(&member.entry, name, options, &self.people, report);
+                let name = self.layout.member_path(member, options);
+                self.printer.print(&member.entry, name, options, &self.owners, report);
             }
         }
     }
@@ -303,13 +300,13 @@ impl Whole {
         let in_span = |offset: u64| (offset - span.bytes.start) as usize;
         let length = in_span(span.bytes.end);
         let mut bytes = Vec::with_capacity(length);
-        for member in &self.plan.members[span.members.clone()] {
+        for member in &self.layout.members[span.members.clone()] {
             if member.offset < span.bytes.start {
                 continue;
             }
             bytes.resize(in_span(member.offset), 0);
-            let path = self.plan.member_path(member, options);
-            let encoded = member.entry.encode(&path, options, &self.people, &mut bytes);
+            let path = self.layout.member_path(member, options);
+            let encoded = member.entry.encode(&path, options, &self.owners, &mut bytes);
             // The length was measured from the same data, and members that did not fit were
             // left out.
             assert!(
@@ -327,59 +324,59 @@ impl Whole {
         listing: u32,
         members: &[usize],
         span: &Span,
-        filling: &Arc<Filling>,
-    ) -> Option<Operand<Group>> {
+        buffer: &Arc<SpanBuffer>,
+    ) -> Option<Operand<SpanGroup>> {
         let mut names = Names::new();
         for index in members {
-            let entry = &self.plan.members[*index].entry;
+            let entry = &self.layout.members[*index].entry;
             let kind = if entry.followed { EntryType::Symlink } else { EntryType::Regular };
             names.push(&entry.name, entry.stat.identity.inode, kind);
         }
-        let wanted = |index: &usize| Wanted::of(*index, &self.plan.members[*index], span);
-        let mut files: Vec<_> = members.iter().map(wanted).collect();
+        let span_file = |index: &usize| SpanFile::of(*index, &self.layout.members[*index], span);
+        let mut files: Vec<_> = members.iter().map(span_file).collect();
         files.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        let place = Arc::clone(self.plan.listings[listing as usize].held.get()?);
-        let own = Group { filling: Arc::clone(filling), files, archive: self.archive.clone() };
+        let place = Arc::clone(self.layout.listings[listing as usize].held.get()?);
+        let own = SpanGroup { buffer: Arc::clone(buffer), files, archive: self.archive.clone() };
         Some(Operand { place, names, own })
     }
 
     /// Ends the archive before the filler in its last span: some readers require a member after
     /// each extended header.
-    fn end_early(&self, filling: &Filling, bytes: &mut [u8]) {
-        let span = &self.plan.spans[filling.number];
-        if filling.number + 1 < self.plan.spans.len() {
+    fn end_early(&self, buffer: &SpanBuffer, bytes: &mut [u8]) {
+        let span = &self.layout.spans[buffer.number];
+        if buffer.number + 1 < self.layout.spans.len() {
             return;
         }
         let void = lock(&self.void);
-        let begins_here = |index: &usize| self.plan.members[*index].offset >= span.bytes.start;
+        let begins_here = |index: &usize| self.layout.members[*index].offset >= span.bytes.start;
         let last = span.members.clone().rev();
         let last = last.take_while(|index| begins_here(index) && void.contains(index)).last();
         if let Some(index) = last {
-            let at = (self.plan.members[index].offset - span.bytes.start) as usize;
+            let at = (self.layout.members[index].offset - span.bytes.start) as usize;
             bytes[at..].fill(0);
         }
     }
 
     /// Writes a complete span, or queues it until its turn; returns the number of spans written.
-    fn write(&self, options: &Options, filling: &Filling) -> usize {
-        let mut bytes = std::mem::take(&mut *lock(&filling.bytes));
-        self.end_early(filling, &mut bytes);
+    fn write(&self, options: &Options, buffer: &SpanBuffer) -> usize {
+        let mut bytes = std::mem::take(&mut *lock(&buffer.bytes));
+        self.end_early(buffer, &mut bytes);
         let framed = options.compression.frame(bytes).unwrap_or_else(|why| {
             self.output.fail(Problem::new(TarKind::CannotCompress).naming(why.to_string()));
             Vec::new()
         });
-        self.output.take(filling.number, filling.offset, framed)
+        self.output.submit(buffer.number, buffer.offset, framed)
     }
 }
 
-impl Group {
+impl SpanGroup {
     /// Finds the index of a file by its name.
-    fn place_of(&self, name: &CStr) -> Option<usize> {
+    fn index_of(&self, name: &CStr) -> Option<usize> {
         self.files.binary_search_by(|file| file.name.as_c_str().cmp(name)).ok()
     }
 
-    fn file(&self, name: &CStr) -> Option<&Wanted> {
-        self.place_of(name).map(|place| &self.files[place])
+    fn file(&self, name: &CStr) -> Option<&SpanFile> {
+        self.index_of(name).map(|place| &self.files[place])
     }
 }
 
@@ -391,24 +388,24 @@ impl Large {
     }
 }
 
-impl Fill {
+impl PositionedWriter {
     /// Voids the room of a file that can't be read.
-    fn not_read(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
+    fn void_unread(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
         let group = &entry.node.own;
-        self.take_back(&group.filling);
-        let Some(wanted) = group.file(entry.name()) else { return };
-        if wanted.is_piece && self.decide(wanted.member, VOID) == KEPT {
+        self.take_back(&group.buffer);
+        let Some(span_file) = group.file(entry.name()) else { return };
+        if span_file.is_piece && self.decide(span_file.member, VOID) == KEPT {
             // The other pieces are there: this one is zeros, and an error was told.
-            return cx.emit(entry, Outcome::Read { missing: 0, changed: false }.packed());
+            return cx.emit(entry, ReadOutcome::Read { missing: 0, changed: false }.packed());
         }
-        fill(&mut self.bytes(&group.filling)[wanted.span.clone()]);
-        cx.emit(entry, Outcome::Void.packed());
+        fill(&mut self.bytes(&group.buffer)[span_file.span.clone()]);
+        cx.emit(entry, ReadOutcome::Void.packed());
     }
 }
 
-impl Tool for Fill {
-    type Directory = Group;
-    type File = Filled;
+impl Tool for PositionedWriter {
+    type Directory = SpanGroup;
+    type File = FileProgress;
 
     fn follow(&self, _: &Entry<Self>) -> bool {
         self.options.links == Links::Followed
@@ -419,28 +416,28 @@ impl Tool for Fill {
         haul_flow::Plan::Read(if is_probed { Probe::ALWAYS } else { Probe::NEVER })
     }
 
-    fn enter_dir(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenDir<'_>) -> Enter<Group> {
+    fn enter_dir(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenDir<'_>) -> Enter<SpanGroup> {
         Enter::Over
     }
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
-        let (filling, Some(whole)) = (&node.own.filling, &self.whole) else { return };
-        if filling.groups.fetch_sub(1, Ordering::AcqRel) > 1 {
+        let (buffer, Some(launch)) = (&node.own.buffer, &self.launch) else { return };
+        if buffer.groups.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        let written = if filling.away.load(Ordering::Relaxed) {
+        let written = if buffer.is_remote.load(Ordering::Relaxed) {
             1
         } else {
             // If none of its files was read, it has no headers yet.
-            drop(self.bytes(filling));
-            whole.write(&self.options, filling)
+            drop(self.bytes(buffer));
+            launch.write(&self.options, buffer)
         };
-        whole.advance(&self.options, written, cx.report(), |operand| cx.offer(operand));
+        launch.advance(&self.options, written, cx.report(), |operand| cx.offer(operand));
     }
 
     fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
         if failure.is_before_open_file() {
-            self.not_read(cx, entry);
+            self.void_unread(cx, entry);
         }
         Reported::No
     }
@@ -450,67 +447,69 @@ impl Tool for Fill {
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
         opened: &OpenSource<'_>,
-    ) -> Start<Filled> {
+    ) -> Start<FileProgress> {
         let group = &entry.node.own;
-        self.take_back(&group.filling);
-        let Some(place) = group.place_of(entry.name()) else { return Start::Done };
-        let wanted = &group.files[place];
-        if wanted.is_piece || wanted.map.is_some() {
-            self.read_alone(cx, entry, opened, wanted);
+        self.take_back(&group.buffer);
+        let Some(place) = group.index_of(entry.name()) else { return Start::Done };
+        let span_file = &group.files[place];
+        if span_file.is_piece || span_file.map.is_some() {
+            self.read_alone(cx, entry, opened, span_file);
             return Start::Done;
         }
         // Encode the headers before the first block arrives.
-        drop(self.bytes(&group.filling));
+        drop(self.bytes(&group.buffer));
         let transfer = if opened.stat.size == 0 { Transfer::Nothing } else { Transfer::Blocks(Holes::Read) };
-        Start::Inspect { own: Filled { place, got: AtomicU64::new(0) }, transfer }
+        Start::Inspect { own: FileProgress { place, got: AtomicU64::new(0) }, transfer }
     }
 
     fn block(&self, file: &OpenFile<Self>, Block { offset, bytes, .. }: Block<'_>) -> Write {
         let group = &file.entry.node.own;
-        let wanted = &group.files[file.own.place];
-        let left = wanted.stored.end.saturating_sub(offset) as usize;
+        let span_file = &group.files[file.own.place];
+        let left = span_file.stored.end.saturating_sub(offset) as usize;
         let taken = &bytes[..bytes.len().min(left)];
         if !taken.is_empty() {
-            let at = wanted.at + offset as usize;
-            lock(&group.filling.bytes)[at..at + taken.len()].copy_from_slice(taken);
+            let at = span_file.at + offset as usize;
+            lock(&group.buffer.bytes)[at..at + taken.len()].copy_from_slice(taken);
             file.own.got.fetch_add(taken.len() as u64, Ordering::Relaxed);
         }
         Write::Nothing
     }
 
     fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
-        let wanted = &file.entry.node.own.files[file.own.place];
-        let missing = wanted.stored.end - file.own.got.load(Ordering::Relaxed);
-        let changed = stat(&*file.source).map_or(true, |now| has_changed(&wanted.stat, &now));
-        cx.emit(&file.entry, Outcome::Read { missing, changed }.packed());
+        let span_file = &file.entry.node.own.files[file.own.place];
+        let missing = span_file.stored.end - file.own.got.load(Ordering::Relaxed);
+        let changed = was_changed(&file.source, &span_file.stat);
+        cx.emit(&file.entry, ReadOutcome::Read { missing, changed }.packed());
         true
     }
 
     /// Called with the outcome of a file or piece. Reports a large file once all its pieces
     /// are complete.
     fn emitted(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, result: &[u8]) {
-        let (Some(whole), Some(wanted)) = (&self.whole, entry.node.own.file(entry.name())) else { return };
-        let outcome = Outcome::unpack(result);
-        if let (Outcome::Void, true) = (&outcome, wanted.is_first) {
-            lock(&whole.void).push(wanted.member);
-            if wanted.stat.links > 1 {
+        let (Some(launch), Some(span_file)) = (&self.launch, entry.node.own.file(entry.name())) else {
+            return;
+        };
+        let outcome = ReadOutcome::unpack(result);
+        if let (ReadOutcome::Void, true) = (&outcome, span_file.is_first) {
+            lock(&launch.void).push(span_file.member);
+            if span_file.stat.links > 1 {
                 cx.problem(Problem::new(TarKind::LinksLost).naming(entry.path()));
             }
         }
         let (missing, changed) = match outcome {
-            Outcome::Void => (0, false),
-            Outcome::Read { missing, changed } => (missing, changed),
+            ReadOutcome::Void => (0, false),
+            ReadOutcome::Read { missing, changed } => (missing, changed),
         };
-        if let Some(large) = whole.large.get(&wanted.member) {
+        if let Some(large) = launch.large.get(&span_file.member) {
             let missing = large.missing.fetch_add(missing, Ordering::Relaxed) + missing;
             let changed = large.changed.fetch_or(changed, Ordering::Relaxed) || changed;
             if large.pieces.fetch_sub(1, Ordering::AcqRel) == 1 {
                 cx.count(Tally { files: 1, ..Tally::default() });
-                self.tell_differences(cx, entry, missing, changed);
+                self.report_differences(cx, entry, missing, changed);
             }
-        } else if outcome != Outcome::Void {
+        } else if outcome != ReadOutcome::Void {
             cx.count(Tally { files: 1, ..Tally::default() });
-            self.tell_differences(cx, entry, missing, changed);
+            self.report_differences(cx, entry, missing, changed);
         }
     }
 }
