@@ -6,8 +6,8 @@
 //! | `flow/src/run/file.rs` | `enum State`, `Opening::begin`, `release` | 42 |
 //! ```
 //!
-//! An item is a function (`name`, or `Type::name` for one in an `impl`) or the beginning of the line
-//! where it is declared (`trait Tool`). Its lines run from there to the closing brace.
+//! An item is a function (`name`, or `Type::name` for one in an `impl`) or the beginning of the
+//! line where it is declared (`trait Tool`). Its lines run from there to the closing brace.
 
 use std::path::Path;
 
