@@ -5,8 +5,6 @@ use regex_syntax::hir::{Class, ClassBytes, ClassBytesRange, ClassUnicode, ClassU
 use super::case;
 use crate::Refused;
 
-/// An unterminated bracket expression.
-
 /// The definition of a character, and the treatment of case and line ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alphabet {

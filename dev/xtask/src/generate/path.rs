@@ -74,7 +74,7 @@ fn item_lines(source: &[&str], item: &str) -> Option<usize> {
     let indent = &source[start][..source[start].len() - source[start].trim_start().len()];
     let end = format!("{indent}}}");
     let ends = |line: &&str| **line == end || (line.starts_with(indent) && line.ends_with(" {}"));
-    Some(source[start..].iter().position(|line| ends(&line))? + 1)
+    Some(source[start..].iter().position(ends)? + 1)
 }
 
 fn is_word(letter: char) -> bool {
