@@ -29,7 +29,7 @@
 //! - `-h` and overlapping operands: the same file is found on several paths, and its first name in
 //!   the archive has to be known before the others become hard links to it.
 //!
-//! Everything else exists once, for both: `examiner.rs` looks attributes up, `entry.rs` and
+//! Both share the rest but hard links: `examiner.rs` looks attributes up, `entry.rs` and
 //! `format/` make headers, `verbose.rs` prints members, `output.rs` writes.
 
 mod allocator;
