@@ -1,9 +1,9 @@
 //! `spdcp`: the copy of `haul cp`, with the options of the program of that name.
 //!
-//! It accepts exactly `-h -V -d -v -p -r -R -c -n -b F -s M -A P -w T -q Q`, `--help` and `--version`. Apart from the
-//! letters, it differs from `cp` in three ways: new files get their source's layout over storage
-//! targets; `-d` lists what a copy would create; and in a batch job all tasks copy, if there is an
-//! MPI library for them, unless `-s` gives a number.
+//! It accepts exactly `-h -V -d -v -p -r -R -c -n -b F -s M -A P -w T -q Q`, `--help` and
+//! `--version`. Apart from the letters, it differs from `cp` in three ways: new files get their
+//! source's layout over storage targets; `-d` lists what a copy would create; and in a batch job
+//! all tasks copy, if there is an MPI library for them, unless `-s` gives a number.
 
 mod targets;
 

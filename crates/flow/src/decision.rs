@@ -236,8 +236,8 @@ pub enum Start<F> {
     MoveRange(FileRange<F>),
     /// Nothing more. If the file failed, the tool has reported that.
     Done,
-    /// The tool keeps the entry and completes it later, with [`Context::complete`]
-    /// or [`Context::retry`].
+    /// The tool keeps the entry and completes it later, with `Context::complete`
+    /// or `Context::retry`.
     Deferred,
 }
 

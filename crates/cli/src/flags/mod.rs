@@ -213,8 +213,8 @@ impl Spec {
 }
 
 impl<T: Arguments> Command<T> {
-    /// Returns all flags, the applet's own first. A shared flag is left out if the applet has one of
-    /// that name.
+    /// Returns all flags, the applet's own first. A shared flag is left out if the applet has one
+    /// of that name.
     fn specs(&self) -> Vec<Spec> {
         let own = self.flags.iter().enumerate().map(|(index, flag)| Spec::of(flag, Place::Own(index)));
         let mut specs: Vec<Spec> = own.collect();

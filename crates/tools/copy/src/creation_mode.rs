@@ -7,8 +7,8 @@
 //!
 //! Neither can be predicted (set-group-id directories, mount options, network file systems that map
 //! users, file systems without modes). So the first file of each directory is checked after
-//! creation ([`CreationModes::learn`]), and the rest follow its result. Only directories made by
-//! this run qualify, because nobody else works in those.
+//! creation (`CreationModes` in `target.rs`), and the rest follow its result. Only directories made
+//! by this run qualify, because nobody else works in those.
 //!
 //! Invariant: a file is created with its final mode only if its owner is final and it gets no ACL
 //! (tests: `born_files_need_no_chmod` and the audit of rights).

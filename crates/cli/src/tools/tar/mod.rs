@@ -1,7 +1,8 @@
 //! `haul tar`: archives, with the options of GNU tar.
 //!
-//! `flags.rs` has the options, `values.rs` parses arguments with a grammar of their own (times, modes, owners), `words.rs` the
-//! other spellings of options: bundles without a hyphen, and lists of names in files.
+//! `flags.rs` has the options, `values.rs` parses arguments with a grammar of their own (times,
+//! modes, owners), `words.rs` the other spellings of options: bundles without a hyphen, and lists
+//! of names in files.
 
 mod flags;
 mod values;
