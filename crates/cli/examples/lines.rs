@@ -50,7 +50,7 @@ impl Tool for Lines {
     }
 }
 
-/// Says what the run says. A message that cannot be written cannot be told of either.
+/// Prints problems and results. If that fails, there is nowhere left to report it.
 struct Console;
 
 impl Report for Console {

@@ -8,6 +8,7 @@ mod environment;
 mod generate;
 mod licences;
 mod oracle;
+mod release;
 mod sanitize;
 mod setup;
 mod skips;
@@ -30,7 +31,7 @@ enum Work {
 
 use Work::{Asked, Plain};
 
-const CHORES: [Chore; 7] = [
+const CHORES: [Chore; 8] = [
     ("setup", "install what the tests need (as root; else say what is missing)", Plain(setup::setup)),
     ("check", "format, lints, documentation, licences, width of prose, generated files", Plain(check::check)),
     ("test", "run every test, the fault sweep too, and tell what was skipped and why", Plain(test::test)),
@@ -42,6 +43,7 @@ const CHORES: [Chore; 7] = [
     ("oracle", "run GNU's own tests of cp with haul as cp", Asked(oracle::oracle)),
     ("ci", "check, test, sanitize and oracle", Plain(ci)),
     ("gen", "write the generated files anew", Plain(generate::write)),
+    ("release", "build haul as it is shipped: stripped, symbols apart", Plain(release::release)),
 ];
 
 fn main() -> ExitCode {

@@ -75,18 +75,18 @@ pub fn run(
     let mut parents = Parents::new(&copier, cache, report);
     let (mut status, mut first) = (Status::Success, 0);
     for group in &groups {
-        status = status.max(tell(until(first + group.len(), &mut left_out), report));
+        status = status.max(report_all(take_before(first + group.len(), &mut left_out), report));
         let (operands, problems) = places(group, first, &copier, cache, &mut parents);
         first += group.len();
-        status = status.max(tell(problems, report));
+        status = status.max(report_all(problems, report));
         let mut targets: Vec<_> = operands.iter().map(|operand| Arc::clone(&operand.own.held)).collect();
         targets.sort_unstable_by_key(|held| (held.identity().device, held.identity().inode));
         targets.dedup_by_key(|held| held.identity());
         status = status.max(session.run(executor, &copier, targets.clone(), operands));
         let swept = targets.iter().flat_map(|held| copier.sweep(cache, held)).collect();
-        status = status.max(tell(swept, report));
+        status = status.max(report_all(swept, report));
     }
-    status = status.max(tell(until(usize::MAX, &mut left_out), report));
+    status = status.max(report_all(take_before(usize::MAX, &mut left_out), report));
     status = status.max(parents.finish());
     Ok(match status {
         _ if copier.cancel.is_cancelled() => Outcome::Cancelled,
@@ -103,13 +103,13 @@ fn serial_if_asked(config: &Config, options: &CopyOptions) -> Config {
 }
 
 /// Removes and returns the problems with fewer than `sources` sources before them.
-fn until(sources: usize, problems: &mut Vec<(usize, Problem)>) -> Vec<Problem> {
+fn take_before(sources: usize, problems: &mut Vec<(usize, Problem)>) -> Vec<Problem> {
     let count = problems.partition_point(|(before, _)| *before < sources);
     problems.drain(..count).map(|(_, problem)| problem).collect()
 }
 
 /// Reports problems and returns the resulting status.
-fn tell(problems: Vec<Problem>, report: &dyn Report) -> Status {
+fn report_all(problems: Vec<Problem>, report: &dyn Report) -> Status {
     let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
     problems.into_iter().for_each(|problem| report.problem(problem));
     if failed { Status::Failure } else { Status::Success }
