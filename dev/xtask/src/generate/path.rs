@@ -73,8 +73,10 @@ fn item_lines(source: &[&str], item: &str) -> Option<usize> {
     let start = after + source[after..].iter().position(|line| declares(line) && !line.ends_with(';'))?;
     let indent = &source[start][..source[start].len() - source[start].trim_start().len()];
     let end = format!("{indent}}}");
-    let ends = |line: &&str| **line == end || (line.starts_with(indent) && line.ends_with(" {}"));
-    Some(source[start..].iter().position(ends)? + 1)
+    if source[start].ends_with('}') {
+        return Some(1);
+    }
+    Some(source[start..].iter().position(|line| *line == end)? + 1)
 }
 
 fn is_word(letter: char) -> bool {
@@ -90,14 +92,14 @@ fn names(line: &str, word: &str) -> bool {
 mod tests {
     use super::*;
 
-    const SOURCE: &str = "pub enum State {\n    One,\n}\n\nimpl<T> State<T> {\n    fn begin() {\n    }\n}\n\n\
+    const SOURCE: &str = "pub enum State {\n    One,\n    fn none() {}\n}\n\nimpl<T> State<T> {\n    fn begin() {\n    }\n}\n\n\
         impl Other {\n    pub(super) fn begin(\n        self,\n    ) {\n        1;\n    }\n}\n";
 
     #[test]
     fn an_item_reaches_to_its_closing_brace() {
         let lines: Vec<_> = SOURCE.lines().collect();
         let count = |item| item_lines(&lines, item);
-        assert_eq!(count("enum State"), Some(3));
+        assert_eq!((count("enum State"), count("none")), (Some(4), Some(1)));
         assert_eq!((count("begin"), count("Other::begin")), (Some(2), Some(5)));
         assert_eq!((count("enum Sta"), count("beg"), count("Other::end")), (None, None, None));
     }
@@ -114,6 +116,6 @@ mod tests {
             )
         };
         let counted = counted(&text(["0", "", "9"]), folder.path()).unwrap();
-        assert_eq!(counted, text(["7", "3", "10"]));
+        assert_eq!(counted, text(["7", "4", "11"]));
     }
 }
