@@ -76,7 +76,7 @@ pub(crate) struct Special {
 
 impl CachePolicy {
     /// Returns the default policy: through the cache.
-    pub(crate) fn usual() -> Self {
+    pub(crate) fn cached() -> Self {
         Self {
             sector_bytes: AtomicU64::new(0),
             drops: AtomicBool::new(false),
@@ -94,7 +94,7 @@ impl CachePolicy {
         engine_drops: bool,
         note: impl FnOnce(&str),
     ) -> Self {
-        let cache_policy = Self::usual();
+        let cache_policy = Self::cached();
         if switches.direct {
             match open_direct(source, target, block_bytes) {
                 Ok(sector_bytes) => {
@@ -188,7 +188,7 @@ impl CachePolicy {
 
     /// Falls back if `cause` means that a special property of the transfer was refused. Returns
     /// true if the transfer should be retried.
-    pub(crate) fn becomes_plainer(
+    pub(crate) fn fall_back(
         &self,
         cause: &Error,
         tried: Special,
@@ -269,11 +269,11 @@ mod tests {
 
     #[test]
     fn whole_sectors_are_moved_directly_and_the_rest_is_not() {
-        let cache_policy = CachePolicy { sector_bytes: AtomicU64::new(512), ..CachePolicy::usual() };
+        let cache_policy = CachePolicy { sector_bytes: AtomicU64::new(512), ..CachePolicy::cached() };
         assert_eq!((cache_policy.whole_sectors(1300), cache_policy.sectors_around(1300)), (1024, 1536));
         assert_eq!((cache_policy.whole_sectors(511), cache_policy.sectors_around(1)), (0, 512));
         assert_eq!(
-            (CachePolicy::usual().whole_sectors(1300), CachePolicy::usual().sectors_around(1300)),
+            (CachePolicy::cached().whole_sectors(1300), CachePolicy::cached().sectors_around(1300)),
             (1300, 1300)
         );
     }
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn what_fills_no_sector_is_written_last() {
         let target = haul_sys::open_path(c".", haul_sys::Open::DIRECTORY).unwrap();
-        let mut cache_policy = CachePolicy { sector_bytes: AtomicU64::new(512), ..CachePolicy::usual() };
+        let mut cache_policy = CachePolicy { sector_bytes: AtomicU64::new(512), ..CachePolicy::cached() };
         let bytes: Vec<u8> = (0..=255).cycle().take(1300).collect();
         let writable = |cache_policy: &CachePolicy, range: Range<usize>| {
             cache_policy.writable(&target, range.start as u64, (&bytes, range)).unwrap()
@@ -301,22 +301,17 @@ mod tests {
         let open = || haul_sys::open_path(c".", haul_sys::Open::DIRECTORY).unwrap();
         let (source, target) = (open(), Arc::new(open()));
         let refused = |errno| Error::new(haul_sys::Operation::Read, String::new(), errno);
-        let dropping = CachePolicy { drops: AtomicBool::new(true), ..CachePolicy::usual() };
-        let direct = CachePolicy { sector_bytes: AtomicU64::new(512), ..CachePolicy::usual() };
+        let dropping = CachePolicy { drops: AtomicBool::new(true), ..CachePolicy::cached() };
+        let direct = CachePolicy { sector_bytes: AtomicU64::new(512), ..CachePolicy::cached() };
         for (cache_policy, errno) in [(dropping, Errno::OPNOTSUPP), (direct, Errno::INVAL)] {
             let tried = cache_policy.special();
             // Two streams had a transfer in flight.
             for _ in 0..2 {
-                assert!(cache_policy.becomes_plainer(&refused(errno), tried, &source, Some(&target)));
+                assert!(cache_policy.fall_back(&refused(errno), tried, &source, Some(&target)));
             }
             assert_eq!(cache_policy.special(), Special::default());
-            assert!(!cache_policy.becomes_plainer(
-                &refused(errno),
-                cache_policy.special(),
-                &source,
-                Some(&target)
-            ));
-            assert!(!cache_policy.becomes_plainer(&refused(Errno::IO), tried, &source, Some(&target)));
+            assert!(!cache_policy.fall_back(&refused(errno), cache_policy.special(), &source, Some(&target)));
+            assert!(!cache_policy.fall_back(&refused(Errno::IO), tried, &source, Some(&target)));
         }
     }
 }

@@ -56,7 +56,7 @@ pub(super) enum Next<T: Tool> {
     StreamOver,
     /// Nothing: this worker is done with the file.
     FileOver,
-    /// Wait for the call in flight: this outcome was not its.
+    /// Keep this state: the outcome was of another call.
     Other(State<T>),
 }
 
@@ -255,7 +255,7 @@ impl<T: Tool> StatedFile<T> {
         let Self { entry, source, stat } = self;
         let (transfer, cache_policy) = match &target {
             Some(target) => prepare::copy(cx, io, &entry, (&source, target), &stat, transfer),
-            None => (transfer, CachePolicy::usual()),
+            None => (transfer, CachePolicy::cached()),
         };
         if let (None, Some(other), true) = (&block, &other, io.caps.blocks) {
             // If the source had to be fetched, so must this file. Only a hint: if refused, only the

@@ -34,7 +34,7 @@ pub(super) fn copy<T: Tool>(
 ) -> (Transfer, CachePolicy) {
     let switches = &io.settings.switches;
     if transfer == Transfer::Nothing {
-        return (transfer, CachePolicy::usual());
+        return (transfer, CachePolicy::cached());
     }
     if switches.allocate
         && stat.size > 0
@@ -60,13 +60,13 @@ pub(super) fn choose_policy<T: Tool>(
 ) -> (Transfer, CachePolicy) {
     let switches = &io.settings.switches;
     if transfer == Transfer::Nothing || !(switches.direct || switches.drop_cache) {
-        return (transfer, CachePolicy::usual());
+        return (transfer, CachePolicy::cached());
     }
     // A copy inside the kernel goes through the page cache.
     let transfer = transfer.in_blocks();
     if switches.direct && transfer != Transfer::Blocks(Holes::Read) {
         cx.remark(entry, "it has holes: goes through the page cache");
-        return (transfer, CachePolicy::usual());
+        return (transfer, CachePolicy::cached());
     }
     let note = |why: &str| cx.remark(entry, &format!("goes through the page cache: {why}"));
     let (block_bytes, drops) = (io.settings.block_bytes, io.caps.drops_cache);

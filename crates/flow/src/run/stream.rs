@@ -358,7 +358,7 @@ impl<T: Tool> Stream<T> {
     /// should be retried.
     fn falls_back(&self, cx: &Context<'_, T>, cause: &Error) -> bool {
         let OpenFile::<T> { cache_policy, source, target, entry, .. } = &*self.file;
-        let falls_back = cache_policy.becomes_plainer(cause, self.tried, source, target.as_ref());
+        let falls_back = cache_policy.fall_back(cause, self.tried, source, target.as_ref());
         if falls_back {
             cx.remark(entry, &format!("goes on through the page cache: {cause:#}"));
         }
