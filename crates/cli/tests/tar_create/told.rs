@@ -107,7 +107,12 @@ fn a_file_that_is_gone_when_it_is_to_be_read_leaves_nothing_behind() {
         assert_eq!(outcome.status(), Some(2), "{}", outcome.errors());
         let told = format!("haul tar: d/{file}: Cannot stat: No such file or directory\n");
         assert!(outcome.errors().contains(&told), "{}", outcome.errors());
-        assert_eq!(outcome.errors().contains("its other names"), file == "b3", "{}", outcome.errors());
+        assert_eq!(
+            outcome.errors().contains("Hard links to it in the archive are dangling"),
+            file == "b3",
+            "{}",
+            outcome.errors()
+        );
         for reader in ["tar -xf", "bsdtar -xf", "python3 -m tarfile -e", "$HAUL tar -xf"] {
             if file == "b3" && reader.starts_with("python3") {
                 // Python stops at the first member that it can't create.
