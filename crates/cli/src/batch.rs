@@ -34,13 +34,12 @@ use haul_cluster::launch::ProcessGroup;
 use haul_cluster::launch::command::{Surroundings, System};
 use haul_flow::Tally;
 
-use crate::applet;
 use crate::flags::When;
 use crate::messages::{self, Messages};
 use crate::output::Output;
 use crate::progress::Source;
 use crate::report::{Console, complain};
-use crate::work::{RunOptions, Work, count_meanwhile};
+use crate::task::{RunOptions, Work, count_meanwhile};
 
 /// Interval between a job's progress updates.
 const TELL: Duration = Duration::from_secs(1);
@@ -78,7 +77,7 @@ pub(crate) fn submit(
     work: &impl Work,
     system: System,
 ) -> ExitCode {
-    let prepared = prepare(run_options, work, system);
+    let prepared = prepare(messages.stands_for(), run_options, work, system);
     let (order, signals) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
@@ -105,9 +104,14 @@ pub(crate) fn submit(
 }
 
 /// Creates the order and starts catching signals, so that none is missed once the job is submitted.
-fn prepare(run_options: &RunOptions, work: &impl Work, system: System) -> io::Result<(Order, Signals)> {
+fn prepare(
+    command: Option<&str>,
+    run_options: &RunOptions,
+    work: &impl Work,
+    system: System,
+) -> io::Result<(Order, Signals)> {
     let place = work.place().unwrap_or(Path::new("."));
-    let order = Order::new(system, &run_options.hosts, command_line()?, place)?;
+    let order = Order::new(system, &run_options.hosts, command_line(command)?, place)?;
     Ok((order, Signals::listen()?))
 }
 
@@ -207,7 +211,8 @@ impl Listener for Passing<'_> {
 }
 
 /// Returns this process's command line as usable on another host, from the same directory.
-fn command_line() -> io::Result<Vec<OsString>> {
+/// `command` is the command that the program's name stands for, if any.
+fn command_line(command: Option<&str>) -> io::Result<Vec<OsString>> {
     let mut call = std::env::args_os();
     let name = call.next().unwrap_or_default();
     let own = std::env::current_exe()?;
@@ -219,7 +224,7 @@ fn command_line() -> io::Result<Vec<OsString>> {
         // The program has another name there, so name the command.
         None => {
             words.push(agent.into_os_string());
-            words.extend(applet::command_of(&name).map(OsString::from));
+            words.extend(command.map(OsString::from));
         }
     }
     words.extend(call);

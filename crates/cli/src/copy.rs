@@ -15,10 +15,10 @@ use crate::batch;
 use crate::cluster;
 use crate::flags::{self, Environment, Information, Parsed, Request};
 use crate::messages::{Charset, Messages};
-use crate::output::Output;
 use crate::progress::Whole;
-use crate::report::{Console, complain, complain_of_usage};
-use crate::work::{self, Executors, Work};
+use crate::report::{Console, complain, complain_of_usage, print_information};
+use crate::task::{Executors, Work};
+use crate::work;
 
 /// Copies as the arguments ask. Messages begin with `program`.
 pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
@@ -35,9 +35,9 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
         }
         Ok(Parsed::Copy(request)) => copy(messages, &request),
         Ok(Parsed::Tell(_)) if !speaks => ExitCode::SUCCESS,
-        Ok(Parsed::Tell(Information::Help)) => tell(messages, &flags::COMMAND.help(program)),
+        Ok(Parsed::Tell(Information::Help)) => print_information(messages, &flags::COMMAND.help(program)),
         Ok(Parsed::Tell(Information::Version)) => {
-            tell(messages, concat!("cp (haul) ", env!("CARGO_PKG_VERSION"), "\n"))
+            print_information(messages, concat!("cp (haul) ", env!("CARGO_PKG_VERSION"), "\n"))
         }
         Err(error) => {
             if speaks {
@@ -109,11 +109,4 @@ impl Work for Copy<'_> {
     fn count_ahead(&self, over: &AtomicBool) -> Option<Whole> {
         ahead::count(self.request, over)
     }
-}
-
-/// Prints what was requested instead of a copy.
-pub(crate) fn tell(messages: Messages, text: &str) -> ExitCode {
-    let console = Console::new(messages, Output::standard());
-    console.tell(text.as_bytes());
-    console.finish()
 }

@@ -3,8 +3,8 @@
 //! - [`applet`]: selects the command to run.
 //! - [`copy`]: one copy, from command line to exit status. It uses [`report`],
 //!   [`messages`], [`output`], [`progress`] (with [`ahead`]) and [`statistics`].
-//! - [`work`]: any tool's work, from request to exit status; [`cluster`]: in several processes;
-//!   [`batch`]: in a batch job.
+//! - [`work`]: any tool's work ([`task`]), from request to exit status; [`cluster`]: in several
+//!   processes; [`batch`]: in a batch job.
 //! - [`flags`]: the command lines of all applets; [`signals`]: cleanup before a signal ends the
 //!   program.
 //! - [`spdcp`]: the same copy with the options of `spdcp`.
@@ -30,6 +30,7 @@ mod report;
 mod signals;
 mod spdcp;
 mod statistics;
+mod task;
 mod tools;
 mod work;
 
@@ -37,7 +38,7 @@ use std::process::ExitCode;
 
 use applet::Applet;
 use messages::{Charset, Messages};
-use report::complain;
+use report::{complain, print_information};
 use tools::Call;
 
 fn main() -> ExitCode {
@@ -63,10 +64,10 @@ fn be(applet: Applet) -> ExitCode {
         }
         Applet::Rank { words } => cluster::rank(&words),
         Applet::Bench { words } => bench::main(&words),
-        Applet::Help => copy::tell(haul(), &applet::help()),
-        Applet::Version => copy::tell(haul(), concat!("haul ", env!("CARGO_PKG_VERSION"), "\n")),
+        Applet::Help => print_information(haul(), &applet::help()),
+        Applet::Version => print_information(haul(), concat!("haul ", env!("CARGO_PKG_VERSION"), "\n")),
         Applet::Definitions => match definitions::json() {
-            Ok(text) => copy::tell(haul(), &text),
+            Ok(text) => print_information(haul(), &text),
             Err(error) => refuse(format!("haul: {error}\n")),
         },
         Applet::Nothing => refuse(applet::nothing()),

@@ -21,6 +21,13 @@ use crate::messages::Messages;
 use crate::output::{self, Output};
 use crate::progress::{Progress, Source, Whole};
 
+/// Prints what was requested instead of work: help, or the version.
+pub(crate) fn print_information(messages: Messages, text: &str) -> ExitCode {
+    let console = Console::new(messages, Output::standard());
+    console.tell(text.as_bytes());
+    console.finish()
+}
+
 /// A run's counters, shared with the thread that shows them.
 #[derive(Default)]
 pub(crate) struct Counters {

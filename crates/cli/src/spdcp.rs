@@ -18,7 +18,7 @@ use crate::flags::spdcp::{COMMAND, Parsed, parse};
 use crate::flags::{Environment, Information};
 use crate::messages::{Charset, Messages};
 use crate::output::Output;
-use crate::report::{Console, complain_of_usage};
+use crate::report::{Console, complain_of_usage, print_information};
 
 /// Copies, or prints what was requested. Messages begin with `program`.
 pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
@@ -33,8 +33,8 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
             targets::list(&request, &console);
             console.finish()
         }
-        Ok(Parsed::Tell(Information::Help)) => copy::tell(messages, &COMMAND.help(program)),
-        Ok(Parsed::Tell(Information::Version)) => copy::tell(messages, &versions()),
+        Ok(Parsed::Tell(Information::Help)) => print_information(messages, &COMMAND.help(program)),
+        Ok(Parsed::Tell(Information::Version)) => print_information(messages, &versions()),
         Err(error) => {
             complain_of_usage(&messages, &error);
             ExitCode::FAILURE

@@ -1,88 +1,21 @@
 //! Runs any tool's work, from request to exit status: in this process, in a process group, under an
 //! MPI launcher, or in a batch job; with messages, progress and statistics.
 
-use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
-use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use haul_bzip2::Bzip2;
 use haul_cluster::launch::{Journal, ProcessGroup};
-use haul_compare::Comparer;
-use haul_copy::Copier;
-use haul_each::Runner;
-use haul_flow::{Alone, Config, Executor, Report};
-use haul_grep::Grep;
-use haul_tar::{Extractor, PositionedWriter};
+use haul_flow::{Alone, Report};
 
 use crate::batch::{self, Teller};
 use crate::cluster;
-use crate::flags::{StatisticsForm, When};
+use crate::flags::StatisticsForm;
 use crate::messages::Messages;
 use crate::messages::cluster::{not_shut_down, not_started};
 use crate::output::Output;
-use crate::progress::Whole;
 use crate::report::{Console, complain};
 use crate::statistics::Statistics;
-
-/// An executor for every tool: this process, or a process group.
-pub(crate) trait Executors:
-    Executor<Copier>
-    + Executor<Bzip2>
-    + Executor<Comparer>
-    + Executor<Runner>
-    + Executor<Grep>
-    + Executor<Extractor>
-    + Executor<PositionedWriter>
-{
-}
-
-impl<E> Executors for E where
-    E: Executor<Copier>
-        + Executor<Bzip2>
-        + Executor<Comparer>
-        + Executor<Runner>
-        + Executor<Grep>
-        + Executor<Extractor>
-        + Executor<PositionedWriter>
-{
-}
-
-/// The work of one command line.
-pub(crate) trait Work: Sync {
-    /// Does the work and returns its exit status, which holds unless an error was reported.
-    fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8;
-
-    /// Returns the program's exit status, from the work's status and whether an error was reported.
-    fn exit_status(&self, status: u8, trouble: bool) -> u8 {
-        if trouble { status.max(1) } else { status }
-    }
-
-    /// Returns a path that every host sees, to place a batch job's files beside it: something the
-    /// work reads or writes. `None` if the request is invalid, which needs no job to find out.
-    fn place(&self) -> Option<&Path>;
-
-    /// Counts the work, for progress; ends early once `over` is set. `None` if it can't be known.
-    fn count_ahead(&self, _over: &AtomicBool) -> Option<Whole> {
-        None
-    }
-}
-
-/// How work is run and shown.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RunOptions {
-    /// How the machine is used.
-    pub(crate) config: Config,
-    /// Which hosts are used, and how.
-    pub(crate) hosts: haul_cluster::Options,
-    /// When progress is shown.
-    pub(crate) progress: When,
-    /// Form of the statistics printed at the end, if any.
-    pub(crate) statistics: Option<StatisticsForm>,
-    /// True if `--debug` remarks are printed.
-    pub(crate) debug: bool,
-}
+use crate::task::{RunOptions, Work, count_meanwhile};
 
 /// Runs work where it belongs: in a batch job if that is the only way to get hosts, otherwise as
 /// [`launch`] does.
@@ -154,15 +87,6 @@ pub(crate) fn by(
     tell_statistics(&console, run_options, began.elapsed());
     let trouble = console.finish_with_trouble();
     ExitCode::from(work.exit_status(status, trouble))
-}
-
-/// Counts the total in the background, if progress is shown.
-pub(crate) fn count_meanwhile<'a>(scope: &'a Scope<'a, '_>, console: &'a Console, work: &'a impl Work) {
-    if console.shows_progress() {
-        let count = || console.count_ahead(|over| work.count_ahead(over));
-        // Without the thread there is just no percentage.
-        std::thread::Builder::new().name("count".to_owned()).spawn_scoped(scope, count).ok();
-    }
 }
 
 /// Shuts a process group down and logs how many messages it exchanged.

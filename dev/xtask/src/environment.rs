@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use crate::setup::is_full_run;
+use crate::steps::is_full_run;
 use crate::steps::{Failure, is_installed, workspace};
 
 /// Number of AIO operations that the tests need.

@@ -10,9 +10,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::setup::{is_full_run, target_folder};
+use crate::setup::target_folder;
 use crate::skips::Skips;
-use crate::steps::{Failure, cargo, is_installed, output_of, run, say};
+use crate::steps::{Failure, cargo, is_full_run, is_installed, output_of, run, say};
 use crate::test::{Totals, conclude, run_round};
 
 /// Arguments for AddressSanitizer.

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::steps::{Failure, is_installed, run, say};
+use crate::steps::{Failure, is_full_run, is_installed, run, say};
 
 /// A program or file used by tests, the Debian package that contains it, and what is
 /// skipped without it.
@@ -123,11 +123,6 @@ pub(crate) fn setup() -> Result<(), Failure> {
         _ => {}
     }
     Ok(())
-}
-
-/// Returns true for a full run (`HAUL_FULL=1`), by the same rule as the tests.
-pub(crate) fn is_full_run() -> bool {
-    std::env::var_os("HAUL_FULL").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 /// Installs a Python package where tests look for it, unless it is there. Returns true if it is.

@@ -7,8 +7,6 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use crate::setup::is_full_run;
-
 /// Why a task failed.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) String);
@@ -29,6 +27,11 @@ impl From<io::Error> for Failure {
 pub(crate) fn say(line: &str) {
     // If standard output is closed, the exit status still reports the result.
     writeln!(io::stdout(), "{line}").unwrap_or_default();
+}
+
+/// Returns true for a full run (`HAUL_FULL=1`), by the same rule as the tests.
+pub(crate) fn is_full_run() -> bool {
+    std::env::var_os("HAUL_FULL").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 /// Returns the workspace's root directory.

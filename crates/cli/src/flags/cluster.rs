@@ -4,9 +4,19 @@ use haul_cluster::Walk;
 use haul_copy::{Dereference, LayoutRule};
 use haul_flow::BLOCK_BYTES as USUAL_BLOCK_BYTES;
 
-use super::lower::{BLOCK_BYTES, Interactive};
-use super::values::{self, Bounds};
+use super::values::{self, BLOCK_BYTES, Bounds};
 use super::{Error, Typed, Value};
+
+/// How `-i` and `-n` treat existing files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interactive {
+    /// Neither.
+    Unspecified,
+    /// `-i`.
+    Ask,
+    /// `-n`.
+    Keep,
+}
 
 /// `--io-factor`.
 const IO_FACTOR: Bounds = Bounds { least: 1, most: 4096, text: "1 to 4096" };

@@ -7,13 +7,10 @@ use haul_copy::{
     Backup, CopyOptions, Dereference, Existing, Label, Make, Operands, Preserve, Reflink, Sparse, Update,
 };
 
-use super::cluster::Layout;
-use super::values::{self, Bounds, Words};
+use super::cluster::{Interactive, Layout};
+use super::values::{self, Words};
 use super::{Arguments, Environment, Error, Shared, Value, Warning, When};
-use crate::work::RunOptions;
-
-/// `--block-size`: from the smallest sector to the largest buffer an operation can have.
-pub(crate) const BLOCK_BYTES: Bounds = Bounds { least: 512, most: 1 << 30, text: "512 to 1G" };
+use crate::task::RunOptions;
 
 /// Smallest sector size, in bytes: direct I/O uses multiples of it.
 const SECTOR_BYTES: usize = 512;
@@ -64,17 +61,6 @@ struct Backups {
     wanted: bool,
     control: Option<Vec<u8>>,
     suffix: Option<Vec<u8>>,
-}
-
-/// How `-i` and `-n` treat existing files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Interactive {
-    /// Neither.
-    Unspecified,
-    /// `-i`.
-    Ask,
-    /// `-n`.
-    Keep,
 }
 
 /// The flags typed so far. Each changes it in command-line order; only the end of the line shows

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use super::Action::{Optional, Plain, Required};
 use super::values::{self, Bounds};
 use super::{Error, Flag, Value};
-use crate::work::RunOptions;
+use crate::task::RunOptions;
 
 /// Help heading of the flags about the machine.
 pub(super) const MACHINE: &str = "Options of haul";

@@ -4,7 +4,9 @@
 use haul_copy::Dereference;
 
 use super::Action::{Optional, Plain, Required, Word};
-use super::lower::{BLOCK_BYTES, Interactive, Typed};
+use super::cluster::Interactive;
+use super::lower::Typed;
+use super::values::BLOCK_BYTES;
 use super::{Command, Sharing, values};
 
 /// `haul cp`.

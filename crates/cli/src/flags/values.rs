@@ -185,6 +185,9 @@ pub(crate) fn choose<T: Copy + PartialEq>(
     Err(Error::Value { doubt, value: value.to_vec(), flag, valid })
 }
 
+/// `--block-size`: from the smallest sector to the largest buffer an operation can have.
+pub(crate) const BLOCK_BYTES: Bounds = Bounds { least: 512, most: 1 << 30, text: "512 to 1G" };
+
 /// The range of numbers a flag accepts.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {

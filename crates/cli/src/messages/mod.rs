@@ -65,6 +65,11 @@ impl Messages {
         Self { program: program.to_owned(), charset, of_flow: flow::sentence }
     }
 
+    /// Returns the command that the program's own name stands for; `None` for `haul COMMAND`.
+    pub(crate) fn stands_for(&self) -> Option<&str> {
+        Some(self.program.as_str()).filter(|program| !program.contains(' '))
+    }
+
     /// Sets the sentences for the framework's kinds.
     pub(crate) fn saying(self, of_flow: fn(FlowKind) -> &'static str) -> Self {
         Self { of_flow, ..self }

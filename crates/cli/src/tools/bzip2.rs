@@ -16,7 +16,7 @@ use crate::messages::{self, reason};
 use crate::progress::Whole;
 use crate::report::{Console, complain};
 use crate::signals;
-use crate::work::{Executors, Work};
+use crate::task::{Executors, Work};
 
 pub(super) const TOOL: Tool = Tool {
     name: "bzip2",

@@ -14,7 +14,7 @@ use crate::flags::values::Words;
 use crate::flags::{Arguments, Command, Error, Flag, Shared, Sharing};
 use crate::messages;
 use crate::report::Console;
-use crate::work::{Executors, Work};
+use crate::task::{Executors, Work};
 
 pub(super) const TOOL: Tool = Tool {
     name: "cmp",

@@ -17,7 +17,7 @@ use crate::flags::{Arguments, Command, Error, Flag, Shared, Sharing, Value};
 use crate::messages::{self, reason};
 use crate::report::Console;
 use crate::signals;
-use crate::work::{Executors, Work};
+use crate::task::{Executors, Work};
 
 pub(super) const TOOL: Tool = Tool {
     name: "each",

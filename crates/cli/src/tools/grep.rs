@@ -22,7 +22,7 @@ use super::{Call, Tool, standard_input_to_end};
 use crate::flags::When;
 use crate::messages::{self, Charset};
 use crate::report::{Console, complain};
-use crate::work::{Executors, Work};
+use crate::task::{Executors, Work};
 use flags::{COMMAND, Choice, Line};
 
 /// Exit status of a search with an error.

@@ -14,11 +14,11 @@ use std::process::ExitCode;
 
 use haul_sys::Fd;
 
-use crate::copy::tell;
 use crate::flags::{Arguments, Command, Documented, Environment, Error, Information};
 use crate::messages::{Charset, Messages};
-use crate::report::complain_of_usage;
-use crate::work::{self, RunOptions, Work};
+use crate::report::{complain_of_usage, print_information};
+use crate::task::{RunOptions, Work};
+use crate::work;
 
 /// A tool as the command line knows it.
 pub(crate) struct Tool {
@@ -94,10 +94,12 @@ impl Call<'_> {
         match parsed {
             Ok(None) => Ok(line),
             Ok(Some(_)) if !self.speaks() => Err(ExitCode::SUCCESS),
-            Ok(Some(Information::Help)) => Err(tell(self.messages(), &command.help(&self.program()))),
+            Ok(Some(Information::Help)) => {
+                Err(print_information(self.messages(), &command.help(&self.program())))
+            }
             Ok(Some(Information::Version)) => {
                 let version = format!("{} (haul) {}\n", self.name, env!("CARGO_PKG_VERSION"));
-                Err(tell(self.messages(), &version))
+                Err(print_information(self.messages(), &version))
             }
             Err(error) => Err(self.refuse(&error, trouble)),
         }

@@ -9,7 +9,7 @@
 //! installed. On another file system (`--mounts`) there are as many clients as mounts, and no
 //! ceiling is known.
 
-use super::study::{Against, CP, Name, Part, Role, Setting, Study, Unit, Work};
+use super::study::{Against, CP, Directory, Name, Part, Role, Setting, Study, Unit, Work};
 use crate::error::Result;
 use crate::shapes::{Kind, Shape, ShapeOptions};
 
@@ -31,15 +31,6 @@ pub(crate) const WORKLOADS: [(&str, &str, u64, u64); 3] = [
     ("workload-2", "10 files of 24,000 MB", 0, 10),
     ("workload-3", "1200 files of 100 MB and 5 of 24,000 MB", 1200, 5),
 ];
-
-/// Files of one size, in a directory of the source.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Directory {
-    pub(crate) name: &'static str,
-    pub(crate) shape: Shape,
-    /// Number of targets each file is striped over.
-    pub(crate) stripes: u16,
-}
 
 /// Returns the maximum rate of `clients` clients, in MB/s.
 pub(crate) fn ceiling(clients: u32) -> f64 {

@@ -28,8 +28,8 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use super::Session;
 use super::findings::{Collected, Measured, RunFigures, measured};
-use super::s5::{CLIENT_RATE, CLIENTS, Directory, TARGET_RATE, TARGETS};
-use super::study::{Part, Setting, Study, Unit, Work};
+use super::s5::{CLIENT_RATE, CLIENTS, TARGET_RATE, TARGETS};
+use super::study::{Directory, Part, Setting, Study, Unit, Work};
 use super::{RunOptions, mounted};
 use crate::error::{Error, Result};
 use crate::measure::measure;

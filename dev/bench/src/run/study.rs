@@ -12,9 +12,17 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::s5::Directory;
 use crate::error::{Error, Result};
 use crate::shapes::{Shape, Totals};
+
+/// Files of one size, in a directory of the source.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Directory {
+    pub(crate) name: &'static str,
+    pub(crate) shape: Shape,
+    /// Number of targets each file is striped over.
+    pub(crate) stripes: u16,
+}
 
 /// Name of a study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]

@@ -34,8 +34,8 @@ use report::Table;
 use run::{Column, Reach, Round};
 use stage::Program;
 
-use crate::setup::{is_full_run, setup};
-use crate::steps::{Failure, cargo, output_of, run, say};
+use crate::setup::setup;
+use crate::steps::{Failure, cargo, is_full_run, output_of, run, say};
 
 /// Fetches, builds and runs the tests, and prints the results.
 pub(crate) fn oracle(words: &[String]) -> Result<(), Failure> {

@@ -25,7 +25,7 @@ use super::{Call, Tool};
 use crate::flags::{Arguments, Shared};
 use crate::messages::{self, Charset};
 use crate::report::{Console, complain};
-use crate::work::{Executors, Work};
+use crate::task::{Executors, Work};
 use flags::COMMAND;
 
 pub(super) const TOOL: Tool = Tool {

@@ -1,0 +1,84 @@
+//! What a command line asks for: a tool's work, and how it is run and shown.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::thread::Scope;
+
+use haul_bzip2::Bzip2;
+use haul_compare::Comparer;
+use haul_copy::Copier;
+use haul_each::Runner;
+use haul_flow::{Config, Executor};
+use haul_grep::Grep;
+use haul_tar::{Extractor, PositionedWriter};
+
+use crate::flags::{StatisticsForm, When};
+use crate::progress::Whole;
+use crate::report::Console;
+
+/// An executor for every tool: this process, or a process group.
+pub(crate) trait Executors:
+    Executor<Copier>
+    + Executor<Bzip2>
+    + Executor<Comparer>
+    + Executor<Runner>
+    + Executor<Grep>
+    + Executor<Extractor>
+    + Executor<PositionedWriter>
+{
+}
+
+impl<E> Executors for E where
+    E: Executor<Copier>
+        + Executor<Bzip2>
+        + Executor<Comparer>
+        + Executor<Runner>
+        + Executor<Grep>
+        + Executor<Extractor>
+        + Executor<PositionedWriter>
+{
+}
+
+/// The work of one command line.
+pub(crate) trait Work: Sync {
+    /// Does the work and returns its exit status, which holds unless an error was reported.
+    fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8;
+
+    /// Returns the program's exit status, from the work's status and whether an error was reported.
+    fn exit_status(&self, status: u8, trouble: bool) -> u8 {
+        if trouble { status.max(1) } else { status }
+    }
+
+    /// Returns a path that every host sees, to place a batch job's files beside it: something the
+    /// work reads or writes. `None` if the request is invalid, which needs no job to find out.
+    fn place(&self) -> Option<&Path>;
+
+    /// Counts the work, for progress; ends early once `over` is set. `None` if it can't be known.
+    fn count_ahead(&self, _over: &AtomicBool) -> Option<Whole> {
+        None
+    }
+}
+
+/// How work is run and shown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunOptions {
+    /// How the machine is used.
+    pub(crate) config: Config,
+    /// Which hosts are used, and how.
+    pub(crate) hosts: haul_cluster::Options,
+    /// When progress is shown.
+    pub(crate) progress: When,
+    /// Form of the statistics printed at the end, if any.
+    pub(crate) statistics: Option<StatisticsForm>,
+    /// True if `--debug` remarks are printed.
+    pub(crate) debug: bool,
+}
+
+/// Counts the total in the background, if progress is shown.
+pub(crate) fn count_meanwhile<'a>(scope: &'a Scope<'a, '_>, console: &'a Console, work: &'a impl Work) {
+    if console.shows_progress() {
+        let count = || console.count_ahead(|over| work.count_ahead(over));
+        // Without the thread there is just no percentage.
+        std::thread::Builder::new().name("count".to_owned()).spawn_scoped(scope, count).ok();
+    }
+}
