@@ -2,7 +2,7 @@
 
 haul_flow::kinds! {
     "cluster"
-    /// What a problem of a distributed run is.
+    /// Kinds of problems of a distributed run.
     pub enum ClusterKind {
         /// A rank can't open a directory that the launch process has listed.
         CannotReach,

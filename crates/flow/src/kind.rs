@@ -103,7 +103,7 @@ macro_rules! kinds {
 
 kinds! {
     "flow"
-    /// What a problem of the walk or of the core loop is.
+    /// Kinds of problems of the walk and the core loop.
     pub enum FlowKind {
         /// A directory could not be listed.
         CannotAccess,

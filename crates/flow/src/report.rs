@@ -23,7 +23,7 @@ pub enum Severity {
 /// sentences make them from the kind.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Names that belong to it: raw bytes of paths, as the user would write them, and values.
     pub names: Vec<Vec<u8>>,
@@ -85,7 +85,7 @@ impl std::error::Error for Problem {
 /// A line of output that the user asked for (`--verbose`), in the same form as a problem.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Names that belong to it.
     pub names: Vec<Vec<u8>>,

@@ -2,7 +2,7 @@
 
 haul_flow::kinds! {
     "spdcp"
-    /// What a line of `spdcp` is.
+    /// Kinds of lines that `spdcp` prints.
     pub(crate) enum SpdcpKind {
         /// A target listed by `-d`.
         Target,

@@ -52,9 +52,9 @@ pub(super) enum Next<T: Tool> {
     Park(StatedFile<T>),
     /// Begin these streams, the first ones in slots of their own.
     Streams(Vec<Stream<T>>),
-    /// Nothing: other streams of the file go on in this worker.
+    /// Free the slot. The worker has other streams of the file.
     StreamOver,
-    /// Nothing: this worker is done with the file.
+    /// Free the slot. The worker is done with the file.
     FileOver,
     /// Keep this state: the outcome was of another call.
     Other(State<T>),

@@ -2,7 +2,7 @@
 
 haul_flow::kinds! {
     "bzip2"
-    /// What a problem of a compression or decompression is.
+    /// Kinds of problems of a compression or decompression.
     pub enum Bzip2Kind {
             /// An input can't be opened; the second hole is the reason.
         CannotOpen,

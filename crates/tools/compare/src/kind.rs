@@ -2,7 +2,7 @@
 
 haul_flow::kinds! {
     "compare"
-    /// What a problem or a line of a comparison is.
+    /// Kinds of problems and lines of a comparison.
     pub enum CompareKind {
             /// An entry exists in only one of two directories.
         OnlyIn,

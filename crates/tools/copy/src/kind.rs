@@ -2,7 +2,7 @@
 
 haul_flow::kinds! {
     "copy"
-    /// What a problem or a line of a copy is.
+    /// Kinds of problems and lines of a copy.
     pub enum CopyKind {
         /// No operands.
         MissingOperand,

@@ -2,7 +2,7 @@
 
 haul_flow::kinds! {
     "each"
-    /// What a problem or a line of a run of commands is.
+    /// Kinds of problems and lines of a run of commands.
     pub enum EachKind {
             /// The program can't be started.
         CannotRun,

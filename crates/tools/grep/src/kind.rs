@@ -2,7 +2,7 @@
 
 haul_flow::kinds! {
     "grep"
-    /// What a problem of a search is.
+    /// Kinds of problems of a search.
     pub enum GrepKind {
             /// A file can't be read.
         CannotRead,

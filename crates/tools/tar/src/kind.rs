@@ -2,7 +2,7 @@
 
 haul_flow::kinds! {
     "tar"
-    /// What a problem or a line of an archive run is.
+    /// Kinds of problems and lines of an archive run.
     pub enum TarKind {
         // Creating archives.
         /// A file cannot be opened.
