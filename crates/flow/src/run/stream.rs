@@ -121,7 +121,7 @@ enum Doing {
 pub(super) enum Progress<T: Tool> {
     /// Submit a call, and continue with its outcome.
     Call(Stream<T>, Call),
-    /// Nothing: its range is done, or its file has failed.
+    /// End the stream: its range is done, or its file has failed.
     Over(Stream<T>),
 }
 
