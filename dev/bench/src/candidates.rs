@@ -24,6 +24,9 @@ const CALLED: &str = "HAUL_BENCH_HAUL";
 /// ID of the candidate all others are compared with.
 pub(crate) const GNU: &str = "cp";
 
+/// Label of the other build of haul, from `--before`.
+const BEFORE: &str = "before";
+
 /// How to find and call a rival.
 struct Rival {
     /// Name for `--only`.
@@ -155,6 +158,8 @@ fn needs_slash(id: &str) -> bool {
 pub(crate) struct Search {
     /// Path given for haul.
     pub(crate) haul: Option<PathBuf>,
+    /// Another build of haul to compare it with.
+    pub(crate) before: Option<PathBuf>,
     /// Options for haul and for the rivals that accept GNU cp's options, in place of `-r`. All
     /// other rivals are then excluded.
     pub(crate) options: Option<String>,
@@ -226,10 +231,19 @@ pub(crate) fn versions(haul: &Path) -> Vec<String> {
     version_of(haul).into_iter().chain(gnu.map(|candidate| candidate.version)).collect()
 }
 
-/// Returns one candidate per setting of haul.
+/// Returns one candidate per setting of haul, for each of the builds to compare.
 fn find_haul(search: &Search) -> Result<Vec<Candidate>> {
-    let haul = haul_binary(search.haul.as_deref())?;
-    let version = version_of(&haul).filter(|version| version.starts_with(HAUL));
+    let mut found = settings_of(HAUL, &haul_binary(search.haul.as_deref())?, search)?;
+    if let Some(before) = &search.before {
+        let before = before.canonicalize().map_err(Error::doing("find", before))?;
+        found.extend(settings_of(BEFORE, &before, search)?);
+    }
+    Ok(found)
+}
+
+/// Returns one candidate per setting, for the build `haul`. `name` begins their labels.
+fn settings_of(name: &str, haul: &Path, search: &Search) -> Result<Vec<Candidate>> {
+    let version = version_of(haul).filter(|version| version.starts_with(HAUL));
     let Some(version) = version else {
         return Err(Error::Refused(format!(
             "{} is not haul; give its binary with --haul, or name others with --only",
@@ -241,13 +255,13 @@ fn find_haul(search: &Search) -> Result<Vec<Candidate>> {
     let mut found: Vec<Candidate> = Vec::new();
     for setting in settings {
         let words: Vec<&str> = setting.split_whitespace().collect();
-        let label = [&[HAUL], &words[..]].concat().join(" ");
+        let label = [&[name], &words[..]].concat().join(" ");
         if found.iter().any(|candidate| candidate.label == label) {
             return Err(Error::Refused(format!("--haul-args: '{setting}' is given twice")));
         }
         let options = search.options.as_deref().unwrap_or("-r").split_whitespace();
         let words = ["cp"].into_iter().chain(words).chain(options).map(OsString::from).collect();
-        found.push(Candidate::new(HAUL, label, version.clone(), haul.clone(), words));
+        found.push(Candidate::new(HAUL, label, version.clone(), haul.to_owned(), words));
     }
     Ok(found)
 }
@@ -309,6 +323,20 @@ mod tests {
             only: only.iter().map(|id| (*id).to_owned()).collect(),
             ..Search::default()
         }
+    }
+
+    #[test]
+    fn another_build_of_haul_is_a_candidate_for_each_setting() {
+        let builds = folder(&[("haul", "haul 0.2.0"), ("haul-before", "haul 0.1.0")]);
+        let search = Search {
+            before: Some(builds.path().join("haul-before")),
+            haul_settings: vec![String::new(), "-j 4".to_owned()],
+            ..search(builds.path(), &["haul"])
+        };
+        let found = find(&search).unwrap();
+        let labels: Vec<&str> = found.iter().map(|candidate| candidate.label.as_str()).collect();
+        assert_eq!(labels, ["haul", "haul -j 4", "before", "before -j 4"]);
+        assert_eq!(found[2].version, "haul 0.1.0");
     }
 
     #[test]

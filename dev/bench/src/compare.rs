@@ -55,6 +55,9 @@ pub(crate) struct CompareOptions {
     /// Binary of haul [default: the running haul, the one beside haul-bench, or the one on PATH]
     #[arg(long, value_name = "PATH")]
     haul: Option<PathBuf>,
+    /// Another build of haul to compare with; it is listed as "before"
+    #[arg(long, value_name = "PATH")]
+    before: Option<PathBuf>,
     /// Options of GNU cp for haul and GNU cp, in place of -r; others that do not know them do not
     /// take part
     #[arg(long = "with", value_name = "OPTIONS", allow_hyphen_values = true)]
@@ -158,6 +161,7 @@ impl CompareOptions {
         let folders = [self.rivals_path.clone(), programs::path_folders()].concat();
         Search {
             haul: self.haul.clone(),
+            before: self.before.clone(),
             options: self.options.clone(),
             haul_settings: self.haul_args.clone(),
             folders,

@@ -55,7 +55,7 @@ fn find(study: &Study, session: &Session<'_>) -> Result<Vec<Candidate>> {
         haul_settings,
         folders: programs::path_folders(),
         only,
-        options: None,
+        ..candidates::Search::default()
     })
 }
 
