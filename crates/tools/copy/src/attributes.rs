@@ -12,19 +12,19 @@
 //! mode grants (tests: the audit, and GNU's permission races).
 
 use std::ffi::CStr;
-use std::sync::Arc;
 
-use haul_flow::{Context, DirCache, DirHandle, Problem};
-use haul_sys::{Errno, Error, Fd, FileType, Mode, Operation, Owner, Pinned, Stat, Times, XattrNames};
+use haul_flow::{Context, DirHandle, Entry, Problem};
+use haul_sys::{Errno, Error, Fd, FileType, Mode, Owner, Pinned, Stat, Times, XattrNames};
 use haul_sys::{change_mode, change_owner, change_times, stat};
 use haul_sys::{get_xattr, list_xattrs, remove_xattr, set_xattr};
 
-use super::Copier;
-use super::CopyKind;
-use super::creation_mode::CreationMode;
+use super::creation_mode::{self, CreationMode};
+use super::default_label;
+use super::entry_copy::EntryCopy;
 use super::options::{Label, Preserve};
-use super::target::TargetDirectory;
-use super::xattr_rules::{self, SourceXattrs, XattrAction, XattrRules};
+use super::source_xattrs::{SourceXattrs, tell_uncopied};
+use super::target::{TargetDirectory, target_path};
+use super::{Copier, CopyKind};
 
 pub(super) const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 pub(super) const DEFAULT_ACCESS_LIST: &CStr = c"system.posix_acl_default";
@@ -51,7 +51,7 @@ impl Object<'_> {
         }
     }
 
-    fn list(self) -> Result<XattrNames, Error> {
+    pub(super) fn list(self) -> Result<XattrNames, Error> {
         match self {
             Object::Open(file) => list_xattrs(file),
             Object::Pinned(pinned) => pinned.list_xattrs(),
@@ -133,7 +133,9 @@ impl Object<'_> {
 }
 
 /// A copy about to get its attributes.
-pub(super) struct Subject<'a> {
+pub(super) struct NewAttributes<'a> {
+    pub(super) copier: &'a Copier,
+    pub(super) cx: &'a Context<'a, Copier>,
     /// The copy.
     pub(super) object: Object<'a>,
     /// The source's `stat`.
@@ -148,247 +150,147 @@ pub(super) struct Subject<'a> {
     pub(super) has_access_list: bool,
     /// How and where the copy was created, if it is a new regular file.
     pub(super) creation_mode: Option<(CreationMode, &'a TargetDirectory)>,
-    /// Path of the copy; built only for messages.
-    pub(super) target_path: &'a dyn Fn() -> Vec<u8>,
+    /// What the copy is called in messages.
+    pub(super) place: CopyPlace<'a>,
 }
 
-impl Copier {
-    /// Reads the source xattrs that the copy gets; one call if there are none.
-    pub(super) fn read_xattrs(
-        &self,
-        cx: &Context<'_, Self>,
-        source: Object<'_>,
-        path: &dyn Fn() -> Vec<u8>,
-    ) -> SourceXattrs {
-        let mut found = SourceXattrs::default();
-        let (xattr, mode) = (self.preserves(Preserve::XATTR), self.preserves(Preserve::MODE));
-        if let Label::Source { required } = self.options.label {
-            self.read_label(cx, source, path, required, &mut found);
-        }
-        if !xattr && !mode {
-            return found;
-        }
-        let names = match source.list() {
-            Ok(names) => names,
-            Err(cause) => {
-                self.xattr_problem(cx, Problem::new(CopyKind::ListingAttributes).naming(path()), cause);
-                return found;
-            }
-        };
-        for key in names.iter() {
-            let access = key == ACCESS_LIST || key == DEFAULT_ACCESS_LIST;
-            let action = match access {
-                true => XattrAction::Permissions,
-                false if key == SECURITY_LABEL && self.options.label != Label::Attribute => XattrAction::Skip,
-                false => self.xattr_action(cx, key),
-            };
-            let wanted = match action {
-                XattrAction::Copy => xattr,
-                XattrAction::Skip => false,
-                XattrAction::Permissions => mode,
-            };
-            if !wanted || self.is_account(source, key) {
-                continue;
-            }
-            match source.get(key) {
-                Ok(value) if key == ACCESS_LIST => found.access_list = Some(value),
-                Ok(value) if key == DEFAULT_ACCESS_LIST => found.default_access_list = Some(value),
-                Ok(value) if action == XattrAction::Permissions => {
-                    found.permissions.push((key.to_owned(), value));
-                }
-                Ok(value) => found.plain.push((key.to_owned(), value)),
-                Err(cause) if cause.is(Errno::NODATA) => {}
-                Err(cause) => {
-                    let problem =
-                        Problem::new(CopyKind::GettingAttribute).naming(key.to_bytes()).naming(path());
-                    self.xattr_problem(cx, problem, cause);
-                }
-            }
-        }
-        found
-    }
+/// Where a copy is; its path is built only for messages.
+#[derive(Clone, Copy)]
+pub(super) enum CopyPlace<'a> {
+    /// The copy of an entry.
+    Entry(&'a Entry<Copier>),
+    /// A directory whose entries are all copied.
+    Directory(&'a DirHandle),
+}
 
-    /// True if any xattr of a source is read for its copy.
-    pub(super) fn reads_xattrs(&self) -> bool {
-        let label = matches!(self.options.label, Label::Source { .. } | Label::Policy);
-        label || self.preserves(Preserve::XATTR) || self.preserves(Preserve::MODE)
-    }
-
-    /// Like [`read_xattrs`](Self::read_xattrs), for the entry `name` of a directory, without
-    /// opening it.
-    pub(super) fn read_named_xattrs(
-        &self,
-        cx: &Context<'_, Self>,
-        (directory, name): (&Fd, &CStr),
-        path: &dyn Fn() -> Vec<u8>,
-    ) -> SourceXattrs {
-        if !self.reads_xattrs() {
-            return SourceXattrs::default();
-        }
-        match Pinned::open(directory, name) {
-            Ok(pinned) => self.read_xattrs(cx, Object::Pinned(&pinned), path),
-            Err(cause) => {
-                self.xattr_problem(cx, Problem::new(CopyKind::ListingAttributes).naming(path()), cause);
-                SourceXattrs::default()
-            }
+impl<'a> NewAttributes<'a> {
+    /// The attributes of an entry's copy that is new and already has its mode.
+    pub(super) fn of(
+        copy: EntryCopy<'a>,
+        object: Object<'a>,
+        stat: &'a Stat,
+        xattrs: &'a SourceXattrs,
+    ) -> Self {
+        Self {
+            copier: copy.copier,
+            cx: copy.cx,
+            object,
+            stat,
+            xattrs,
+            before: None,
+            plain_mode: None,
+            has_access_list: copy.entry.node.own.gives_access_list,
+            creation_mode: None,
+            place: CopyPlace::Entry(copy.entry),
         }
     }
 
-    /// Reads the source's SELinux context. Without the xattr, the file system labels all
-    /// files alike.
-    fn read_label(
-        &self,
-        cx: &Context<'_, Self>,
-        source: Object<'_>,
-        path: &dyn Fn() -> Vec<u8>,
-        required: bool,
-        found: &mut SourceXattrs,
-    ) {
-        match source.get(SECURITY_LABEL) {
-            Ok(label) => found.plain.push((SECURITY_LABEL.to_owned(), label)),
-            Err(cause) if required || !(cause.is(Errno::NODATA) || cause.is(Errno::OPNOTSUPP)) => {
-                let problem = Problem::new(CopyKind::GettingLabel).naming(path()).because(cause);
-                cx.problem(if required { problem } else { problem.as_warning() });
-            }
-            Err(_) => {}
+    fn path(&self) -> Vec<u8> {
+        match self.place {
+            CopyPlace::Entry(entry) => target_path(entry),
+            CopyPlace::Directory(held) => held.path(),
         }
-    }
-
-    /// Returns the rule in `/etc/xattr.conf` for an xattr. The file is read on first use.
-    fn xattr_action(&self, cx: &Context<'_, Self>, key: &CStr) -> XattrAction {
-        let rules = self.xattr_rules.get_or_init(|| {
-            XattrRules::read().unwrap_or_else(|cause| {
-                let lenient = self.options.reduce_diagnostics && !self.options.require_xattr;
-                let telling = self.preserves(Preserve::XATTR) && !lenient;
-                let problem = Problem::new(CopyKind::AttributeList).naming(xattr_rules::PATH.to_bytes());
-                match telling {
-                    true => cx.problem(problem.because(cause).as_warning()),
-                    false => cx.report().debug(&format!("copying all attributes: {cause:#}")),
-                }
-                XattrRules::default()
-            })
-        });
-        rules.action(key)
-    }
-
-    /// True if entries created in a directory inherit an ACL.
-    pub(super) fn gives_access_list(&self, directory: &Arc<Fd>) -> bool {
-        self.preserves(Preserve::MODE)
-            && list_xattrs(directory).is_ok_and(|names| names.iter().any(|key| key == DEFAULT_ACCESS_LIST))
-    }
-
-    /// Like [`gives_access_list`](Self::gives_access_list), for a directory operands are copied to,
-    /// whose handle only allows lookups.
-    pub(super) fn operands_inherit_access_list(&self, cache: &DirCache, held: &Arc<DirHandle>) -> bool {
-        let names = || cache.open(held).and_then(|place| Pinned::open(&*place, c".")?.list_xattrs());
-        self.preserves(Preserve::MODE)
-            && names().is_ok_and(|names| names.iter().any(|key| key == DEFAULT_ACCESS_LIST))
     }
 
     /// Sets the attributes in the order above. Returns true if nothing required failed.
-    pub(super) fn give_attributes(&self, cx: &Context<'_, Self>, subject: &Subject<'_>) -> bool {
-        if let Err(problem) = self.give_default_label(subject.object, subject.target_path) {
-            cx.problem(problem);
+    pub(super) fn give(&self) -> bool {
+        if let Err(problem) = default_label::give(self.copier, self.object, &|| self.path()) {
+            self.cx.problem(problem);
         }
-        if subject.creation_mode.is_some_and(|(creation_mode, _)| creation_mode.is_final) {
-            return self.give_times(cx, subject);
+        if self.creation_mode.is_some_and(|(creation_mode, _)| creation_mode.is_final) {
+            return self.give_times();
         }
-        let mut mode = subject.stat.mode;
+        let mut mode = self.stat.mode;
         let mut done = true;
-        if self.preserves(Preserve::OWNERSHIP) {
-            match self.give_owner(cx, subject) {
+        if self.copier.options.preserves(Preserve::OWNERSHIP) {
+            match self.give_owner() {
                 Given::Yes => {}
                 Given::No => mode = mode.without(Mode::SPECIAL),
                 Given::Failed => return false,
             }
         }
-        if !subject.xattrs.plain.is_empty() {
-            done &= self.give_xattrs(cx, subject);
+        if !self.xattrs.plain.is_empty() {
+            done &= self.give_xattrs();
         }
-        if subject.stat.kind != FileType::Symlink {
-            done &= self.give_mode(cx, subject, mode);
+        if self.stat.kind != FileType::Symlink {
+            done &= self.give_mode(mode);
         }
-        done & self.give_times(cx, subject)
+        done & self.give_times()
     }
 
-    fn give_times(&self, cx: &Context<'_, Self>, subject: &Subject<'_>) -> bool {
-        if !self.preserves(Preserve::TIMESTAMPS) {
+    fn give_times(&self) -> bool {
+        if !self.copier.options.preserves(Preserve::TIMESTAMPS) {
             return true;
         }
-        let times = Times { accessed: subject.stat.accessed, modified: subject.stat.modified };
-        self.required(cx, subject, CopyKind::Times, subject.object.touch(times))
+        let times = Times { accessed: self.stat.accessed, modified: self.stat.modified };
+        self.required(CopyKind::Times, self.object.touch(times))
     }
 
-    fn give_owner(&self, cx: &Context<'_, Self>, subject: &Subject<'_>) -> Given {
-        let wanted = (subject.stat.owner, subject.stat.group);
-        let same = match (subject.before, subject.object) {
+    fn give_owner(&self) -> Given {
+        let wanted = (self.stat.owner, self.stat.group);
+        let same = match (self.before, self.object) {
             (Some(before), _) => (before.owner, before.group) == wanted,
             // A new file of our own usually has the right owner already; checking is cheaper than
             // setting. One created with set-id bits loses them when the owner is set.
-            (None, object) if self.is_own(subject.stat) => object.stat().is_ok_and(|now| {
-                if let Some((creation_mode, directory)) = subject.creation_mode {
-                    self.learn(directory, creation_mode, &now);
+            (None, object) if self.copier.is_own(self.stat) => object.stat().is_ok_and(|now| {
+                if let Some((creation_mode, directory)) = self.creation_mode {
+                    creation_mode::learn(self.copier, directory, creation_mode, &now);
                 }
-                self.is_own(&now) && now.mode.and(Mode::SPECIAL).is_empty()
+                self.copier.is_own(&now) && now.mode.and(Mode::SPECIAL).is_empty()
             }),
             (None, _) => false,
         };
         if same {
             return Given::Yes;
         }
-        if let (Some(before), true) = (subject.before, self.preserves(Preserve::MODE)) {
-            let narrow = before.mode.and(subject.stat.mode).and(Mode::OWNER);
+        if let (Some(before), true) = (self.before, self.copier.options.preserves(Preserve::MODE)) {
+            let narrow = before.mode.and(self.stat.mode).and(Mode::OWNER);
             let narrowed =
-                if subject.stat.kind == FileType::Symlink { Ok(()) } else { subject.object.chmod(narrow) };
-            let is_foreign = narrowed.as_ref().is_err_and(|cause| self.may_fail_to_own(cause));
+                if self.stat.kind == FileType::Symlink { Ok(()) } else { self.object.chmod(narrow) };
+            let is_foreign = narrowed.as_ref().is_err_and(|cause| self.copier.may_fail_to_own(cause));
             // GNU sets the times first, so that is where it notices that the target belongs to
             // someone else.
-            let kind = match is_foreign && self.preserves(Preserve::TIMESTAMPS) {
+            let kind = match is_foreign && self.copier.options.preserves(Preserve::TIMESTAMPS) {
                 true => CopyKind::Times,
                 false => CopyKind::ClearingPermissions,
             };
-            if !self.required(cx, subject, kind, narrowed) {
+            if !self.required(kind, narrowed) {
                 return Given::Failed;
             }
         }
         let owner = Owner { user: Some(wanted.0), group: Some(wanted.1) };
-        match subject.object.own(owner) {
+        match self.object.own(owner) {
             Ok(()) => Given::Yes,
-            Err(cause) if self.may_fail_to_own(&cause) => {
+            Err(cause) if self.copier.may_fail_to_own(&cause) => {
                 // Unprivileged users can't give files away; the group alone may work, and GNU
                 // ignores the result.
-                subject.object.own(Owner { user: None, group: owner.group }).unwrap_or_default();
+                self.object.own(Owner { user: None, group: owner.group }).unwrap_or_default();
                 Given::No
             }
-            Err(cause) => match self.required(cx, subject, CopyKind::Ownership, Err(cause)) {
+            Err(cause) => match self.required(CopyKind::Ownership, Err(cause)) {
                 true => Given::No,
                 false => Given::Failed,
             },
         }
     }
 
-    /// True if failing to set an owner is no error: only root is expected to succeed.
-    pub(super) fn may_fail_to_own(&self, cause: &Error) -> bool {
-        self.process.user != 0 && matches!(cause.errno(), Errno::PERM | Errno::INVAL | Errno::ACCESS)
-    }
-
-    fn give_xattrs(&self, cx: &Context<'_, Self>, subject: &Subject<'_>) -> bool {
+    fn give_xattrs(&self) -> bool {
         let mut done = true;
         let mut unsupported = None;
-        for (key, value) in &subject.xattrs.plain {
-            let outcome = match subject.object.set(key, value) {
+        for (key, value) in &self.xattrs.plain {
+            let outcome = match self.object.set(key, value) {
                 Err(cause) if cause.is(Errno::ACCESS) => {
-                    subject.object.set_as_writer(key, value).map_err(|_| cause)
+                    self.object.set_as_writer(key, value).map_err(|_| cause)
                 }
                 outcome => outcome,
             };
             let is_required_label = key.as_c_str() == SECURITY_LABEL
-                && matches!(self.options.label, Label::Source { required: true });
+                && matches!(self.copier.options.label, Label::Source { required: true });
             match outcome {
                 Ok(()) => {}
                 Err(cause) if is_required_label => {
-                    let problem = Problem::new(CopyKind::SettingLabel).naming((subject.target_path)());
-                    cx.problem(problem.because(cause));
+                    let problem = Problem::new(CopyKind::SettingLabel).naming(self.path());
+                    self.cx.problem(problem.because(cause));
                     done = false;
                 }
                 // libattr, which does this for GNU cp, complains once per file if its file system
@@ -398,65 +300,45 @@ impl Copier {
                 }
                 Err(cause) => {
                     let problem = Problem::new(CopyKind::SettingAttribute).naming(key.as_bytes());
-                    done &= self.xattr_problem(cx, problem.naming((subject.target_path)()), cause);
+                    done &= tell_uncopied(self.copier, self.cx, problem.naming(self.path()), cause);
                 }
             }
         }
         if let Some(cause) = unsupported {
-            let problem = Problem::new(CopyKind::SettingAttributes).naming((subject.target_path)());
-            done &= self.xattr_problem(cx, problem, cause);
+            let problem = Problem::new(CopyKind::SettingAttributes).naming(self.path());
+            done &= tell_uncopied(self.copier, self.cx, problem, cause);
         }
         done
     }
 
-    /// Handles an xattr that was not copied; returns true if that is acceptable.
-    ///
-    /// `-a` copies xattrs on a best-effort basis: what the file system or the user's permissions do
-    /// not allow is skipped. Anything else is an error, which GNU hides under `-a`.
-    fn xattr_problem(&self, cx: &Context<'_, Self>, problem: Problem, cause: Error) -> bool {
-        // `user.*` requires write permission, which a user may lack on a copy of their own;
-        // reading works.
-        let may_not_write =
-            self.process.user != 0 && cause.is(Errno::ACCESS) && cause.operation() == Operation::Fsetxattr;
-        let cannot = may_not_write || matches!(cause.errno(), Errno::OPNOTSUPP | Errno::PERM | Errno::NOSYS);
-        if cannot && !self.options.require_xattr {
-            let telling = !self.options.reduce_diagnostics && !cause.is(Errno::OPNOTSUPP);
-            if telling || self.options.attributes_only {
-                cx.problem(problem.because(cause).as_warning());
-            }
-            return true;
-        }
-        cx.problem(problem.because(cause));
-        false
-    }
-
-    fn give_mode(&self, cx: &Context<'_, Self>, subject: &Subject<'_>, mode: Mode) -> bool {
-        if !self.preserves(Preserve::MODE) {
-            let Some(plain) = subject.plain_mode else { return true };
+    fn give_mode(&self, mode: Mode) -> bool {
+        if !self.copier.options.preserves(Preserve::MODE) {
+            let Some(plain) = self.plain_mode else { return true };
             // As with GNU, a default mode overrides an inherited ACL.
-            let freed = if self.options.default_mode { subject.object.remove(ACCESS_LIST) } else { Ok(()) };
-            let mode = freed.and_then(|()| subject.object.with_its_special_bits(plain));
-            let outcome = mode.and_then(|mode| subject.object.chmod(mode));
-            return self.required(cx, subject, CopyKind::Permissions, outcome);
+            let freed =
+                if self.copier.options.default_mode { self.object.remove(ACCESS_LIST) } else { Ok(()) };
+            let mode = freed.and_then(|()| self.object.with_its_special_bits(plain));
+            let outcome = mode.and_then(|mode| self.object.chmod(mode));
+            return self.required(CopyKind::Permissions, outcome);
         }
-        let outcome = self.give_access_lists(subject, mode);
-        self.required(cx, subject, CopyKind::Access, outcome)
+        let outcome = self.give_access_lists(mode);
+        self.required(CopyKind::Access, outcome)
     }
 
     /// Sets mode and ACLs as on the source. Removes inherited ACLs the source does not have.
-    fn give_access_lists(&self, subject: &Subject<'_>, mode: Mode) -> Result<(), Error> {
-        let Object::Open(file) = subject.object else {
-            if subject.has_access_list && subject.xattrs.access_list.is_none() {
-                subject.object.remove(ACCESS_LIST)?;
+    fn give_access_lists(&self, mode: Mode) -> Result<(), Error> {
+        let Object::Open(file) = self.object else {
+            if self.has_access_list && self.xattrs.access_list.is_none() {
+                self.object.remove(ACCESS_LIST)?;
             }
-            subject.object.chmod(mode)?;
-            subject.xattrs.permissions.iter().try_for_each(|(key, value)| subject.object.set(key, value))?;
-            return match &subject.xattrs.access_list {
-                Some(list) => subject.object.set(ACCESS_LIST, list),
+            self.object.chmod(mode)?;
+            self.xattrs.permissions.iter().try_for_each(|(key, value)| self.object.set(key, value))?;
+            return match &self.xattrs.access_list {
+                Some(list) => self.object.set(ACCESS_LIST, list),
                 None => Ok(()),
             };
         };
-        let (access, default) = match subject.has_access_list || subject.before.is_some() {
+        let (access, default) = match self.has_access_list || self.before.is_some() {
             true => {
                 let names = list_xattrs(file)?;
                 let has = |wanted: &CStr| names.iter().any(|key| key == wanted);
@@ -464,22 +346,22 @@ impl Copier {
             }
             false => (false, false),
         };
-        if access && subject.xattrs.access_list.is_none() {
+        if access && self.xattrs.access_list.is_none() {
             remove_xattr(file, ACCESS_LIST)?;
         }
         // Where owner or group change, the mode was narrowed before and set-id bits may be gone.
-        let stat = subject.stat;
+        let stat = self.stat;
         let is_as_before =
             |before: &Stat| before.mode == mode && (before.owner, before.group) == (stat.owner, stat.group);
-        let has_mode = !access && subject.before.is_some_and(is_as_before);
+        let has_mode = !access && self.before.is_some_and(is_as_before);
         if !has_mode {
             change_mode(file, mode)?;
         }
-        subject.xattrs.permissions.iter().try_for_each(|(key, value)| set_xattr(file, key, value))?;
-        if let Some(list) = &subject.xattrs.access_list {
+        self.xattrs.permissions.iter().try_for_each(|(key, value)| set_xattr(file, key, value))?;
+        if let Some(list) = &self.xattrs.access_list {
             set_xattr(file, ACCESS_LIST, list)?;
         }
-        match &subject.xattrs.default_access_list {
+        match &self.xattrs.default_access_list {
             Some(list) => set_xattr(file, DEFAULT_ACCESS_LIST, list),
             None if default => remove_xattr(file, DEFAULT_ACCESS_LIST),
             None => Ok(()),
@@ -487,20 +369,14 @@ impl Copier {
     }
 
     /// Reports an attribute that could not be set; returns true if the copy still counts as made.
-    fn required(
-        &self,
-        cx: &Context<'_, Self>,
-        subject: &Subject<'_>,
-        kind: CopyKind,
-        outcome: Result<(), Error>,
-    ) -> bool {
+    fn required(&self, kind: CopyKind, outcome: Result<(), Error>) -> bool {
         let Err(cause) = outcome else { return true };
-        let problem = Problem::new(kind).naming((subject.target_path)()).because(cause);
-        if self.options.require_preserve {
-            cx.problem(problem);
+        let problem = Problem::new(kind).naming(self.path()).because(cause);
+        if self.copier.options.require_preserve {
+            self.cx.problem(problem);
             return false;
         }
-        cx.problem(problem.as_warning());
+        self.cx.problem(problem.as_warning());
         true
     }
 }

@@ -13,7 +13,7 @@
 //! Invariant: a file is created with its final mode only if its owner is final and it gets no ACL
 //! (tests: `born_files_need_no_chmod` and the audit of rights).
 
-use haul_sys::{Fd, Mode, Stat, list_xattrs};
+use haul_sys::{Fd, FileType, Mode, Stat, list_xattrs};
 
 use super::Copier;
 use super::options::Preserve;
@@ -28,46 +28,75 @@ pub(super) struct CreationMode {
     pub(super) is_final: bool,
 }
 
-impl Copier {
-    /// Chooses the creation mode of a regular file. Lists `source`'s xattrs, which no mode
-    /// can carry.
-    pub(super) fn creation_mode(
-        &self,
-        directory: &TargetDirectory,
-        source: &Fd,
-        stat: &Stat,
-    ) -> CreationMode {
-        let is_final = self.is_born_final(directory, stat)
-            // If xattrs can't be listed, assume an ACL.
-            && list_xattrs(source).is_ok_and(|names| names.iter().next().is_none());
-        if is_final { CreationMode { mode: stat.mode, is_final } } else { self.private_birth(stat) }
-    }
+/// Chooses the creation mode of a regular file. Lists `source`'s xattrs, which no mode
+/// can carry.
+pub(super) fn choose(copier: &Copier, directory: &TargetDirectory, source: &Fd, stat: &Stat) -> CreationMode {
+    let is_final = is_known(copier, directory, stat)
+        // If xattrs can't be listed, assume an ACL.
+        && list_xattrs(source).is_ok_and(|names| names.iter().next().is_none());
+    if is_final { CreationMode { mode: stat.mode, is_final } } else { private(copier, stat) }
+}
 
-    /// Creation mode of a file whose attributes are all set at the end.
-    pub(super) fn private_birth(&self, stat: &Stat) -> CreationMode {
-        CreationMode { mode: self.new_file_mode(stat), is_final: false }
-    }
+/// Creation mode of a file whose attributes are all set at the end.
+pub(super) fn private(copier: &Copier, stat: &Stat) -> CreationMode {
+    CreationMode { mode: new_file_mode(copier, stat), is_final: false }
+}
 
-    /// True if a new file in `directory` gets the source's owner and mode at creation, provided the
-    /// source has no ACL.
-    pub(super) fn is_born_final(&self, directory: &TargetDirectory, stat: &Stat) -> bool {
-        self.preserves(Preserve::OWNERSHIP | Preserve::MODE)
-            && directory.creation_modes.are_as_asked()
-            && self.is_own(stat)
-            && stat.mode.and(self.umask.or(Mode::SPECIAL)).is_empty()
-    }
+/// True if a new file in `directory` gets the source's owner and mode at creation, provided the
+/// source has no ACL.
+pub(super) fn is_known(copier: &Copier, directory: &TargetDirectory, stat: &Stat) -> bool {
+    copier.options.preserves(Preserve::OWNERSHIP | Preserve::MODE)
+        && directory.creation_modes.are_as_asked()
+        && copier.is_own(stat)
+        && stat.mode.and(copier.umask.or(Mode::SPECIAL)).is_empty()
+}
 
-    /// True if the source belongs to this process's user and group.
-    pub(super) fn is_own(&self, stat: &Stat) -> bool {
-        (stat.owner, stat.group) == (self.process.user, self.process.group)
+/// Learns from a file created in `directory` and stat'ed since.
+pub(super) fn learn(copier: &Copier, directory: &TargetDirectory, creation_mode: CreationMode, made: &Stat) {
+    let is_new = directory.made.as_ref().is_some_and(|made| made.before.is_none());
+    let creation_modes = &directory.creation_modes;
+    if is_new && creation_modes.are_unknown() && !directory.gives_access_list {
+        creation_modes.learn(copier.is_own(made) && made.mode == creation_mode.mode.without(copier.umask));
     }
+}
 
-    /// Learns from a file created in `directory` and stat'ed since.
-    pub(super) fn learn(&self, directory: &TargetDirectory, creation_mode: CreationMode, made: &Stat) {
-        let is_new = directory.made.as_ref().is_some_and(|made| made.before.is_none());
-        let creation_modes = &directory.creation_modes;
-        if is_new && creation_modes.are_unknown() && !directory.gives_access_list {
-            creation_modes.learn(self.is_own(made) && made.mode == creation_mode.mode.without(self.umask));
-        }
+/// Mode a file is created with: never wider than its final one, private until its owner is set.
+pub(super) fn new_file_mode(copier: &Copier, source: &Stat) -> Mode {
+    let mode = source.mode.and(Mode::ALL).without(omitted(copier, source.kind));
+    // An unprivileged user needs write permission on a file to set its xattrs.
+    if copier.options.preserves(Preserve::XATTR) && copier.process.user != 0 {
+        mode.or(Mode::OWNER_WRITE)
+    } else {
+        mode
+    }
+}
+
+/// Mode a new file gets at the end if the source's is not preserved; `None` if it already
+/// has it.
+pub(super) fn plain_file_mode(copier: &Copier, source: &Stat, before: Option<&Stat>) -> Option<Mode> {
+    if before.is_some() {
+        return None;
+    }
+    if copier.options.default_mode {
+        return Some(Mode::READ_WRITE.without(copier.umask));
+    }
+    let final_mode = source.mode.and(Mode::ALL).without(copier.umask);
+    let made_with = new_file_mode(copier, source).without(copier.umask);
+    (final_mode != made_with).then_some(final_mode)
+}
+
+/// Mode a directory is created with, before its owner's permissions are added.
+pub(super) fn new_directory_mode(copier: &Copier, source: &Stat) -> Mode {
+    source.mode.without(omitted(copier, source.kind))
+}
+
+/// Permissions withheld from a new entry until its owner is set.
+pub(super) fn omitted(copier: &Copier, kind: FileType) -> Mode {
+    if copier.options.preserves(Preserve::OWNERSHIP) {
+        Mode::GROUP_AND_OTHER
+    } else if kind == FileType::Directory {
+        Mode::GROUP_AND_OTHER_WRITE
+    } else {
+        Mode::default()
     }
 }

@@ -6,93 +6,87 @@
 //! every file. haul's remark, on standard error, reports how the data was copied, and how it would
 //! be without `--debug` if that differs.
 
-use haul_flow::{Context, Entry, Holes, Line, OpenFile};
+use haul_flow::{Context, Holes, Line, OpenFile};
 use haul_sys::Stat;
 
+use super::entry_copy::EntryCopy;
 use super::options::{Reflink, Sparse};
 use super::{Copier, CopyKind};
 
-impl Copier {
-    /// Why a file is copied in blocks rather than offered to the kernel; `None` if it is offered.
-    pub(super) fn why_in_blocks(
-        &self,
-        entry: &Entry<Self>,
-        stat: &Stat,
-        holes: Holes,
-    ) -> Option<&'static str> {
-        if entry.node.own.held.identity().device != stat.identity.device {
-            Some("it goes to another file system")
-        } else if holes == Holes::Skip {
-            Some("it has holes")
-        } else if stat.size < self.offload_bytes {
-            Some("it is short")
-        } else {
-            None
-        }
+/// Why a file is copied in blocks rather than offered to the kernel; `None` if it is offered.
+pub(super) fn why_in_blocks(copy: EntryCopy<'_>, stat: &Stat, holes: Holes) -> Option<&'static str> {
+    if copy.entry.node.own.held.identity().device != stat.identity.device {
+        Some("it goes to another file system")
+    } else if holes == Holes::Skip {
+        Some("it has holes")
+    } else if stat.size < copy.copier.offload_bytes {
+        Some("it is short")
+    } else {
+        None
     }
+}
 
-    /// Prints both lines for a regular file.
-    pub(super) fn debug_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) {
-        let offload = self.offload_word(file);
-        let reflink = match self.options.reflink {
-            _ if file.own.reflinked => "yes",
-            Reflink::Never => "no",
-            _ => "unsupported",
+/// Prints both lines for a regular file.
+pub(super) fn print_file(copy: EntryCopy<'_>, file: &OpenFile<Copier>) {
+    let offload = offload_word(copy.copier, file);
+    let reflink = match copy.options.reflink {
+        _ if file.own.reflinked => "yes",
+        Reflink::Never => "no",
+        _ => "unsupported",
+    };
+    let sparse = match (copy.options.sparse, file.own.skips_holes) {
+        _ if file.own.reflinked => "unknown",
+        (Sparse::Always, true) if file.was_read_in_blocks() => "SEEK_HOLE + zeros",
+        (_, true) => "SEEK_HOLE",
+        (Sparse::Always, false) => "zeros",
+        _ => "no",
+    };
+    print(copy.cx, [offload, reflink, sparse]);
+    let holes = if file.own.skips_holes { Holes::Skip } else { Holes::Read };
+    let way = match offload {
+        _ if file.own.reflinked => "shares the blocks of its source".to_owned(),
+        "yes" => match why_in_blocks(copy.with(&file.entry), &file.stat, holes) {
+            Some(why) => format!("copied in the kernel; without --debug in blocks, as {why}"),
+            None => "copied in the kernel".to_owned(),
+        },
+        "unsupported" => "copied in blocks, as the kernel cannot copy it".to_owned(),
+        _ if file.was_read_in_blocks() => "copied in blocks".to_owned(),
+        _ => "has no data to copy".to_owned(),
+    };
+    copy.cx.report().debug(&format!("{}: {way}", String::from_utf8_lossy(&file.entry.path())));
+}
+
+fn offload_word(copier: &Copier, file: &OpenFile<Copier>) -> &'static str {
+    let is_refused = copier.options.sparse == Sparse::Always || copier.options.reflink == Reflink::Never;
+    match file.was_read_in_blocks() {
+        _ if file.own.reflinked => "unknown",
+        _ if file.was_copied_by_kernel() => "yes",
+        true if file.own.offloaded => "unsupported",
+        true => "avoided",
+        // With no data nothing was tried, but GNU decides what options rule out before
+        // it reads.
+        false if is_refused && !file.own.skips_holes => "avoided",
+        false => "unknown",
+    }
+}
+
+/// Prints GNU's line for a file whose target could not be created, or whose blocks could not
+/// be shared.
+pub(super) fn print_failed(copy: EntryCopy<'_>, reflink: &'static str) {
+    if copy.options.debug {
+        let is_never = copy.options.reflink == Reflink::Never;
+        print(copy.cx, ["unknown", if is_never { "no" } else { reflink }, "unknown"]);
+    }
+}
+
+/// Prints GNU's line for a file copied as a stream.
+pub(super) fn print_stream(copy: EntryCopy<'_>) {
+    if copy.options.debug {
+        let words = match copy.options.reflink {
+            Reflink::Never => ["avoided", "no", "no"],
+            _ => ["unsupported", "unsupported", "no"],
         };
-        let sparse = match (self.options.sparse, file.own.skips_holes) {
-            _ if file.own.reflinked => "unknown",
-            (Sparse::Always, true) if file.was_read_in_blocks() => "SEEK_HOLE + zeros",
-            (_, true) => "SEEK_HOLE",
-            (Sparse::Always, false) => "zeros",
-            _ => "no",
-        };
-        print(cx, [offload, reflink, sparse]);
-        let holes = if file.own.skips_holes { Holes::Skip } else { Holes::Read };
-        let way = match offload {
-            _ if file.own.reflinked => "shares the blocks of its source".to_owned(),
-            "yes" => match self.why_in_blocks(&file.entry, &file.stat, holes) {
-                Some(why) => format!("copied in the kernel; without --debug in blocks, as {why}"),
-                None => "copied in the kernel".to_owned(),
-            },
-            "unsupported" => "copied in blocks, as the kernel cannot copy it".to_owned(),
-            _ if file.was_read_in_blocks() => "copied in blocks".to_owned(),
-            _ => "has no data to copy".to_owned(),
-        };
-        cx.report().debug(&format!("{}: {way}", String::from_utf8_lossy(&file.entry.path())));
-    }
-
-    fn offload_word(&self, file: &OpenFile<Self>) -> &'static str {
-        let is_refused = self.options.sparse == Sparse::Always || self.options.reflink == Reflink::Never;
-        match file.was_read_in_blocks() {
-            _ if file.own.reflinked => "unknown",
-            _ if file.was_copied_by_kernel() => "yes",
-            true if file.own.offloaded => "unsupported",
-            true => "avoided",
-            // With no data nothing was tried, but GNU decides what options rule out before
-            // it reads.
-            false if is_refused && !file.own.skips_holes => "avoided",
-            false => "unknown",
-        }
-    }
-
-    /// Prints GNU's line for a file whose target could not be created, or whose blocks could not
-    /// be shared.
-    pub(super) fn debug_failed(&self, cx: &Context<'_, Self>, reflink: &'static str) {
-        if self.options.debug {
-            let is_never = self.options.reflink == Reflink::Never;
-            print(cx, ["unknown", if is_never { "no" } else { reflink }, "unknown"]);
-        }
-    }
-
-    /// Prints GNU's line for a file copied as a stream.
-    pub(super) fn debug_stream(&self, cx: &Context<'_, Self>) {
-        if self.options.debug {
-            let words = match self.options.reflink {
-                Reflink::Never => ["avoided", "no", "no"],
-                _ => ["unsupported", "unsupported", "no"],
-            };
-            print(cx, words);
-        }
+        print(copy.cx, words);
     }
 }
 

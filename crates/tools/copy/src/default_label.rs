@@ -30,23 +30,17 @@ pub(super) fn open(options: &CopyOptions) -> Result<Option<FileContexts>, Proble
     }
 }
 
-impl Copier {
-    /// With `-Z`, sets a copy's type to its path's default.
-    ///
-    /// # Errors
-    /// A warning.
-    pub(super) fn give_default_label(
-        &self,
-        object: Object<'_>,
-        path: &dyn Fn() -> Vec<u8>,
-    ) -> Result<(), Problem> {
-        let Some(contexts) = &self.contexts else { return Ok(()) };
-        match relabel(contexts, object, &path()) {
-            Err(cause) if !matches!(cause.errno(), Errno::NOENT | Errno::NODATA | Errno::OPNOTSUPP) => {
-                Err(Problem::new(CopyKind::SettingLabel).naming(path()).because(cause).as_warning())
-            }
-            _ => Ok(()),
+/// With `-Z`, sets a copy's type to its path's default.
+///
+/// # Errors
+/// A warning.
+pub(super) fn give(copier: &Copier, object: Object<'_>, path: &dyn Fn() -> Vec<u8>) -> Result<(), Problem> {
+    let Some(contexts) = &copier.contexts else { return Ok(()) };
+    match relabel(contexts, object, &path()) {
+        Err(cause) if !matches!(cause.errno(), Errno::NOENT | Errno::NODATA | Errno::OPNOTSUPP) => {
+            Err(Problem::new(CopyKind::SettingLabel).naming(path()).because(cause).as_warning())
         }
+        _ => Ok(()),
     }
 }
 

@@ -8,15 +8,14 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use haul_flow::{Context, Entry, Problem};
+use haul_flow::Problem;
 use haul_striping::{Bearer, FileSystems, Layout, Refusal, Striped, create, is_placement};
 use haul_sys::{Error, Fd, Mode, Open, Stat, open, stat};
 
-use super::Copier;
 use super::CopyKind;
 use super::attributes::Object;
+use super::entry_copy::EntryCopy;
 use super::options::LayoutRule;
-use super::target::target_path;
 
 /// A run's state about layouts.
 #[derive(Debug, Default)]
@@ -24,6 +23,22 @@ pub(super) struct Layouts {
     pub(super) systems: FileSystems,
     /// True once a layout that could not be set was reported.
     told: AtomicBool,
+}
+
+impl Layouts {
+    /// True if an xattr is the file system's own record of where the bytes are. Matched by name,
+    /// and only on file systems that keep one: elsewhere `trusted.link` may be anyone's.
+    pub(super) fn is_account(&self, source: Object<'_>, key: &CStr) -> bool {
+        if ![Striped::Lustre, Striped::Ceph].into_iter().any(|how| is_placement(how, key)) {
+            return false;
+        }
+        let file = source.descriptor();
+        stat(file).is_ok_and(|stat| is_placement(self.systems.striped(file, stat.identity.device), key))
+    }
+
+    pub(super) fn is_striped(&self, file: &Fd, stat: &Stat) -> bool {
+        self.systems.striped(file, stat.identity.device) != Striped::No
+    }
 }
 
 /// The source a target is modelled on.
@@ -42,91 +57,60 @@ impl<'a> Original<'a> {
     }
 }
 
-impl Copier {
-    /// Reads the layout for the copy of a source, if layouts are copied.
-    pub(super) fn wanted_layout(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        (source, stat): (&Fd, &Stat),
-        bearer: Bearer,
-    ) -> Option<Layout> {
-        let LayoutRule::Copy { reduce, keep_first_target } = self.options.layout else { return None };
-        let how = self.layouts.systems.striped(source, stat.identity.device);
-        let layout = match Layout::of(source, how, bearer) {
-            Ok(layout) => layout?,
-            Err(refusal) => {
-                self.remark_layout(cx, &entry.path(), &refusal);
-                return None;
-            }
-        };
-        let layout = if reduce && bearer == Bearer::File { layout.reduced(stat.size) } else { layout };
-        Some(if keep_first_target { layout } else { layout.with_any_first_target() })
-    }
-
-    /// Creates a file with as much of the wanted layout as possible.
-    pub(super) fn make_file(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        (directory, name): (&Fd, &CStr),
-        mode: Mode,
-        layout: Option<&Layout>,
-    ) -> Result<Fd, Error> {
-        let Some(layout) = layout else { return open(directory, name, Open::create(mode)) };
-        let there = self.layouts.systems.striped(directory, entry.node.own.held.identity().device);
-        let created = create((directory, name), mode, layout, there)?;
-        if let Some(refusal) = created.refusal {
-            self.tell_refusal(cx, &target_path(entry), &refusal);
+/// Reads the layout for the copy of a source, if layouts are copied.
+pub(super) fn wanted(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), bearer: Bearer) -> Option<Layout> {
+    let LayoutRule::Copy { reduce, keep_first_target } = copy.options.layout else { return None };
+    let how = copy.copier.layouts.systems.striped(source, stat.identity.device);
+    let layout = match Layout::of(source, how, bearer) {
+        Ok(layout) => layout?,
+        Err(refusal) => {
+            remark(copy, &copy.entry.path(), &refusal);
+            return None;
         }
-        Ok(created.file)
-    }
+    };
+    let layout = if reduce && bearer == Bearer::File { layout.reduced(stat.size) } else { layout };
+    Some(if keep_first_target { layout } else { layout.with_any_first_target() })
+}
 
-    /// Gives a new directory the default layout of the source directory.
-    pub(super) fn give_directory_layout(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        source: (&Fd, &Stat),
-        (made, stat): (&Fd, &Stat),
-    ) {
-        let Some(layout) = self.wanted_layout(cx, entry, source, Bearer::Directory) else { return };
-        let there = self.layouts.systems.striped(made, stat.identity.device);
-        let given =
-            if layout.is_of(there) { layout.give(made, Bearer::Directory) } else { Err(Refusal::Elsewhere) };
-        if let Err(refusal) = given {
-            self.tell_refusal(cx, &target_path(entry), &refusal);
-        }
+/// Creates a file with as much of the wanted layout as possible.
+pub(super) fn make_file(
+    copy: EntryCopy<'_>,
+    (directory, name): (&Fd, &CStr),
+    mode: Mode,
+    layout: Option<&Layout>,
+) -> Result<Fd, Error> {
+    let Some(layout) = layout else { return open(directory, name, Open::create(mode)) };
+    let there = copy.copier.layouts.systems.striped(directory, copy.entry.node.own.held.identity().device);
+    let created = create((directory, name), mode, layout, there)?;
+    if let Some(refusal) = created.refusal {
+        tell_refusal(copy, &copy.target_path(), &refusal);
     }
+    Ok(created.file)
+}
 
-    fn tell_refusal(&self, cx: &Context<'_, Self>, path: &[u8], refusal: &Refusal) {
-        self.remark_layout(cx, path, refusal);
-        if matches!(refusal, Refusal::Elsewhere) || self.layouts.told.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let problem = Problem::new(CopyKind::Layout).naming(path).naming(refusal.to_string().into_bytes());
-        cx.problem(problem.as_warning());
+/// Gives a new directory the default layout of the source directory.
+pub(super) fn give_to_directory(copy: EntryCopy<'_>, source: (&Fd, &Stat), (made, stat): (&Fd, &Stat)) {
+    let Some(layout) = wanted(copy, source, Bearer::Directory) else { return };
+    let there = copy.copier.layouts.systems.striped(made, stat.identity.device);
+    let given =
+        if layout.is_of(there) { layout.give(made, Bearer::Directory) } else { Err(Refusal::Elsewhere) };
+    if let Err(refusal) = given {
+        tell_refusal(copy, &copy.target_path(), &refusal);
     }
+}
 
-    fn remark_layout(&self, cx: &Context<'_, Self>, path: &[u8], refusal: &Refusal) {
-        if cx.report().wants_debug() {
-            let path = String::from_utf8_lossy(path);
-            cx.report().debug(&format!("{path}: its layout is not as the source's: {refusal}"));
-        }
+fn tell_refusal(copy: EntryCopy<'_>, path: &[u8], refusal: &Refusal) {
+    remark(copy, path, refusal);
+    if matches!(refusal, Refusal::Elsewhere) || copy.copier.layouts.told.swap(true, Ordering::Relaxed) {
+        return;
     }
+    let problem = Problem::new(CopyKind::Layout).naming(path).naming(refusal.to_string().into_bytes());
+    copy.cx.problem(problem.as_warning());
+}
 
-    /// True if an xattr is the file system's own record of where the bytes are. Matched by name,
-    /// and only on file systems that keep one: elsewhere `trusted.link` may be anyone's.
-    pub(super) fn is_account(&self, source: Object<'_>, key: &CStr) -> bool {
-        if ![Striped::Lustre, Striped::Ceph].into_iter().any(|how| is_placement(how, key)) {
-            return false;
-        }
-        let file = source.descriptor();
-        stat(file)
-            .is_ok_and(|stat| is_placement(self.layouts.systems.striped(file, stat.identity.device), key))
-    }
-
-    pub(super) fn is_striped(&self, file: &Fd, stat: &Stat) -> bool {
-        self.layouts.systems.striped(file, stat.identity.device) != Striped::No
+fn remark(copy: EntryCopy<'_>, path: &[u8], refusal: &Refusal) {
+    if copy.cx.report().wants_debug() {
+        let path = String::from_utf8_lossy(path);
+        copy.cx.report().debug(&format!("{path}: its layout is not as the source's: {refusal}"));
     }
 }

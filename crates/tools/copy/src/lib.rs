@@ -16,6 +16,7 @@ mod default_label;
 mod directory;
 #[cfg(feature = "distributed")]
 mod distributed;
+mod entry_copy;
 mod existing;
 mod holes;
 mod kind;
@@ -30,6 +31,7 @@ mod parents;
 mod place;
 mod regular;
 mod run;
+mod source_xattrs;
 mod stream;
 mod survey;
 mod target;
@@ -37,17 +39,15 @@ mod temporary;
 mod without_data;
 mod xattr_rules;
 
-use std::collections::HashSet;
-use std::ffi::{CStr, CString};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use haul_flow::{
     Block, CancelToken, Context, DirCache, DirHandle, DirNode, Enter, Entry, Failure, FlowKind, Handled,
     LinkTable, OpenDir, OpenFile, OpenSource, Plan, Policy, Probe, Problem, Reported, Start, Tool, Write,
     is_shared,
 };
-use haul_sys::{EntryType, Errno, FileContexts, Identity, Mode, ProcessIdentity, stat, stat_at};
+use haul_sys::{EntryType, Errno, Error, FileContexts, Mode, ProcessIdentity, Stat, stat};
 
 pub use kind::CopyKind;
 pub use options::{
@@ -60,11 +60,12 @@ pub use survey::survey;
 
 use age::Resolutions;
 use backup::Backups;
+use entry_copy::EntryCopy;
 use layouts::Layouts;
 use links::LinkedName;
 use named::NamedCopies;
 use open_target::CopiedFile;
-use target::{MadeLinks, TargetDirectory, Tops, open_directory, target_name, target_path};
+use target::{MadeLinks, MadeTargets, TargetDirectory, Tops, target_path};
 use xattr_rules::XattrRules;
 
 /// Minimum size, in bytes, of a file that is copied inside the kernel where possible. Shorter files
@@ -79,8 +80,7 @@ pub struct Copier {
     umask: Mode,
     offload_bytes: u64,
     links: LinkTable<Entry<Copier>, LinkedName>,
-    /// Targets created from operands; kept only if there are several groups.
-    created: Option<Mutex<HashSet<(CString, Identity)>>>,
+    made_targets: MadeTargets,
     /// Directories copied because an operand named them.
     named: NamedCopies,
     /// Tops of the trees created by this run.
@@ -114,7 +114,7 @@ impl Copier {
             umask: haul_sys::umask(),
             offload_bytes: OFFLOAD_BYTES,
             links: LinkTable::new(),
-            created: several_groups.then(|| Mutex::new(HashSet::new())),
+            made_targets: MadeTargets::new(several_groups),
             named: NamedCopies::new(several_groups),
             tops: Tops::default(),
             backups: Backups::default(),
@@ -129,8 +129,9 @@ impl Copier {
         }
     }
 
-    fn preserves(&self, what: Preserve) -> bool {
-        self.options.preserve.contains(what)
+    /// True if a file belongs to this process's user and group.
+    fn is_own(&self, stat: &Stat) -> bool {
+        (stat.owner, stat.group) == (self.process.user, self.process.group)
     }
 
     fn follows_here(&self, entry: &Entry<Self>) -> bool {
@@ -155,41 +156,14 @@ impl Copier {
         }
         let same_device = target.held.identity().device == entry.node.source.identity().device;
         Probe {
-            links_max: if self.preserves(Preserve::LINKS) { 1 } else { u32::MAX },
+            links_max: if self.options.preserves(Preserve::LINKS) { 1 } else { u32::MAX },
             bytes_max: if same_device { self.offload_bytes - 1 } else { u64::MAX },
         }
     }
 
-    /// Called when a source can't be opened. GNU opens it only after checking the target and
-    /// printing the `--verbose` line.
-    fn source_not_opened(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Reported {
-        let refusal = self.stat_source(cx, entry).ok().and_then(|stat| self.refuses(cx, entry, &stat));
-        match refusal {
-            Some(problem) => {
-                cx.problem(problem);
-                Reported::Yes
-            }
-            None => {
-                self.tell_copied(cx, entry);
-                Reported::No
-            }
-        }
-    }
-
-    fn record_created(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
-        let Some(created) = &self.created else { return };
-        let name = target_name(entry);
-        if let Ok(stat) = open_directory(cx, entry).and_then(|directory| stat_at(&directory, name)) {
-            let mut created = created.lock().unwrap_or_else(PoisonError::into_inner);
-            created.insert((name.to_owned(), stat.identity));
-        }
-    }
-
-    /// True if this run created `target` from another operand.
-    fn was_just_created(&self, name: &CStr, target: Identity) -> bool {
-        let Some(created) = &self.created else { return false };
-        let created = created.lock().unwrap_or_else(PoisonError::into_inner);
-        created.contains(&(name.to_owned(), target))
+    /// True if failing to set an owner is no error: only root is expected to succeed.
+    fn may_fail_to_own(&self, cause: &Error) -> bool {
+        self.process.user != 0 && matches!(cause.errno(), Errno::PERM | Errno::INVAL | Errno::ACCESS)
     }
 }
 
@@ -212,7 +186,7 @@ impl Tool for Copier {
         if kind == EntryType::Directory {
             return if self.options.recursive { Plan::Enter } else { Plan::Handle };
         }
-        if self.leaves(cx, entry, kind) {
+        if place::leaves(EntryCopy::new(self, cx, entry), kind) {
             return Plan::Skip;
         }
         match (kind, self.options.make) {
@@ -229,15 +203,15 @@ impl Tool for Copier {
         entry: &Entry<Self>,
         opened: &OpenDir<'_>,
     ) -> Enter<TargetDirectory> {
-        self.enter_directory(cx, entry, opened)
+        directory::enter(EntryCopy::new(self, cx, entry), opened)
     }
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
-        self.leave_directory(cx, node);
+        directory::leave(self, cx, node);
     }
 
     fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Handled {
-        self.handle_entry(cx, entry, kind)
+        other::handle(EntryCopy::new(self, cx, entry), kind)
     }
 
     fn open_file(
@@ -246,7 +220,7 @@ impl Tool for Copier {
         entry: &Entry<Self>,
         opened: &OpenSource<'_>,
     ) -> Start<CopiedFile> {
-        self.begin_file(cx, entry, *opened)
+        regular::begin(EntryCopy::new(self, cx, entry), *opened)
     }
 
     /// Leaves zeros out where holes are wanted: with `--sparse=always`, and in files that
@@ -256,11 +230,11 @@ impl Tool for Copier {
     }
 
     fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
-        self.finish_copy(cx, file)
+        regular::finish(EntryCopy::new(self, cx, &file.entry), file)
     }
 
     fn close_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, own: CopiedFile, moved: bool) {
-        self.end_file(cx, entry, &own, moved);
+        regular::end(EntryCopy::new(self, cx, entry), &own, moved);
     }
 
     fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
@@ -270,7 +244,7 @@ impl Tool for Copier {
             Failure::OpenDir(cause) | Failure::OpenFile(cause)
                 if entry.kind != EntryType::Directory && !cause.is(Errno::NOENT) =>
             {
-                return self.source_not_opened(cx, entry);
+                return regular::not_opened(EntryCopy::new(self, cx, entry));
             }
             _ => return Reported::No,
         };

@@ -3,15 +3,14 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_flow::{Claim, Context, DirHandle, Entry, FileKey, Problem, Tally, temporary_name};
+use haul_flow::{Claim, DirHandle, FileKey, Problem, Tally, temporary_name};
 use haul_sys::{Errno, Error, Fd, Identity, Pinned, Stat, Timestamp};
 use haul_sys::{link_at_path, remove, rename, stat_at, stat_path};
 
-use super::Copier;
-use super::CopyKind;
-use super::options::{Dereference, Make, Preserve};
-use super::place::{Left, Place};
-use super::target::{open_directory, target_name, target_path};
+use super::entry_copy::EntryCopy;
+use super::options::{Make, Preserve};
+use super::place::{self, Left, Place};
+use super::{Copier, CopyKind};
 
 /// Temporary names tried. None is in use, unless an earlier process left it.
 const TRIES: usize = 100;
@@ -88,169 +87,152 @@ enum Linking {
     Stale,
 }
 
-impl Copier {
-    /// Decides who copies the file an entry is a name of. If it has been copied, links the
-    /// entry here.
-    pub(super) fn claim(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, stat: &Stat) -> NameClaim {
-        let follows = match self.options.dereference {
-            Dereference::Always => true,
-            Dereference::Operands => entry.is_operand(),
-            Dereference::Never => false,
+/// Decides who copies the file an entry is a name of. If it has been copied, links the
+/// entry here.
+pub(super) fn claim(copy: EntryCopy<'_>, stat: &Stat) -> NameClaim {
+    if !copy.options.preserves(Preserve::LINKS) || !(stat.links > 1 || copy.follows()) {
+        return NameClaim::First(None);
+    }
+    if copy.entry.node.owner.is_some() {
+        // Only the process that walks knows all names.
+        return match copy.cx.hand_back(copy.entry) {
+            true => NameClaim::Waits,
+            false => NameClaim::First(Some(stat.identity)),
         };
-        if !self.preserves(Preserve::LINKS) || !(stat.links > 1 || follows) {
-            return NameClaim::First(None);
+    }
+    loop {
+        match copy.copier.links.claim(FileKey::from(stat), copy.entry.clone()) {
+            Claim::First(_) => return NameClaim::First(Some(stat.identity)),
+            Claim::Waits => return NameClaim::Waits,
+            Claim::Alone(_) => return NameClaim::First(None),
+            Claim::Known(entry, first) => {
+                if is_linked(copy.with(&entry), &first) {
+                    return NameClaim::Over;
+                }
+                // Once forgotten, the next claim comes first, or finds what another worker
+                // made meanwhile.
+                forget(copy.copier, stat.identity, &first);
+            }
         }
-        if entry.node.owner.is_some() {
-            // Only the process that walks knows all names.
-            return match cx.hand_back(entry) {
-                true => NameClaim::Waits,
-                false => NameClaim::First(Some(stat.identity)),
-            };
+    }
+}
+
+fn forget(copier: &Copier, file: Identity, stale: &LinkedName) {
+    copier.links.forget(file, |first| first.file.0 == stale.file.0);
+}
+
+/// Links the names that waited for a file that is now copied. Without `made`, stats the entry's
+/// target to identify it.
+pub(super) fn complete(copy: EntryCopy<'_>, file: Identity, made: Option<MadeFile>) {
+    if let Some(owner) = &copy.entry.node.owner {
+        return owner.note_linkable(copy.entry);
+    }
+    let by_name = || {
+        let directory = copy.open_directory()?;
+        stat_at(&directory, copy.target_name()).map(|stat| MadeFile::of(&stat))
+    };
+    let made = match made.map_or_else(by_name, Ok) {
+        Ok(made) => made,
+        Err(cause) => {
+            // Already gone: nothing to link to. Any other failure makes the other names
+            // separate files, which is an error.
+            if !cause.is(Errno::NOENT) {
+                copy.cx.problem(Problem::new(CopyKind::CannotStat).naming(copy.target_path()).because(cause));
+            }
+            return abandon(copy, Some(file));
         }
-        loop {
-            match self.links.claim(FileKey::from(stat), entry.clone()) {
-                Claim::First(_) => return NameClaim::First(Some(stat.identity)),
-                Claim::Waits => return NameClaim::Waits,
-                Claim::Alone(_) => return NameClaim::First(None),
-                Claim::Known(entry, first) => {
-                    if self.is_linked(cx, &entry, &first) {
-                        return NameClaim::Over;
-                    }
-                    // Once forgotten, the next claim comes first, or finds what another worker
-                    // made meanwhile.
-                    self.forget(stat.identity, &first);
+    };
+    let held = Arc::clone(&copy.entry.node.own.held);
+    let first = LinkedName {
+        held,
+        name: copy.target_name().to_owned(),
+        file: made,
+        is_shared: copy.entry.node.own.is_shared,
+    };
+    for waiting in copy.copier.links.complete(file, first.clone()) {
+        if is_linked(copy.with(&waiting), &first) {
+            copy.cx.complete(&waiting);
+        } else {
+            forget(copy.copier, file, &first);
+            copy.cx.retry(waiting);
+        }
+    }
+}
+
+/// Retries the names that waited for a file that could not be copied.
+pub(super) fn abandon(copy: EntryCopy<'_>, file: Option<Identity>) {
+    if let Some(file) = file {
+        for waiting in copy.copier.links.abandon(file) {
+            copy.cx.retry(waiting);
+        }
+    }
+}
+
+/// Links an entry's name to the copy of its file. Returns false if that copy is gone; reports
+/// all other failures.
+fn is_linked(copy: EntryCopy<'_>, first: &LinkedName) -> bool {
+    match try_link(copy, first) {
+        Ok(Linking::Done) => copy.cx.count(Tally { hard_links: 1, ..Tally::default() }),
+        Ok(Linking::Left) => {}
+        Ok(Linking::Stale) => return false,
+        Err(problem) => copy.cx.problem(problem),
+    }
+    true
+}
+
+fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem> {
+    let failed = |cause| {
+        let problem = Problem::new(CopyKind::CannotLink).naming(copy.target_path());
+        problem.naming(first.held.path_of(&first.name)).because(cause)
+    };
+    let old = copy.cx.cache().open(&first.held).map_err(failed)?;
+    // The first name may be a symbolic link made by `-s`. Where links are followed, GNU follows
+    // it too.
+    let follow = copy.options.make == Make::Symlink && copy.follows();
+    let Some(first_copy) = first.find(&old).map_err(failed)? else { return Ok(Linking::Stale) };
+    let new = copy.open_directory().map_err(failed)?;
+    let make = |name: &CStr| match &first_copy {
+        FirstCopy::Pinned(pinned) if !follow => pinned.link(&new, name),
+        _ => link_at_path(Some(&*old), &first.name, follow, &new, name),
+    };
+    match make(copy.target_name()) {
+        Err(cause) if cause.is(Errno::EXIST) => {}
+        outcome => {
+            copy.tell_copied();
+            return outcome.map(|()| Linking::Done).map_err(failed);
+        }
+    }
+    let unseen = |cause| Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause);
+    let source = copy
+        .cx
+        .cache()
+        .open(&copy.entry.node.source)
+        .and_then(|directory| stat_path(Some(&*directory), copy.entry.name(), copy.follows()))
+        .map_err(unseen)?;
+    let mut turn = place::turn(copy);
+    match place::clear(copy, &new, &mut turn, &source)? {
+        Place::Left(Left::AsItIs) => return Ok(Linking::Left),
+        // It is no older than the source, but must become the same file as the source's
+        // other names.
+        Place::Left(Left::AsCopy) => {}
+        Place::Taken(_) => copy.tell_copied(),
+        Place::Free(backup) => {
+            copy.tell_copied_over(backup.as_deref());
+            match make(copy.target_name()) {
+                // A dangling symbolic link.
+                Err(cause) if cause.is(Errno::EXIST) && backup.is_none() => {}
+                outcome => {
+                    return outcome.map(|()| Linking::Done).map_err(|cause| {
+                        place::put_back(copy, backup.as_deref());
+                        failed(cause)
+                    });
                 }
             }
         }
     }
-
-    fn forget(&self, file: Identity, stale: &LinkedName) {
-        self.links.forget(file, |first| first.file.0 == stale.file.0);
-    }
-
-    /// Links the names that waited for a file that is now copied. Without `made`, stats the entry's
-    /// target to identify it.
-    pub(super) fn complete_link(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        file: Identity,
-        made: Option<MadeFile>,
-    ) {
-        if let Some(owner) = &entry.node.owner {
-            return owner.note_linkable(entry);
-        }
-        let by_name = || {
-            let directory = open_directory(cx, entry)?;
-            stat_at(&directory, target_name(entry)).map(|stat| MadeFile::of(&stat))
-        };
-        let made = match made.map_or_else(by_name, Ok) {
-            Ok(made) => made,
-            Err(cause) => {
-                // Already gone: nothing to link to. Any other failure makes the other names
-                // separate files, which is an error.
-                if !cause.is(Errno::NOENT) {
-                    cx.problem(Problem::new(CopyKind::CannotStat).naming(target_path(entry)).because(cause));
-                }
-                return self.abandon_link(cx, Some(file));
-            }
-        };
-        let held = Arc::clone(&entry.node.own.held);
-        let first = LinkedName {
-            held,
-            name: target_name(entry).to_owned(),
-            file: made,
-            is_shared: entry.node.own.is_shared,
-        };
-        for waiting in self.links.complete(file, first.clone()) {
-            if self.is_linked(cx, &waiting, &first) {
-                cx.complete(&waiting);
-            } else {
-                self.forget(file, &first);
-                cx.retry(waiting);
-            }
-        }
-    }
-
-    /// Retries the names that waited for a file that could not be copied.
-    pub(super) fn abandon_link(&self, cx: &Context<'_, Self>, file: Option<Identity>) {
-        if let Some(file) = file {
-            for waiting in self.links.abandon(file) {
-                cx.retry(waiting);
-            }
-        }
-    }
-
-    /// Links an entry's name to the copy of its file. Returns false if that copy is gone; reports
-    /// all other failures.
-    fn is_linked(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, first: &LinkedName) -> bool {
-        match self.try_link(cx, entry, first) {
-            Ok(Linking::Done) => cx.count(Tally { hard_links: 1, ..Tally::default() }),
-            Ok(Linking::Left) => {}
-            Ok(Linking::Stale) => return false,
-            Err(problem) => cx.problem(problem),
-        }
-        true
-    }
-
-    fn try_link(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        first: &LinkedName,
-    ) -> Result<Linking, Problem> {
-        let failed = |cause| {
-            let problem = Problem::new(CopyKind::CannotLink).naming(target_path(entry));
-            problem.naming(first.held.path_of(&first.name)).because(cause)
-        };
-        let old = cx.cache().open(&first.held).map_err(failed)?;
-        // The first name may be a symbolic link made by `-s`. Where links are followed, GNU follows
-        // it too.
-        let follow = self.options.make == Make::Symlink && self.follows_here(entry);
-        let Some(copy) = first.find(&old).map_err(failed)? else { return Ok(Linking::Stale) };
-        let new = open_directory(cx, entry).map_err(failed)?;
-        let make = |name: &CStr| match &copy {
-            FirstCopy::Pinned(pinned) if !follow => pinned.link(&new, name),
-            _ => link_at_path(Some(&*old), &first.name, follow, &new, name),
-        };
-        match make(target_name(entry)) {
-            Err(cause) if cause.is(Errno::EXIST) => {}
-            outcome => {
-                self.tell_copied(cx, entry);
-                return outcome.map(|()| Linking::Done).map_err(failed);
-            }
-        }
-        let unseen = |cause| Problem::new(CopyKind::CannotStat).naming(entry.path()).because(cause);
-        let source = cx
-            .cache()
-            .open(&entry.node.source)
-            .and_then(|directory| stat_path(Some(&*directory), entry.name(), self.follows_here(entry)))
-            .map_err(unseen)?;
-        let mut turn = self.turn(entry);
-        match self.clear(cx, entry, &new, &mut turn, &source)? {
-            Place::Left(Left::AsItIs) => return Ok(Linking::Left),
-            // It is no older than the source, but must become the same file as the source's
-            // other names.
-            Place::Left(Left::AsCopy) => {}
-            Place::Taken(_) => self.tell_copied(cx, entry),
-            Place::Free(backup) => {
-                self.tell_copied_over(cx, entry, backup.as_deref());
-                match make(target_name(entry)) {
-                    // A dangling symbolic link.
-                    Err(cause) if cause.is(Errno::EXIST) && backup.is_none() => {}
-                    outcome => {
-                        return outcome.map(|()| Linking::Done).map_err(|cause| {
-                            self.put_back(cx, entry, backup.as_deref());
-                            failed(cause)
-                        });
-                    }
-                }
-            }
-        }
-        replace(&new, target_name(entry), &make).map_err(failed)?;
-        self.tell_removed(cx, entry);
-        Ok(Linking::Done)
-    }
+    replace(&new, copy.target_name(), &make).map_err(failed)?;
+    copy.tell_removed();
+    Ok(Linking::Done)
 }
 
 /// Replaces `name` atomically with what `make` creates: observers see either the old entry or the

@@ -223,6 +223,19 @@ pub struct TemporaryNames {
     pub epoch: u32,
 }
 
+impl CopyOptions {
+    /// True if all of `what` is preserved.
+    pub(super) fn preserves(&self, what: Preserve) -> bool {
+        self.preserve.contains(what)
+    }
+
+    /// True if any xattr of a source is read for its copy.
+    pub(super) fn reads_xattrs(&self) -> bool {
+        let label = matches!(self.label, Label::Source { .. } | Label::Policy);
+        label || self.preserves(Preserve::XATTR) || self.preserves(Preserve::MODE)
+    }
+}
+
 impl Default for CopyOptions {
     /// Plain `cp` without options.
     fn default() -> Self {

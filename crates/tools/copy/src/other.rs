@@ -3,396 +3,356 @@
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
-use haul_flow::{Context, Creation, Entry, FlowKind, Handled, Problem, Tally};
+use haul_flow::{Creation, FlowKind, Handled, Problem, Tally};
 use haul_sys::{EntryType, Errno, Error, Fd, FileType, Identity, Mode, Operation, Special, Stat, Times};
 use haul_sys::{link_at_path, make_special, make_symlink, read_link, stat_path};
 
-use super::Copier;
-use super::CopyKind;
-use super::attributes::{Object, Subject};
-use super::links::{NameClaim, replace};
+use super::attributes::{NewAttributes, Object};
+use super::creation_mode;
+use super::entry_copy::EntryCopy;
+use super::links::{self, NameClaim, replace};
 use super::options::{Make, Preserve};
-use super::place::{Left, Made, Place};
+use super::place::{self, Left, Made, Place};
+use super::source_xattrs::SourceXattrs;
 use super::stream;
-use super::target::{failure, not_ours, open_directory, problem, target_name, target_path};
+use super::without_data;
+use super::{Copier, CopyKind};
 
-impl Copier {
-    pub(super) fn handle_entry(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        kind: EntryType,
-    ) -> Handled {
-        match self.try_handle(cx, entry, kind) {
-            Ok(handled) => handled,
-            Err(problem) => {
-                cx.problem(problem);
-                Handled::Over
-            }
+pub(super) fn handle(copy: EntryCopy<'_>, kind: EntryType) -> Handled {
+    match try_handle(copy, kind) {
+        Ok(handled) => handled,
+        Err(problem) => {
+            copy.cx.problem(problem);
+            Handled::Over
         }
     }
+}
 
-    fn try_handle(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        kind: EntryType,
-    ) -> Result<Handled, Problem> {
-        if kind == EntryType::Directory {
-            return Err(Problem::new(CopyKind::OmittingDirectory).naming(entry.path()));
-        }
-        if self.links_at_once(cx, entry) {
-            return Ok(Handled::Over);
-        }
-        let cannot_stat = |cause| Problem::new(CopyKind::CannotStat).naming(entry.path()).because(cause);
-        let directory = cx.cache().open(&entry.node.source).map_err(cannot_stat)?;
-        let follow = self.follows_here(entry);
-        let source = stat_path(Some(&*directory), entry.name(), follow).map_err(cannot_stat)?;
-        let is_read = self.options.make == Make::Copy && !self.options.attributes_only;
-        if is_read && source.kind == FileType::Regular {
-            // It was something else when the walk decided not to read it. Reading it by name could
-            // block forever.
-            return Err(Problem::new(FlowKind::Replaced).naming(entry.path()));
-        }
-        match self.options.make {
-            Make::HardLink => return self.make_hard_link(cx, entry, &directory, &source),
-            Make::Symlink | Make::Copy => {}
-        }
-        let link = match self.claim(cx, entry, &source) {
-            NameClaim::First(link) => link,
-            NameClaim::Waits => return Ok(Handled::Deferred),
-            NameClaim::Over => return Ok(Handled::Over),
-        };
-        let made = match (self.is_read_as_file(source.kind), self.options.attributes_only) {
-            _ if self.options.make == Make::Symlink => self.make_link_to_source(cx, entry, &source),
-            (true, true) => self.copy_without_data(cx, entry, &directory, &source),
-            (true, false) => stream::copy_special(self, cx, entry, &directory, &source),
-            (false, _) => self.remake(cx, entry, &directory, &source),
-        };
-        match made {
-            Ok(Made::Whole) => self.made(cx, entry, link),
-            // A file as good as a copy can also serve the source's other names.
-            Ok(Made::Left(Left::AsCopy)) => {
-                if let Some(file) = link {
-                    self.complete_link(cx, entry, file, None);
-                }
-            }
-            Ok(Made::Left(Left::AsItIs) | Made::Broken) => self.abandon_link(cx, link),
-            Err(problem) => {
-                self.abandon_link(cx, link);
-                return Err(problem);
-            }
-        }
-        Ok(Handled::Over)
+fn try_handle(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> {
+    if kind == EntryType::Directory {
+        return Err(Problem::new(CopyKind::OmittingDirectory).naming(copy.entry.path()));
     }
+    if links_at_once(copy) {
+        return Ok(Handled::Over);
+    }
+    let cannot_stat = |cause| Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause);
+    let directory = copy.cx.cache().open(&copy.entry.node.source).map_err(cannot_stat)?;
+    let follow = copy.follows();
+    let source = stat_path(Some(&*directory), copy.entry.name(), follow).map_err(cannot_stat)?;
+    let is_read = copy.options.make == Make::Copy && !copy.options.attributes_only;
+    if is_read && source.kind == FileType::Regular {
+        // It was something else when the walk decided not to read it. Reading it by name could
+        // block forever.
+        return Err(Problem::new(FlowKind::Replaced).naming(copy.entry.path()));
+    }
+    match copy.options.make {
+        Make::HardLink => return make_hard_link(copy, &directory, &source),
+        Make::Symlink | Make::Copy => {}
+    }
+    let link = match links::claim(copy, &source) {
+        NameClaim::First(link) => link,
+        NameClaim::Waits => return Ok(Handled::Deferred),
+        NameClaim::Over => return Ok(Handled::Over),
+    };
+    let made = match (is_read_as_file(copy.copier, source.kind), copy.options.attributes_only) {
+        _ if copy.options.make == Make::Symlink => make_link_to_source(copy, &source),
+        (true, true) => without_data::make(copy, &directory, &source),
+        (true, false) => stream::copy_special(copy, &directory, &source),
+        (false, _) => remake(copy, &directory, &source),
+    };
+    match made {
+        Ok(Made::Whole) => complete(copy, link),
+        // A file as good as a copy can also serve the source's other names.
+        Ok(Made::Left(Left::AsCopy)) => {
+            if let Some(file) = link {
+                links::complete(copy, file, None);
+            }
+        }
+        Ok(Made::Left(Left::AsItIs) | Made::Broken) => links::abandon(copy, link),
+        Err(problem) => {
+            links::abandon(copy, link);
+            return Err(problem);
+        }
+    }
+    Ok(Handled::Over)
+}
 
-    /// Creates the link for `-l` or `-s` in one call, if the directory listing says enough; returns
-    /// true on success. Otherwise the full path reports why.
-    fn links_at_once(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> bool {
-        // The listed type, not that of a followed link's target.
-        let is_listed = !entry.is_operand() && matches!(entry.kind, EntryType::Regular | EntryType::Special);
-        if !is_listed || self.options.existing.backs_up() {
+/// Creates the link for `-l` or `-s` in one call, if the directory listing says enough; returns
+/// true on success. Otherwise the full path reports why.
+fn links_at_once(copy: EntryCopy<'_>) -> bool {
+    // The listed type, not that of a followed link's target.
+    let is_listed =
+        !copy.entry.is_operand() && matches!(copy.entry.kind, EntryType::Regular | EntryType::Special);
+    if !is_listed || copy.options.existing.backs_up() {
+        return false;
+    }
+    let (made, counted) = match copy.options.make {
+        Make::Copy => return false,
+        Make::HardLink => (hard_link_at_once(copy), Tally { hard_links: 1, ..Tally::default() }),
+        // A listing has neither its times nor the other names of its source.
+        Make::Symlink
+            if copy.options.preserves(Preserve::TIMESTAMPS) || copy.options.preserves(Preserve::LINKS) =>
+        {
             return false;
         }
-        let (made, counted) = match self.options.make {
-            Make::Copy => return false,
-            Make::HardLink => {
-                (self.hard_link_at_once(cx, entry), Tally { hard_links: 1, ..Tally::default() })
+        Make::Symlink => (symlink_at_once(copy), Tally { symlinks: 1, ..Tally::default() }),
+    };
+    let is_there = made.is_ok();
+    if is_there {
+        copy.tell_copied();
+        copy.cx.count(counted);
+    }
+    is_there
+}
+
+fn hard_link_at_once(copy: EntryCopy<'_>) -> Result<(), Error> {
+    let (source, target) = (copy.cx.cache().open(&copy.entry.node.source)?, copy.open_directory()?);
+    link_at_path(Some(&*source), copy.entry.name(), false, &target, copy.target_name())
+}
+
+fn symlink_at_once(copy: EntryCopy<'_>) -> Result<(), Error> {
+    let (content, target) = (copy.entry.path(), copy.open_directory()?);
+    if !content.starts_with(b"/") && !is_current_directory(copy) {
+        return Err(Error::new(Operation::Symlinkat, "a relative link".to_owned(), Errno::INVAL));
+    }
+    let content = CString::new(content).unwrap_or_default();
+    make_symlink(&content, &target, copy.target_name())
+}
+
+/// True if content is copied as from a regular file.
+fn is_read_as_file(copier: &Copier, kind: FileType) -> bool {
+    match kind {
+        FileType::Regular => true,
+        FileType::Symlink | FileType::Directory => false,
+        _ => !copier.options.recursive || copier.options.copy_contents,
+    }
+}
+
+/// Completes the hard-link claim and the records of a finished copy.
+fn complete(copy: EntryCopy<'_>, link: Option<Identity>) {
+    if let Some(file) = link {
+        links::complete(copy, file, None);
+    }
+    copy.record_made();
+}
+
+/// Recreates a symbolic link or special file with its attributes.
+fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<Made, Problem> {
+    let name = copy.target_name();
+    let cannot_create = match source.kind {
+        FileType::Symlink => CopyKind::CannotCreateLink,
+        FileType::Fifo => CopyKind::CannotCreateFifo,
+        FileType::Unknown => return Err(Problem::new(CopyKind::UnknownType).naming(copy.entry.path())),
+        _ => CopyKind::CannotCreateSpecial,
+    };
+    let directory = copy.open_place().map_err(|cause| copy.problem(cannot_create, cause))?;
+    let content = match source.kind {
+        FileType::Symlink => {
+            let unreadable =
+                |cause| Problem::new(CopyKind::CannotReadLink).naming(copy.entry.path()).because(cause);
+            Some(read_link(source_directory, copy.entry.name()).map_err(unreadable)?)
+        }
+        _ => None,
+    };
+    let special = match &content {
+        Some(_) => SYMLINK,
+        None => Special {
+            kind: source.kind,
+            mode: source.mode.without(creation_mode::omitted(copy.copier, source.kind)),
+            device_number: source.device_number,
+        },
+    };
+    let creation = Cell::new(Creation::begin(special, copy.entry.node.own.is_shared));
+    let make = |name: &CStr| {
+        creation.set(Creation::begin(special, copy.entry.node.own.is_shared));
+        match &content {
+            Some(content) => {
+                copy.copier.made_links.make(&directory, name, || make_symlink(content, &directory, name))
             }
-            // A listing has neither its times nor the other names of its source.
-            Make::Symlink if self.preserves(Preserve::TIMESTAMPS) || self.preserves(Preserve::LINKS) => {
-                return false;
+            None => make_special(&directory, name, special),
+        }
+    };
+    match make(name) {
+        Ok(()) => copy.tell_copied(),
+        Err(cause) if cause.is(Errno::EXIST) => {
+            let replaces = copy.options.existing.force && source.kind == FileType::Symlink;
+            let place = Taken { directory: &directory, source, replaces, exists: cause };
+            let failed = |cause| copy.problem(cannot_create, cause);
+            if let Some(left) = make_in_place(copy, place, &make, &failed)? {
+                return Ok(Made::Left(left));
             }
-            Make::Symlink => (self.symlink_at_once(cx, entry), Tally { symlinks: 1, ..Tally::default() }),
+        }
+        Err(cause) => {
+            let problem = copy.failure(&directory, cannot_create, cause);
+            copy.tell_tried(&problem);
+            return Err(problem);
+        }
+    }
+    give_pinned_attributes(copy, source_directory, (&directory, creation.get()), source)?;
+    count_remade(copy, source.kind);
+    Ok(Made::Whole)
+}
+
+/// Creates something that can't be written into, where something exists. Returns what stays, if
+/// anything, which was reported.
+fn make_in_place(
+    copy: EntryCopy<'_>,
+    taken: Taken<'_>,
+    make: &dyn Fn(&CStr) -> Result<(), Error>,
+    failed: &dyn Fn(Error) -> Problem,
+) -> Result<Option<Left>, Problem> {
+    let Taken { directory, source, replaces, exists } = taken;
+    let mut turn = place::turn(copy);
+    match place::clear(copy, directory, &mut turn, source)? {
+        Place::Left(left) => Ok(Some(left)),
+        Place::Taken(_) => {
+            copy.tell_copied();
+            let outcome = if replaces { replace(directory, copy.target_name(), make) } else { Err(exists) };
+            outcome.map(|()| None).map_err(failed)
+        }
+        Place::Free(backup) => {
+            copy.tell_copied_over(backup.as_deref());
+            make(copy.target_name()).map(|()| None).map_err(|cause| {
+                place::put_back(copy, backup.as_deref());
+                failed(cause)
+            })
+        }
+    }
+}
+
+/// Sets a new entry's attributes. Failures are reported; the copy counts anyway.
+///
+/// # Errors
+/// When it was replaced, or can't be pinned.
+fn give_pinned_attributes(
+    copy: EntryCopy<'_>,
+    source_directory: &Fd,
+    (directory, creation): (&Fd, Creation),
+    source: &Stat,
+) -> Result<(), Problem> {
+    let plain = source.mode.without(copy.copier.umask);
+    let made_with =
+        source.mode.without(creation_mode::omitted(copy.copier, source.kind)).without(copy.copier.umask);
+    let plain_mode = match copy.options.default_mode {
+        true => Some(default_mode(source.kind).without(copy.copier.umask)),
+        false => (plain != made_with).then_some(plain),
+    };
+    let gets_mode = plain_mode.is_some() && source.kind != FileType::Symlink;
+    let keeps = copy.options.preserve.difference(Preserve::LINKS);
+    if keeps.is_empty() && !copy.options.reads_xattrs() && !gets_mode {
+        return Ok(());
+    }
+    let pinned = creation
+        .pin(directory, copy.target_name(), copy.entry.node.own.is_shared)
+        .map_err(|cause| copy.not_ours(CopyKind::Permissions, cause))?;
+    let xattrs = SourceXattrs::read_named(copy, (source_directory, copy.entry.name()));
+    let object = Object::Pinned(&pinned);
+    NewAttributes { plain_mode, ..NewAttributes::of(copy, object, source, &xattrs) }.give();
+    Ok(())
+}
+
+fn count_remade(copy: EntryCopy<'_>, kind: FileType) {
+    let counted = match kind {
+        FileType::Symlink => Tally { symlinks: 1, ..Tally::default() },
+        _ => Tally { specials: 1, ..Tally::default() },
+    };
+    copy.cx.count(counted);
+}
+
+fn make_hard_link(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<Handled, Problem> {
+    let failed = |cause| {
+        let problem = Problem::new(CopyKind::CannotLink).naming(copy.target_path()).naming(copy.entry.path());
+        problem.because(cause)
+    };
+    let directory = copy.open_place().map_err(failed)?;
+    let follow = copy.follows();
+    let make =
+        |name: &CStr| link_at_path(Some(source_directory), copy.entry.name(), follow, &directory, name);
+    match make(copy.target_name()) {
+        Ok(()) => copy.tell_copied(),
+        Err(cause) if cause.is(Errno::EXIST) => {
+            let replaces = copy.options.existing.force || copy.options.existing.ask;
+            let taken = Taken { directory: &directory, source, replaces, exists: cause };
+            if make_in_place(copy, taken, &make, &failed)?.is_some() {
+                return Ok(Handled::Over);
+            }
+        }
+        Err(cause) => {
+            let looked = copy.failure(&directory, CopyKind::CannotLink, cause.clone());
+            copy.tell_tried(&looked);
+            return Err(if looked.kind == CopyKind::CannotStat { looked } else { failed(cause) });
+        }
+    }
+    copy.cx.count(Tally { hard_links: 1, ..Tally::default() });
+    complete(copy, None);
+    Ok(Handled::Over)
+}
+
+fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Problem> {
+    let content = copy.entry.path();
+    let failed = |cause| {
+        let problem = Problem::new(CopyKind::CannotCreateLinkTo).naming(copy.target_path());
+        problem.naming(copy.entry.path()).because(cause)
+    };
+    let directory = copy.open_place().map_err(failed)?;
+    let leads = content.starts_with(b"/") || is_current_directory(copy);
+    let content = CString::new(content).unwrap_or_default();
+    let creation = Cell::new(Creation::begin(SYMLINK, copy.entry.node.own.is_shared));
+    let make = |name: &CStr| {
+        creation.set(Creation::begin(SYMLINK, copy.entry.node.own.is_shared));
+        make_symlink(&content, &directory, name)
+    };
+    if leads && !copy.options.existing.backs_up() && make(copy.target_name()).is_ok() {
+        copy.tell_copied();
+    } else {
+        // Something exists, or something is wrong with the directory; `clear` finds out.
+        let mut turn = place::turn(copy);
+        let backup = match place::clear(copy, &directory, &mut turn, source)? {
+            Place::Left(left) => return Ok(Made::Left(left)),
+            Place::Taken(_) => None,
+            Place::Free(backup) => backup,
         };
-        let is_there = made.is_ok();
-        if is_there {
-            self.tell_copied(cx, entry);
-            cx.count(counted);
-        }
-        is_there
-    }
-
-    fn hard_link_at_once(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Result<(), Error> {
-        let (source, target) = (cx.cache().open(&entry.node.source)?, open_directory(cx, entry)?);
-        link_at_path(Some(&*source), entry.name(), false, &target, target_name(entry))
-    }
-
-    fn symlink_at_once(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Result<(), Error> {
-        let (content, target) = (entry.path(), open_directory(cx, entry)?);
-        if !content.starts_with(b"/") && !self.is_current_directory(entry) {
-            return Err(Error::new(Operation::Symlinkat, "a relative link".to_owned(), Errno::INVAL));
-        }
-        let content = CString::new(content).unwrap_or_default();
-        make_symlink(&content, &target, target_name(entry))
-    }
-
-    /// True if content is copied as from a regular file.
-    fn is_read_as_file(&self, kind: FileType) -> bool {
-        match kind {
-            FileType::Regular => true,
-            FileType::Symlink | FileType::Directory => false,
-            _ => !self.options.recursive || self.options.copy_contents,
-        }
-    }
-
-    /// Completes the hard-link claim and the records of a finished copy.
-    fn made(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, link: Option<Identity>) {
-        if let Some(file) = link {
-            self.complete_link(cx, entry, file, None);
-        }
-        if entry.is_operand() {
-            self.record_created(cx, entry);
-        }
-    }
-
-    /// Recreates a symbolic link or special file with its attributes.
-    fn remake(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        source_directory: &Fd,
-        source: &Stat,
-    ) -> Result<Made, Problem> {
-        let name = target_name(entry);
-        let cannot_create = match source.kind {
-            FileType::Symlink => CopyKind::CannotCreateLink,
-            FileType::Fifo => CopyKind::CannotCreateFifo,
-            FileType::Unknown => return Err(Problem::new(CopyKind::UnknownType).naming(entry.path())),
-            _ => CopyKind::CannotCreateSpecial,
+        copy.tell_copied_over(backup.as_deref());
+        let outcome = match leads {
+            true => make_or_replace(copy.copier, &directory, copy.target_name(), &make).map_err(failed),
+            false => Err(Problem::new(CopyKind::RelativeLink).naming(copy.target_path())),
         };
-        let directory = self.open_place(cx, entry).map_err(|cause| problem(entry, cannot_create, cause))?;
-        let content = match source.kind {
-            FileType::Symlink => {
-                let unreadable =
-                    |cause| Problem::new(CopyKind::CannotReadLink).naming(entry.path()).because(cause);
-                Some(read_link(source_directory, entry.name()).map_err(unreadable)?)
-            }
-            _ => None,
-        };
-        let special = match &content {
-            Some(_) => SYMLINK,
-            None => Special {
-                kind: source.kind,
-                mode: source.mode.without(self.omitted(source.kind)),
-                device_number: source.device_number,
-            },
-        };
-        let creation = Cell::new(Creation::begin(special, entry.node.own.is_shared));
-        let make = |name: &CStr| {
-            creation.set(Creation::begin(special, entry.node.own.is_shared));
-            match &content {
-                Some(content) => {
-                    self.made_links.make(&directory, name, || make_symlink(content, &directory, name))
-                }
-                None => make_special(&directory, name, special),
-            }
-        };
-        match make(name) {
-            Ok(()) => self.tell_copied(cx, entry),
-            Err(cause) if cause.is(Errno::EXIST) => {
-                let replaces = self.options.existing.force && source.kind == FileType::Symlink;
-                let place = Taken { directory: &directory, source, replaces, exists: cause };
-                let failed = |cause| problem(entry, cannot_create, cause);
-                if let Some(left) = self.make_in_place(cx, entry, place, &make, &failed)? {
-                    return Ok(Made::Left(left));
-                }
-            }
-            Err(cause) => {
-                let problem = failure(entry, &directory, cannot_create, cause);
-                self.tell_tried(cx, entry, &problem);
-                return Err(problem);
-            }
-        }
-        self.give_pinned_attributes(cx, entry, source_directory, (&directory, creation.get()), source)?;
-        self.count_remade(cx, source.kind);
-        Ok(Made::Whole)
-    }
-
-    /// Creates something that can't be written into, where something exists. Returns what stays, if
-    /// anything, which was reported.
-    fn make_in_place(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        taken: Taken<'_>,
-        make: &dyn Fn(&CStr) -> Result<(), Error>,
-        failed: &dyn Fn(Error) -> Problem,
-    ) -> Result<Option<Left>, Problem> {
-        let Taken { directory, source, replaces, exists } = taken;
-        let mut turn = self.turn(entry);
-        match self.clear(cx, entry, directory, &mut turn, source)? {
-            Place::Left(left) => Ok(Some(left)),
-            Place::Taken(_) => {
-                self.tell_copied(cx, entry);
-                let outcome =
-                    if replaces { replace(directory, target_name(entry), make) } else { Err(exists) };
-                outcome.map(|()| None).map_err(failed)
-            }
-            Place::Free(backup) => {
-                self.tell_copied_over(cx, entry, backup.as_deref());
-                make(target_name(entry)).map(|()| None).map_err(|cause| {
-                    self.put_back(cx, entry, backup.as_deref());
-                    failed(cause)
-                })
-            }
+        if let Err(problem) = outcome {
+            place::put_back(copy, backup.as_deref());
+            return Err(problem);
         }
     }
+    if copy.options.preserves(Preserve::TIMESTAMPS) {
+        let times = Times { accessed: source.accessed, modified: source.modified };
+        creation
+            .get()
+            .pin(&directory, copy.target_name(), copy.entry.node.own.is_shared)
+            .and_then(|link| link.change_times(times))
+            .map_err(|cause| copy.not_ours(CopyKind::Times, cause))?;
+    }
+    copy.cx.count(Tally { symlinks: 1, ..Tally::default() });
+    Ok(Made::Whole)
+}
 
-    /// Sets a new entry's attributes. Failures are reported; the copy counts anyway.
-    ///
-    /// # Errors
-    /// When it was replaced, or can't be pinned.
-    fn give_pinned_attributes(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        source_directory: &Fd,
-        (directory, creation): (&Fd, Creation),
-        source: &Stat,
-    ) -> Result<(), Problem> {
-        let plain = source.mode.without(self.umask);
-        let made_with = source.mode.without(self.omitted(source.kind)).without(self.umask);
-        let plain_mode = match self.options.default_mode {
-            true => Some(default_mode(source.kind).without(self.umask)),
-            false => (plain != made_with).then_some(plain),
-        };
-        let gets_mode = plain_mode.is_some() && source.kind != FileType::Symlink;
-        let keeps = self.options.preserve.difference(Preserve::LINKS);
-        if keeps.is_empty() && !self.reads_xattrs() && !gets_mode {
-            return Ok(());
+/// Creates a symbolic link; with `-f` replaces an existing entry.
+fn make_or_replace(
+    copier: &Copier,
+    directory: &Fd,
+    name: &CStr,
+    make: &dyn Fn(&CStr) -> Result<(), Error>,
+) -> Result<(), Error> {
+    match make(name) {
+        Err(cause) if cause.is(Errno::EXIST) && copier.options.existing.force => {
+            replace(directory, name, make)
         }
-        let pinned = creation
-            .pin(directory, target_name(entry), entry.node.own.is_shared)
-            .map_err(|cause| not_ours(entry, CopyKind::Permissions, cause))?;
-        let xattrs = self.read_named_xattrs(cx, (source_directory, entry.name()), &|| entry.path());
-        let subject = Subject {
-            object: Object::Pinned(&pinned),
-            stat: source,
-            xattrs: &xattrs,
-            before: None,
-            plain_mode,
-            has_access_list: entry.node.own.gives_access_list,
-            creation_mode: None,
-            target_path: &|| target_path(entry),
-        };
-        self.give_attributes(cx, &subject);
-        Ok(())
+        outcome => outcome,
     }
+}
 
-    fn count_remade(&self, cx: &Context<'_, Self>, kind: FileType) {
-        let counted = match kind {
-            FileType::Symlink => Tally { symlinks: 1, ..Tally::default() },
-            _ => Tally { specials: 1, ..Tally::default() },
-        };
-        cx.count(counted);
-    }
-
-    fn make_hard_link(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        source_directory: &Fd,
-        source: &Stat,
-    ) -> Result<Handled, Problem> {
-        let failed = |cause| {
-            let problem = Problem::new(CopyKind::CannotLink).naming(target_path(entry)).naming(entry.path());
-            problem.because(cause)
-        };
-        let directory = self.open_place(cx, entry).map_err(failed)?;
-        let follow = self.follows_here(entry);
-        let make = |name: &CStr| link_at_path(Some(source_directory), entry.name(), follow, &directory, name);
-        match make(target_name(entry)) {
-            Ok(()) => self.tell_copied(cx, entry),
-            Err(cause) if cause.is(Errno::EXIST) => {
-                let replaces = self.options.existing.force || self.options.existing.ask;
-                let taken = Taken { directory: &directory, source, replaces, exists: cause };
-                if self.make_in_place(cx, entry, taken, &make, &failed)?.is_some() {
-                    return Ok(Handled::Over);
-                }
-            }
-            Err(cause) => {
-                let looked = failure(entry, &directory, CopyKind::CannotLink, cause.clone());
-                self.tell_tried(cx, entry, &looked);
-                return Err(if looked.kind == CopyKind::CannotStat { looked } else { failed(cause) });
-            }
-        }
-        cx.count(Tally { hard_links: 1, ..Tally::default() });
-        self.made(cx, entry, None);
-        Ok(Handled::Over)
-    }
-
-    fn make_link_to_source(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        source: &Stat,
-    ) -> Result<Made, Problem> {
-        let content = entry.path();
-        let failed = |cause| {
-            let problem = Problem::new(CopyKind::CannotCreateLinkTo).naming(target_path(entry));
-            problem.naming(entry.path()).because(cause)
-        };
-        let directory = self.open_place(cx, entry).map_err(failed)?;
-        let leads = content.starts_with(b"/") || self.is_current_directory(entry);
-        let content = CString::new(content).unwrap_or_default();
-        let creation = Cell::new(Creation::begin(SYMLINK, entry.node.own.is_shared));
-        let make = |name: &CStr| {
-            creation.set(Creation::begin(SYMLINK, entry.node.own.is_shared));
-            make_symlink(&content, &directory, name)
-        };
-        if leads && !self.options.existing.backs_up() && make(target_name(entry)).is_ok() {
-            self.tell_copied(cx, entry);
-        } else {
-            // Something exists, or something is wrong with the directory; `clear` finds out.
-            let mut turn = self.turn(entry);
-            let backup = match self.clear(cx, entry, &directory, &mut turn, source)? {
-                Place::Left(left) => return Ok(Made::Left(left)),
-                Place::Taken(_) => None,
-                Place::Free(backup) => backup,
-            };
-            self.tell_copied_over(cx, entry, backup.as_deref());
-            let outcome = match leads {
-                true => self.make_or_replace(&directory, target_name(entry), &make).map_err(failed),
-                false => Err(Problem::new(CopyKind::RelativeLink).naming(target_path(entry))),
-            };
-            if let Err(problem) = outcome {
-                self.put_back(cx, entry, backup.as_deref());
-                return Err(problem);
-            }
-        }
-        if self.preserves(Preserve::TIMESTAMPS) {
-            let times = Times { accessed: source.accessed, modified: source.modified };
-            creation
-                .get()
-                .pin(&directory, target_name(entry), entry.node.own.is_shared)
-                .and_then(|link| link.change_times(times))
-                .map_err(|cause| not_ours(entry, CopyKind::Times, cause))?;
-        }
-        cx.count(Tally { symlinks: 1, ..Tally::default() });
-        Ok(Made::Whole)
-    }
-
-    /// Creates a symbolic link; with `-f` replaces an existing entry.
-    fn make_or_replace(
-        &self,
-        directory: &Fd,
-        name: &CStr,
-        make: &dyn Fn(&CStr) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        match make(name) {
-            Err(cause) if cause.is(Errno::EXIST) && self.options.existing.force => {
-                replace(directory, name, make)
-            }
-            outcome => outcome,
-        }
-    }
-
-    /// True if an entry's copy goes to the current directory.
-    fn is_current_directory(&self, entry: &Entry<Self>) -> bool {
-        let here = stat_path::<&Fd>(None, c".", true);
-        here.is_ok_and(|here| here.identity == entry.node.own.held.identity())
-    }
+/// True if an entry's copy goes to the current directory.
+fn is_current_directory(copy: EntryCopy<'_>) -> bool {
+    let here = stat_path::<&Fd>(None, c".", true);
+    here.is_ok_and(|here| here.identity == copy.entry.node.own.held.identity())
 }
 
 /// A place where something exists.

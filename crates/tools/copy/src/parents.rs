@@ -18,11 +18,11 @@ use haul_sys::{
 };
 use haul_sys::{c_string, make_directory, open, open_path, stat, stat_path};
 
-use super::Copier;
-use super::CopyKind;
 use super::attributes::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object};
+use super::default_label;
 use super::operands::Assignment;
 use super::options::Preserve;
+use super::{Copier, CopyKind};
 
 /// The parent directories of one run's copies.
 pub(super) struct Parents<'a> {
@@ -223,9 +223,9 @@ impl<'a> Parents<'a> {
 
     /// Permissions withheld from a new directory until its owner is set.
     fn omitted(&self, source: &Stat) -> Mode {
-        let withheld = if self.copier.preserves(Preserve::OWNERSHIP) {
+        let withheld = if self.copier.options.preserves(Preserve::OWNERSHIP) {
             Mode::GROUP_AND_OTHER
-        } else if self.copier.preserves(Preserve::MODE) {
+        } else if self.copier.options.preserves(Preserve::MODE) {
             Mode::GROUP_AND_OTHER_WRITE
         } else {
             Mode::default()
@@ -237,7 +237,7 @@ impl<'a> Parents<'a> {
     fn plain_mode(&self, omitted: Mode, made: Mode) -> Option<Mode> {
         let due = omitted.without(self.copier.umask);
         let complete = made.contains(Mode::OWNER) && made.contains(due);
-        (!complete && !self.copier.preserves(Preserve::MODE)).then(|| made.or(due))
+        (!complete && !self.copier.options.preserves(Preserve::MODE)).then(|| made.or(due))
     }
 
     /// Schedules a directory to get its source's attributes. The last operand that passes through
@@ -276,15 +276,15 @@ impl<'a> Parents<'a> {
         // The cached descriptor is for lookups only; attributes can't be set through it.
         let pinned = Pinned::open(&opened, c".").map_err(problem(CopyKind::ParentAttributes))?;
         let object = Object::Pinned(&pinned);
-        self.copier.give_default_label(object, &|| changed.shown.clone())?;
-        if self.copier.preserves(Preserve::OWNERSHIP) {
+        default_label::give(self.copier, object, &|| changed.shown.clone())?;
+        if self.copier.options.preserves(Preserve::OWNERSHIP) {
             self.give_owner(object, &changed.stat).map_err(problem(CopyKind::Ownership))?;
         }
-        if self.copier.preserves(Preserve::TIMESTAMPS) {
+        if self.copier.options.preserves(Preserve::TIMESTAMPS) {
             let times = Times { accessed: changed.stat.accessed, modified: changed.stat.modified };
             object.touch(times).map_err(problem(CopyKind::ParentTimes))?;
         }
-        if self.copier.preserves(Preserve::MODE) {
+        if self.copier.options.preserves(Preserve::MODE) {
             give_mode(object, changed).map_err(problem(CopyKind::Access))
         } else if let Some(mode) = changed.plain_mode {
             object.chmod(mode).map_err(problem(CopyKind::ParentPermissions))

@@ -7,16 +7,15 @@
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
-use haul_flow::{Context, Entry, Line, Problem, Tally};
-use haul_sys::{EntryType, Errno, Error, Fd, FileType, Mode, Stat};
+use haul_flow::{Line, Problem, Tally};
+use haul_sys::{EntryType, Errno, Fd, FileType, Mode, Stat};
 use haul_sys::{may_write, remove, rename, stat_at, stat_path};
 
-use super::Copier;
 use super::CopyKind;
 use super::backup::{Turn, base_of};
+use super::entry_copy::EntryCopy;
 use super::existing::{Case, Decision, Refusal, Sight, Skip, decide, looks_at_link};
 use super::options::{Preserve, Update};
-use super::target::{open_directory, problem, target_name, target_path};
 
 /// State of a target's place once it has been prepared.
 pub(super) enum Place {
@@ -55,243 +54,190 @@ impl Made {
     }
 }
 
-impl Copier {
-    /// Waits for the turn to make a backup in the target's directory; `None` if no backups
-    /// are made.
-    pub(super) fn turn(&self, entry: &Entry<Self>) -> Option<Turn<'_>> {
-        let backs_up = self.options.existing.backs_up();
-        backs_up.then(|| self.backups.turn(entry.node.own.held.identity()))
-    }
+/// Waits for the turn to make a backup in the target's directory; `None` if no backups
+/// are made.
+pub(super) fn turn(copy: EntryCopy<'_>) -> Option<Turn<'_>> {
+    let backs_up = copy.options.existing.backs_up();
+    backs_up.then(|| copy.copier.backups.turn(copy.entry.node.own.held.identity()))
+}
 
-    /// True if the entry's target exists and stays, judging by names alone; it was then reported.
-    pub(super) fn leaves(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> bool {
-        let existing = &self.options.existing;
-        if existing.update == Update::All && !existing.ask {
+/// True if the entry's target exists and stays, judging by names alone; it was then reported.
+pub(super) fn leaves(copy: EntryCopy<'_>, kind: EntryType) -> bool {
+    let existing = &copy.options.existing;
+    if existing.update == Update::All && !existing.ask {
+        return false;
+    }
+    if existing.ask {
+        copy.copier.agreed.store(false, Ordering::Relaxed);
+    }
+    let kind = match kind {
+        EntryType::Regular => FileType::Regular,
+        EntryType::Symlink => FileType::Symlink,
+        EntryType::Directory => return false,
+        EntryType::Special | EntryType::Unknown => FileType::Unknown,
+    };
+    let follow = !looks_at_link(copy.options, kind);
+    let Ok(directory) = copy.open_directory() else { return false };
+    // Errors here and below are reported when the copy is made.
+    let Ok(there) = stat_path(Some(&*directory), copy.target_name(), follow) else { return false };
+    match existing.update {
+        Update::None => tell_skip(copy, Skip::Unwanted),
+        Update::NoneFail => tell_skip(copy, Skip::Told),
+        Update::Older | Update::All => return leaves_after_look(copy, &directory, &there),
+    }
+    true
+}
+
+fn leaves_after_look(copy: EntryCopy<'_>, directory: &Fd, there: &Stat) -> bool {
+    let Ok(source) = copy.stat_source() else { return false };
+    let follows = copy.follows();
+    let may_be_linked = copy.options.preserves(Preserve::LINKS) && (source.links > 1 || follows);
+    if may_be_linked && !copy.options.existing.ask {
+        // Other names of the file need to know.
+        return false;
+    }
+    let scene = Scene { copy, directory, source: &source, there };
+    match decide(&scene.case(), &scene) {
+        Decision::Stays | Decision::Remove | Decision::BackUp => {
+            copy.copier.agreed.store(copy.options.existing.ask, Ordering::Relaxed);
             return false;
         }
-        if existing.ask {
-            self.agreed.store(false, Ordering::Relaxed);
-        }
-        let kind = match kind {
-            EntryType::Regular => FileType::Regular,
-            EntryType::Symlink => FileType::Symlink,
-            EntryType::Directory => return false,
-            EntryType::Special | EntryType::Unknown => FileType::Unknown,
-        };
-        let follow = !looks_at_link(&self.options, kind);
-        let Ok(directory) = open_directory(cx, entry) else { return false };
-        // Errors here and below are reported when the copy is made.
-        let Ok(there) = stat_path(Some(&*directory), target_name(entry), follow) else { return false };
-        match existing.update {
-            Update::None => self.tell_skip(cx, entry, Skip::Unwanted),
-            Update::NoneFail => self.tell_skip(cx, entry, Skip::Told),
-            Update::Older | Update::All => return self.leaves_after_look(cx, entry, &directory, &there),
-        }
-        true
+        Decision::Skip(Skip::NotOlder) if may_be_linked => return false,
+        Decision::Skip(skip) => tell_skip(copy, skip),
+        Decision::Done => {}
+        Decision::Refuse(refusal) => copy.cx.problem(refused(copy, refusal)),
     }
+    true
+}
 
-    fn leaves_after_look(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        directory: &Fd,
-        there: &Stat,
-    ) -> bool {
-        let Ok(source) = self.stat_source(cx, entry) else { return false };
-        let follows = self.follows_here(entry);
-        let may_be_linked = self.preserves(Preserve::LINKS) && (source.links > 1 || follows);
-        if may_be_linked && !self.options.existing.ask {
-            // Other names of the file need to know.
-            return false;
-        }
-        let scene = Scene { copier: self, cx, entry, directory, source: &source, there };
-        match decide(&scene.case(), &scene) {
-            Decision::Stays | Decision::Remove | Decision::BackUp => {
-                self.agreed.store(self.options.existing.ask, Ordering::Relaxed);
-                return false;
-            }
-            Decision::Skip(Skip::NotOlder) if may_be_linked => return false,
-            Decision::Skip(skip) => self.tell_skip(cx, entry, skip),
-            Decision::Done => {}
-            Decision::Refuse(refusal) => cx.problem(refused(entry, refusal)),
-        }
-        true
+/// Returns the refusal to copy onto an existing target, for a source that is not open: opening
+/// a FIFO blocks, and GNU cp reports a source that can't be opened only if nothing is wrong
+/// with the target. With `-i`, [`leaves`](Self::leaves) has decided.
+pub(super) fn refuses(copy: EntryCopy<'_>, source: &Stat) -> Option<Problem> {
+    if copy.options.existing.ask {
+        return None;
     }
-
-    /// Stats a source that is not open, following links where the copy does.
-    pub(super) fn stat_source(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Result<Stat, Error> {
-        let directory = cx.cache().open(&entry.node.source)?;
-        stat_path(Some(&*directory), entry.name(), self.follows_here(entry))
-    }
-
-    /// Returns the refusal to copy onto an existing target, for a source that is not open: opening
-    /// a FIFO blocks, and GNU cp reports a source that can't be opened only if nothing is wrong
-    /// with the target. With `-i`, [`leaves`](Self::leaves) has decided.
-    pub(super) fn refuses(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        source: &Stat,
-    ) -> Option<Problem> {
-        if self.options.existing.ask {
-            return None;
+    let follow = !looks_at_link(copy.options, source.kind);
+    let directory = copy.open_directory().ok()?;
+    let there = match stat_path(Some(&*directory), copy.target_name(), follow) {
+        Ok(there) => there,
+        Err(cause) if cause.is(Errno::NOTDIR) => {
+            return Some(copy.problem(CopyKind::CannotStat, cause));
         }
-        let follow = !looks_at_link(&self.options, source.kind);
-        let directory = open_directory(cx, entry).ok()?;
-        let there = match stat_path(Some(&*directory), target_name(entry), follow) {
-            Ok(there) => there,
-            Err(cause) if cause.is(Errno::NOTDIR) => {
-                return Some(problem(entry, CopyKind::CannotStat, cause));
-            }
-            // Creating the copy will report any real problem.
-            Err(_) => return None,
-        };
-        let scene = Scene { copier: self, cx, entry, directory: &directory, source, there: &there };
-        match decide(&scene.case(), &scene) {
-            Decision::Refuse(refusal) => Some(refused(entry, refusal)),
-            _ => None,
-        }
-    }
-
-    /// Prepares a target's place where something exists, or did a moment ago.
-    pub(super) fn clear(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        directory: &Fd,
-        turn: &mut Option<Turn<'_>>,
-        source: &Stat,
-    ) -> Result<Place, Problem> {
-        let name = target_name(entry);
-        let follow = !looks_at_link(&self.options, source.kind);
-        let there = match stat_path(Some(directory), name, follow) {
-            Ok(there) => there,
-            Err(cause) if cause.is(Errno::NOENT) => {
-                self.check_just_created_link(entry, directory)?;
-                return Ok(Place::Free(None));
-            }
-            Err(cause) if cause.is(Errno::LOOP) && follow && self.options.existing.force => {
-                return Ok(Place::Taken(None));
-            }
-            Err(cause) => return Err(problem(entry, CopyKind::CannotStat, cause)),
-        };
-        let scene = Scene { copier: self, cx, entry, directory, source, there: &there };
-        match decide(&scene.case(), &scene) {
-            Decision::Stays => {
-                self.check_just_created_link(entry, directory)?;
-                Ok(Place::Taken(Some(there)))
-            }
-            Decision::Remove => {
-                self.make_room(cx, entry, directory)?;
-                Ok(Place::Free(None))
-            }
-            Decision::BackUp => {
-                let Some(turn) = turn else { return Ok(Place::Taken(Some(there))) };
-                turn.back_up(directory, name, &self.options.existing)
-                    .map(Place::Free)
-                    .map_err(|cause| problem(entry, CopyKind::CannotBackup, cause))
-            }
-            Decision::Skip(skip) => {
-                self.tell_skip(cx, entry, skip);
-                Ok(Place::Left(if skip == Skip::NotOlder { Left::AsCopy } else { Left::AsItIs }))
-            }
-            Decision::Done => Ok(Place::Left(Left::AsItIs)),
-            Decision::Refuse(refusal) => Err(refused(entry, refusal)),
-        }
-    }
-
-    /// Refuses to write through a symbolic link that an earlier operand created as the target.
-    fn check_just_created_link(&self, entry: &Entry<Self>, directory: &Fd) -> Result<(), Problem> {
-        if self.created.is_none() || !entry.is_operand() || self.options.existing.backs_up() {
-            return Ok(());
-        }
-        let name = target_name(entry);
-        match stat_at(directory, name) {
-            Ok(there) if there.kind == FileType::Symlink && self.was_just_created(name, there.identity) => {
-                let problem = Problem::new(CopyKind::JustCreatedLink);
-                Err(problem.naming(entry.path()).naming(target_path(entry)))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Removes the existing target.
-    pub(super) fn make_room(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        directory: &Fd,
-    ) -> Result<(), Problem> {
-        match remove(directory, target_name(entry)) {
-            Ok(()) => {
-                self.tell_removed(cx, entry);
-                Ok(())
-            }
-            Err(cause) if cause.is(Errno::NOENT) => Ok(()),
-            Err(cause) => Err(problem(entry, CopyKind::CannotRemove, cause)),
-        }
-    }
-
-    /// Restores a backup after its replacement could not be created.
-    pub(super) fn put_back(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, backup: Option<&CStr>) {
-        let Some(backup) = backup else { return };
-        let outcome =
-            open_directory(cx, entry).and_then(|directory| rename(directory, backup, target_name(entry)));
-        match outcome {
-            Ok(()) if self.options.verbose => {
-                let names = vec![entry.node.own.held.path_of(backup), target_path(entry)];
-                cx.report().line(Line::new(CopyKind::Unbackup, names));
-            }
-            Ok(()) => {}
-            Err(cause) => cx.problem(problem(entry, CopyKind::CannotUnbackup, cause)),
-        }
-    }
-
-    /// Prints the `--verbose` line for an entry.
-    pub(super) fn tell_copied(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
-        self.tell_copied_over(cx, entry, None);
-    }
-
-    /// Prints the `--verbose` line for an entry that replaced something kept as `backup`.
-    pub(super) fn tell_copied_over(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        backup: Option<&CStr>,
-    ) {
-        if !self.options.verbose {
-            return;
-        }
-        let mut names = vec![entry.path(), target_path(entry)];
-        let kind = if backup.is_some() { CopyKind::CopiedWithBackup } else { CopyKind::Copied };
-        names.extend(backup.map(|backup| entry.node.own.held.path_of(backup)));
-        cx.report().line(Line::new(kind, names));
-    }
-
-    /// Prints the `--verbose` line for a removed target.
-    pub(super) fn tell_removed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
-        if self.options.verbose {
-            cx.report().line(Line::new(CopyKind::Removed, vec![target_path(entry)]));
-        }
-    }
-
-    /// Counts a skipped entry, and reports it if requested.
-    fn tell_skip(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, skip: Skip) {
-        cx.count(Tally { skipped: 1, ..Tally::default() });
-        if skip == Skip::Declined {
-            self.declined.store(true, Ordering::Relaxed);
-        }
-        if skip == Skip::Told {
-            cx.problem(Problem::new(CopyKind::NotReplacing).naming(target_path(entry)));
-        } else if self.options.debug {
-            cx.report().line(Line::new(CopyKind::Skipped, vec![target_path(entry)]));
-        }
+        // Creating the copy will report any real problem.
+        Err(_) => return None,
+    };
+    let scene = Scene { copy, directory: &directory, source, there: &there };
+    match decide(&scene.case(), &scene) {
+        Decision::Refuse(refusal) => Some(refused(copy, refusal)),
+        _ => None,
     }
 }
 
-fn refused(entry: &Entry<Copier>, refusal: Refusal) -> Problem {
-    let of_source = |kind| Problem::new(kind).naming(entry.path()).naming(target_path(entry));
-    let of_target = |kind| Problem::new(kind).naming(target_path(entry)).naming(entry.path());
+/// Prepares a target's place where something exists, or did a moment ago.
+pub(super) fn clear(
+    copy: EntryCopy<'_>,
+    directory: &Fd,
+    turn: &mut Option<Turn<'_>>,
+    source: &Stat,
+) -> Result<Place, Problem> {
+    let name = copy.target_name();
+    let follow = !looks_at_link(copy.options, source.kind);
+    let there = match stat_path(Some(directory), name, follow) {
+        Ok(there) => there,
+        Err(cause) if cause.is(Errno::NOENT) => {
+            check_just_created_link(copy, directory)?;
+            return Ok(Place::Free(None));
+        }
+        Err(cause) if cause.is(Errno::LOOP) && follow && copy.options.existing.force => {
+            return Ok(Place::Taken(None));
+        }
+        Err(cause) => return Err(copy.problem(CopyKind::CannotStat, cause)),
+    };
+    let scene = Scene { copy, directory, source, there: &there };
+    match decide(&scene.case(), &scene) {
+        Decision::Stays => {
+            check_just_created_link(copy, directory)?;
+            Ok(Place::Taken(Some(there)))
+        }
+        Decision::Remove => {
+            make_room(copy, directory)?;
+            Ok(Place::Free(None))
+        }
+        Decision::BackUp => {
+            let Some(turn) = turn else { return Ok(Place::Taken(Some(there))) };
+            turn.back_up(directory, name, &copy.options.existing)
+                .map(Place::Free)
+                .map_err(|cause| copy.problem(CopyKind::CannotBackup, cause))
+        }
+        Decision::Skip(skip) => {
+            tell_skip(copy, skip);
+            Ok(Place::Left(if skip == Skip::NotOlder { Left::AsCopy } else { Left::AsItIs }))
+        }
+        Decision::Done => Ok(Place::Left(Left::AsItIs)),
+        Decision::Refuse(refusal) => Err(refused(copy, refusal)),
+    }
+}
+
+/// Refuses to write through a symbolic link that an earlier operand created as the target.
+fn check_just_created_link(copy: EntryCopy<'_>, directory: &Fd) -> Result<(), Problem> {
+    if !copy.copier.made_targets.are_kept() || !copy.entry.is_operand() || copy.options.existing.backs_up() {
+        return Ok(());
+    }
+    let name = copy.target_name();
+    match stat_at(directory, name) {
+        Ok(there)
+            if there.kind == FileType::Symlink && copy.copier.made_targets.has(name, there.identity) =>
+        {
+            let problem = Problem::new(CopyKind::JustCreatedLink);
+            Err(problem.naming(copy.entry.path()).naming(copy.target_path()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes the existing target.
+pub(super) fn make_room(copy: EntryCopy<'_>, directory: &Fd) -> Result<(), Problem> {
+    match remove(directory, copy.target_name()) {
+        Ok(()) => {
+            copy.tell_removed();
+            Ok(())
+        }
+        Err(cause) if cause.is(Errno::NOENT) => Ok(()),
+        Err(cause) => Err(copy.problem(CopyKind::CannotRemove, cause)),
+    }
+}
+
+/// Restores a backup after its replacement could not be created.
+pub(super) fn put_back(copy: EntryCopy<'_>, backup: Option<&CStr>) {
+    let Some(backup) = backup else { return };
+    let outcome = copy.open_directory().and_then(|directory| rename(directory, backup, copy.target_name()));
+    match outcome {
+        Ok(()) if copy.options.verbose => {
+            let names = vec![copy.entry.node.own.held.path_of(backup), copy.target_path()];
+            copy.cx.report().line(Line::new(CopyKind::Unbackup, names));
+        }
+        Ok(()) => {}
+        Err(cause) => copy.cx.problem(copy.problem(CopyKind::CannotUnbackup, cause)),
+    }
+}
+
+/// Counts a skipped entry, and reports it if requested.
+fn tell_skip(copy: EntryCopy<'_>, skip: Skip) {
+    copy.cx.count(Tally { skipped: 1, ..Tally::default() });
+    if skip == Skip::Declined {
+        copy.copier.declined.store(true, Ordering::Relaxed);
+    }
+    if skip == Skip::Told {
+        copy.cx.problem(Problem::new(CopyKind::NotReplacing).naming(copy.target_path()));
+    } else if copy.options.debug {
+        copy.cx.report().line(Line::new(CopyKind::Skipped, vec![copy.target_path()]));
+    }
+}
+
+fn refused(copy: EntryCopy<'_>, refusal: Refusal) -> Problem {
+    let of_source = |kind| Problem::new(kind).naming(copy.entry.path()).naming(copy.target_path());
+    let of_target = |kind| Problem::new(kind).naming(copy.target_path()).naming(copy.entry.path());
     match refusal {
         Refusal::SameFile => of_source(CopyKind::SameFile),
         Refusal::DirectoryOntoOther => of_target(CopyKind::DirectoryOntoOther),
@@ -303,9 +249,7 @@ fn refused(entry: &Entry<Copier>, refusal: Refusal) -> Problem {
 
 /// An entry and its existing target.
 struct Scene<'s> {
-    copier: &'s Copier,
-    cx: &'s Context<'s, Copier>,
-    entry: &'s Entry<Copier>,
+    copy: EntryCopy<'s>,
     /// The target's directory.
     directory: &'s Fd,
     source: &'s Stat,
@@ -315,30 +259,30 @@ struct Scene<'s> {
 impl Scene<'_> {
     fn case(&self) -> Case<'_> {
         Case {
-            options: &self.copier.options,
+            options: self.copy.options,
             source: self.source,
             there: self.there,
-            follows: self.copier.follows_here(self.entry),
-            is_operand: self.entry.is_operand(),
-            is_dots: matches!(base_of(self.entry.name()), b"." | b".."),
+            follows: self.copy.follows(),
+            is_operand: self.copy.entry.is_operand(),
+            is_dots: matches!(base_of(self.copy.entry.name()), b"." | b".."),
         }
     }
 
     fn look_at_source(&self, follow: bool) -> Option<Stat> {
-        let directory = self.cx.cache().open(&self.entry.node.source).ok()?;
-        stat_path(Some(&*directory), self.entry.name(), follow).ok()
+        let directory = self.copy.cx.cache().open(&self.copy.entry.node.source).ok()?;
+        stat_path(Some(&*directory), self.copy.entry.name(), follow).ok()
     }
 
     /// Builds the `-i` question. An unwritable target gets a different one.
     fn question(&self) -> Line {
-        let target = target_path(self.entry);
+        let target = self.copy.target_path();
         let writable = self.there.kind == FileType::Symlink
-            || self.copier.process.user == 0
-            || may_write(self.directory, target_name(self.entry));
+            || self.copy.copier.process.user == 0
+            || may_write(self.directory, self.copy.target_name());
         if writable {
             return Line::new(CopyKind::Overwrite, vec![target]);
         }
-        let existing = &self.copier.options.existing;
+        let existing = &self.copy.options.existing;
         let goes = existing.remove || existing.force;
         let (mode, letters) = (format!("{:04o}", self.there.mode.bits()), letters(self.there.mode));
         let kind = if goes { CopyKind::Replace } else { CopyKind::Unwritable };
@@ -352,7 +296,7 @@ impl Sight for Scene<'_> {
     }
 
     fn there_link(&self) -> Option<Stat> {
-        stat_at(self.directory, target_name(self.entry)).ok()
+        stat_at(self.directory, self.copy.target_name()).ok()
     }
 
     fn source_end(&self) -> Option<Stat> {
@@ -360,35 +304,35 @@ impl Sight for Scene<'_> {
     }
 
     fn there_end(&self) -> Option<Stat> {
-        stat_path(Some(self.directory), target_name(self.entry), true).ok()
+        stat_path(Some(self.directory), self.copy.target_name(), true).ok()
     }
 
     fn is_one_entry(&self) -> bool {
-        base_of(self.entry.name()) == base_of(target_name(self.entry))
-            && self.entry.node.source.identity() == self.entry.node.own.held.identity()
+        base_of(self.copy.entry.name()) == base_of(self.copy.target_name())
+            && self.copy.entry.node.source.identity() == self.copy.entry.node.own.held.identity()
     }
 
     fn is_older(&self) -> bool {
-        if self.copier.preserves(Preserve::TIMESTAMPS) {
-            return self.copier.resolutions.is_older(self.there, self.source);
+        if self.copy.options.preserves(Preserve::TIMESTAMPS) {
+            return self.copy.copier.resolutions.is_older(self.there, self.source);
         }
         self.there.modified < self.source.modified
     }
 
     fn agrees(&self) -> bool {
         // Don't ask again what was agreed to before the source was opened.
-        self.copier.agreed.swap(false, Ordering::Relaxed) || self.cx.report().ask(&self.question())
+        self.copy.copier.agreed.swap(false, Ordering::Relaxed) || self.copy.cx.report().ask(&self.question())
     }
 
     fn is_just_created(&self) -> bool {
-        self.copier.was_just_created(target_name(self.entry), self.there.identity)
+        self.copy.copier.made_targets.has(self.copy.target_name(), self.there.identity)
     }
 
     fn is_backup_of_target(&self) -> bool {
-        let mut backup = target_name(self.entry).to_bytes().to_vec();
-        backup.extend_from_slice(self.copier.options.existing.suffix.to_bytes());
+        let mut backup = self.copy.target_name().to_bytes().to_vec();
+        backup.extend_from_slice(self.copy.options.existing.suffix.to_bytes());
         let Ok(backup) = CString::new(backup) else { return false };
-        self.entry.name() == &*backup
+        self.copy.entry.name() == &*backup
             && stat_path(Some(self.directory), &backup, true)
                 .is_ok_and(|kept| kept.identity == self.source.identity)
     }

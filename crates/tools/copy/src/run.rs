@@ -10,8 +10,8 @@ use haul_sys::{c_string, set_creation_label};
 
 use super::operands::{self, Assignment};
 use super::parents::Parents;
-use super::target::TargetDirectory;
-use super::{Copier, CopyKind, CopyOptions, Label, Operands, default_label};
+use super::target::{TargetDirectory, gives_operands_access_list};
+use super::{Copier, CopyKind, CopyOptions, Label, Operands, default_label, temporary};
 
 /// A copy to run.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +83,7 @@ pub fn run(
         targets.sort_unstable_by_key(|held| (held.identity().device, held.identity().inode));
         targets.dedup_by_key(|held| held.identity());
         status = status.max(session.run(executor, &copier, targets.clone(), operands));
-        let swept = targets.iter().flat_map(|held| copier.sweep(cache, held)).collect();
+        let swept = targets.iter().flat_map(|held| temporary::sweep(&copier, cache, held)).collect();
         status = status.max(report_all(swept, report));
     }
     status = status.max(report_all(take_before(usize::MAX, &mut left_out), report));
@@ -133,7 +133,10 @@ fn places(
         match split.hold(cache) {
             Ok(place) => {
                 let facts = *facts.entry(held.identity()).or_insert_with(|| {
-                    (copier.is_shared(cache, &held), copier.operands_inherit_access_list(cache, &held))
+                    (
+                        copier.is_shared(cache, &held),
+                        gives_operands_access_list(&copier.options, cache, &held),
+                    )
                 });
                 let names = (text.to_bytes().to_vec(), shown.clone());
                 let own = TargetDirectory::place(held, name.clone(), names, first + index, facts);

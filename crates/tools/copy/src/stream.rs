@@ -4,89 +4,77 @@
 //! --copy-contents` does it with special files in a tree. Such a copy waits for its other end as
 //! long as it takes, so it occupies a worker of its own.
 
-use haul_flow::{Context, Entry, FlowKind, Problem, Tally};
+use haul_flow::{Context, FlowKind, Problem, Tally};
 use haul_sys::{Errno, Error, Fd, FileType, Open, Operation, Stat};
 use haul_sys::{open, read_on, write_on};
 
 use super::Copier;
-use super::attributes::{Object, Subject};
+use super::attributes::{NewAttributes, Object};
+use super::creation_mode;
+use super::debug;
+use super::entry_copy::EntryCopy;
 use super::layouts::Original;
 use super::open_target::{OpenTarget, Target};
-use super::place::Made;
-use super::target::target_path;
+use super::place::{self, Made};
+use super::regular;
+use super::source_xattrs::SourceXattrs;
 
 /// Bytes moved at a time: the capacity of a pipe.
 const BLOCK_BYTES: usize = 64 << 10;
 
 /// Copies a special file's content like a regular file's, as `cp` does without `-r` or
 /// with `--copy-contents`.
-pub(super) fn copy_special(
-    copier: &Copier,
-    cx: &Context<'_, Copier>,
-    entry: &Entry<Copier>,
-    directory: &Fd,
-    stat: &Stat,
-) -> Result<Made, Problem> {
-    if let Some(refusal) = copier.refuses(cx, entry, stat) {
+pub(super) fn copy_special(copy: EntryCopy<'_>, directory: &Fd, stat: &Stat) -> Result<Made, Problem> {
+    if let Some(refusal) = place::refuses(copy, stat) {
         return Err(refusal);
     }
-    let unreadable = |cause| Problem::new(FlowKind::CannotOpen).naming(entry.path()).because(cause);
-    let how = if copier.follows_here(entry) { Open::READ.following() } else { Open::READ };
+    let unreadable = |cause| Problem::new(FlowKind::CannotOpen).naming(copy.entry.path()).because(cause);
+    let how = if copy.follows() { Open::READ.following() } else { Open::READ };
     // GNU prints the `--verbose` line before it opens the source.
-    let tell = |_: &Error| copier.tell_copied(cx, entry);
-    let source = open(directory, entry.name(), how.blocking()).inspect_err(tell).map_err(unreadable)?;
-    let made = match copier.open_target(cx, entry, Original::of(stat), copier.private_birth(stat))? {
-        Target::Open(target) => Made::whole_if(copy(copier, cx, entry, (&source, stat), target)),
-        Target::Left(left) => Made::Left(left),
-    };
+    let tell = |_: &Error| copy.tell_copied();
+    let source = open(directory, copy.entry.name(), how.blocking()).inspect_err(tell).map_err(unreadable)?;
+    let made =
+        match regular::open_target(copy, Original::of(stat), creation_mode::private(copy.copier, stat))? {
+            Target::Open(target) => Made::whole_if(fill(copy, (&source, stat), target)),
+            Target::Left(left) => Made::Left(left),
+        };
     match source.close() {
         Ok(()) => Ok(made),
-        Err(cause) => Err(Problem::new(FlowKind::FailedToClose).naming(entry.path()).because(cause)),
+        Err(cause) => Err(Problem::new(FlowKind::FailedToClose).naming(copy.entry.path()).because(cause)),
     }
 }
 
 /// Copies an open source to an open target until EOF and sets a regular target's attributes.
 /// Reports failures and closes the target. Returns true if all went well.
-pub(super) fn copy(
-    copier: &Copier,
-    cx: &Context<'_, Copier>,
-    entry: &Entry<Copier>,
-    (source, stat): (&Fd, &Stat),
-    target: OpenTarget,
-) -> bool {
+pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: OpenTarget) -> bool {
     let OpenTarget { file, before, backup, .. } = target;
     let mut moved = true;
-    if let Err((kind, cause)) = pump(cx, source, &file) {
-        let path = if kind == FlowKind::ErrorReading { entry.path() } else { target_path(entry) };
-        cx.problem(Problem::new(kind).naming(path).because(cause));
+    if let Err((kind, cause)) = pump(copy.cx, source, &file) {
+        let path = if kind == FlowKind::ErrorReading { copy.entry.path() } else { copy.target_path() };
+        copy.cx.problem(Problem::new(kind).naming(path).because(cause));
         moved = false;
     }
-    copier.debug_stream(cx);
+    debug::print_stream(copy);
     // A device or FIFO that the user writes to keeps its mode, unlike with GNU cp: it is not
     // a copy.
     if moved && before.is_none_or(|before| before.kind == FileType::Regular) {
-        let xattrs = copier.read_xattrs(cx, Object::Open(source), &|| entry.path());
-        let subject = Subject {
-            object: Object::Open(&file),
-            stat,
-            xattrs: &xattrs,
+        let xattrs = SourceXattrs::read(copy, Object::Open(source));
+        let attributes = NewAttributes {
             before: before.as_ref(),
-            plain_mode: copier.plain_file_mode(stat, before.as_ref()),
-            has_access_list: entry.node.own.gives_access_list,
-            creation_mode: None,
-            target_path: &|| target_path(entry),
+            plain_mode: creation_mode::plain_file_mode(copy.copier, stat, before.as_ref()),
+            ..NewAttributes::of(copy, Object::Open(&file), stat, &xattrs)
         };
-        moved = copier.give_attributes(cx, &subject);
+        moved = attributes.give();
     }
     if let Err(cause) = file.close() {
-        let problem = Problem::new(FlowKind::FailedToClose).naming(target_path(entry));
-        cx.problem(problem.because(cause));
+        let problem = Problem::new(FlowKind::FailedToClose).naming(copy.target_path());
+        copy.cx.problem(problem.because(cause));
         moved = false;
     }
     if moved {
-        cx.count(Tally { files: 1, ..Tally::default() });
+        copy.cx.count(Tally { files: 1, ..Tally::default() });
     } else {
-        copier.put_back(cx, entry, backup.as_deref());
+        place::put_back(copy, backup.as_deref());
     }
     moved
 }

@@ -5,12 +5,13 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_flow::{Context, DirHandle, Entry, Problem};
-use haul_sys::{Errno, Error, Fd, Identity, Mode, Stat, stat_at, stat_path};
+use haul_flow::{DirCache, DirHandle, Entry};
+use haul_sys::{Error, Fd, Identity, Mode, Pinned, Stat, XattrNames, list_xattrs, stat_at};
 
 use super::Copier;
-use super::CopyKind;
-use super::xattr_rules::SourceXattrs;
+use super::attributes::DEFAULT_ACCESS_LIST;
+use super::options::{CopyOptions, Preserve};
+use super::source_xattrs::SourceXattrs;
 
 /// Directories created inside existing ones: the tops of new trees, each with its operand. A walk
 /// that meets one has left its source, because the target is inside it.
@@ -72,6 +73,33 @@ impl MadeLinks {
     }
 }
 
+/// Targets created from operands, by name and identity; recorded only if there are several groups
+/// of operands.
+#[derive(Debug)]
+pub(super) struct MadeTargets(Option<Mutex<HashSet<(CString, Identity)>>>);
+
+impl MadeTargets {
+    pub(super) fn new(are_kept: bool) -> Self {
+        Self(are_kept.then(Mutex::default))
+    }
+
+    pub(super) fn are_kept(&self) -> bool {
+        self.0.is_some()
+    }
+
+    pub(super) fn record(&self, name: &CStr, target: Identity) {
+        if let Some(made) = &self.0 {
+            made.lock().unwrap_or_else(PoisonError::into_inner).insert((name.to_owned(), target));
+        }
+    }
+
+    pub(super) fn has(&self, name: &CStr, target: Identity) -> bool {
+        self.0.as_ref().is_some_and(|made| {
+            made.lock().unwrap_or_else(PoisonError::into_inner).contains(&(name.to_owned(), target))
+        })
+    }
+}
+
 /// Outcome of the first file created in a directory: owner and mode as requested, or not.
 #[derive(Debug, Default)]
 pub(super) struct CreationModes(AtomicU8);
@@ -96,9 +124,9 @@ impl CreationModes {
     }
 }
 
-/// State shared by the whole tree of one operand's copy.
+/// State shared by the whole copy of one operand.
 #[derive(Debug)]
-pub(super) struct Copy {
+pub(super) struct OperandCopy {
     /// Index of the operand.
     pub(super) index: usize,
     /// The source as the user named it.
@@ -109,7 +137,7 @@ pub(super) struct Copy {
     told: AtomicBool,
 }
 
-impl Copy {
+impl OperandCopy {
     pub(super) fn new(index: usize, source: Vec<u8>, target: Vec<u8>) -> Self {
         Self { index, source, target, told: AtomicBool::new(false) }
     }
@@ -128,7 +156,7 @@ pub struct TargetDirectory {
     /// At an operand's parent, the name of the operand's copy.
     pub(super) rename: Option<CString>,
     /// The operand it belongs to.
-    pub(super) copy: Arc<Copy>,
+    pub(super) operand: Arc<OperandCopy>,
     /// Needed to finish the directory; `None` at an operand's parent.
     pub(super) made: Option<MadeDirectory>,
     /// True once sharing blocks with the source was refused here.
@@ -161,11 +189,11 @@ impl TargetDirectory {
         index: usize,
         (is_shared, gives_access_list): (bool, bool),
     ) -> Self {
-        let copy = Arc::new(Copy::new(index, source, target));
+        let operand = Arc::new(OperandCopy::new(index, source, target));
         Self {
             held,
             rename: Some(name),
-            copy,
+            operand,
             made: None,
             reflink_refused: AtomicBool::new(false),
             is_shared,
@@ -181,7 +209,6 @@ impl TargetDirectory {
     }
 
     /// True if this run made it.
-    #[cfg(feature = "distributed")]
     pub(super) fn is_new(&self) -> bool {
         self.made.as_ref().is_some_and(|made| made.before.is_none())
     }
@@ -203,56 +230,26 @@ pub(super) fn target_name(entry: &Entry<Copier>) -> &CStr {
 /// Returns the path of an entry's copy, for messages.
 pub(super) fn target_path(entry: &Entry<Copier>) -> Vec<u8> {
     match entry.is_operand() {
-        true => entry.node.own.copy.target.clone(),
+        true => entry.node.own.operand.target.clone(),
         false => entry.node.own.held.path_of(target_name(entry)),
     }
 }
 
-/// Returns the display path of an operand's copy, which prefixes what is in it; `None` for other
-/// entries, whose path follows from the names.
-pub(super) fn shown_directory(entry: &Entry<Copier>) -> Option<Vec<u8>> {
-    let target = &entry.node.own.copy.target;
-    let end = target.iter().rposition(|byte| *byte != b'/').map_or(target.len(), |last| last + 1);
-    entry.is_operand().then(|| target[..end].to_vec())
+/// True if new entries of a directory inherit an ACL. Checked only if modes are preserved.
+pub(super) fn gives_access_list(options: &CopyOptions, directory: &Fd) -> bool {
+    options.preserves(Preserve::MODE) && list_xattrs(directory).is_ok_and(|names| has_default_list(&names))
 }
 
-/// A problem with an entry's copy.
-pub(super) fn problem(entry: &Entry<Copier>, kind: CopyKind, cause: Error) -> Problem {
-    Problem::new(kind).naming(target_path(entry)).because(cause)
+/// The same for a directory that operands are copied to, whose handle only allows lookups.
+pub(super) fn gives_operands_access_list(
+    options: &CopyOptions,
+    cache: &DirCache,
+    held: &Arc<DirHandle>,
+) -> bool {
+    let names = || cache.open(held).and_then(|place| Pinned::open(&*place, c".")?.list_xattrs());
+    options.preserves(Preserve::MODE) && names().is_ok_and(|names| has_default_list(&names))
 }
 
-/// A failure to create an entry's copy. Unless it has just made the directory, GNU stats the target
-/// first and reports a failure of that: a name that is too long, or that goes through a file.
-pub(super) fn failure(entry: &Entry<Copier>, directory: &Fd, kind: CopyKind, cause: Error) -> Problem {
-    let above = &entry.node.own.made;
-    let above_is_new = above.as_ref().is_some_and(|made| made.before.is_none());
-    let problem = |kind, cause| Problem::new(kind).naming(target_path(entry)).because(cause);
-    match stat_path(Some(directory), target_name(entry), true) {
-        Err(looked) if !above_is_new && !looked.is(Errno::NOENT) => problem(CopyKind::CannotStat, looked),
-        _ => problem(kind, cause),
-    }
-}
-
-/// Why a newly created entry does not get its attributes: it was replaced, or `cause`.
-pub(super) fn not_ours(entry: &Entry<Copier>, kind: CopyKind, cause: Error) -> Problem {
-    match cause.is(Errno::STALE) {
-        true => Problem::new(CopyKind::ReplacedWhileMade).naming(target_path(entry)),
-        false => problem(entry, kind, cause),
-    }
-}
-
-impl Copier {
-    /// Opens the directory an entry's copy is created in. GNU prints the `--verbose` line before it
-    /// notices a missing directory.
-    pub(super) fn open_place(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Result<Arc<Fd>, Error> {
-        let opened = open_directory(cx, entry);
-        if opened.as_ref().is_err_and(|cause| cause.is(Errno::NOENT)) {
-            self.tell_copied(cx, entry);
-        }
-        opened
-    }
-}
-
-pub(super) fn open_directory(cx: &Context<'_, Copier>, entry: &Entry<Copier>) -> Result<Arc<Fd>, Error> {
-    cx.cache().open(&entry.node.own.held)
+fn has_default_list(names: &XattrNames) -> bool {
+    names.iter().any(|key| key == DEFAULT_ACCESS_LIST)
 }

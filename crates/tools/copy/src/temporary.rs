@@ -16,13 +16,12 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use haul_flow::{Context, DirCache, DirHandle, Entry, Problem, sweep};
+use haul_flow::{DirCache, DirHandle, Problem};
 use haul_sys::{Errno, remove, rename, rename_to_new};
 
-use super::Copier;
-use super::CopyKind;
+use super::entry_copy::EntryCopy;
 use super::options::{TemporaryNames, Update};
-use super::target::{open_directory, problem, target_name};
+use super::{Copier, CopyKind};
 
 /// Prefix of temporary names.
 pub(super) const PREFIX: &str = ".haul-";
@@ -40,54 +39,45 @@ fn is_temporary_name(name: &CStr, run: TemporaryNames) -> bool {
         && parts.next().is_none()
 }
 
-impl Copier {
-    /// Removes what earlier runs with this journal left in a directory. Nothing of it is in use:
-    /// the journal's lock proves that those runs ended, and this one has completed the directory's
-    /// entries. If the job is lost everything is kept, so a later run can continue with it.
-    pub(super) fn sweep(&self, cache: &DirCache, held: &Arc<DirHandle>) -> Vec<Problem> {
-        let run = match self.temporary_names.get() {
-            Some(run) if run.epoch > 1 => *run,
-            _ => return Vec::new(),
-        };
-        if self.keeps_temporary.load(Ordering::Relaxed) || held.is_absent() {
-            return Vec::new();
-        }
-        let told =
-            |cause| Problem::new(CopyKind::CannotSweep).naming(held.path()).because(cause).as_warning();
-        let swept = sweep(cache, held, |name| is_temporary_name(name, run));
-        swept.unwrap_or_else(|cause| vec![cause]).into_iter().map(told).collect()
+/// Removes what earlier runs with this journal left in a directory. Nothing of it is in use:
+/// the journal's lock proves that those runs ended, and this one has completed the directory's
+/// entries. If the job is lost everything is kept, so a later run can continue with it.
+pub(super) fn sweep(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) -> Vec<Problem> {
+    let run = match copier.temporary_names.get() {
+        Some(run) if run.epoch > 1 => *run,
+        _ => return Vec::new(),
+    };
+    if copier.keeps_temporary.load(Ordering::Relaxed) || held.is_absent() {
+        return Vec::new();
     }
+    let told = |cause| Problem::new(CopyKind::CannotSweep).naming(held.path()).because(cause).as_warning();
+    let swept = haul_flow::sweep(cache, held, |name| is_temporary_name(name, run));
+    swept.unwrap_or_else(|cause| vec![cause]).into_iter().map(told).collect()
+}
 
-    /// Renames a complete, closed file to its own name, or removes an incomplete one. Returns true
-    /// if the file is in place.
-    pub(super) fn give_name(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        temporary: Option<&CString>,
-        moved: bool,
-    ) -> bool {
-        let Some(temporary) = temporary else { return moved };
-        let named = open_directory(cx, entry).and_then(|directory| {
-            if !moved {
-                return remove(&*directory, temporary).map(|()| false);
+/// Renames a complete, closed file to its own name, or removes an incomplete one. Returns true
+/// if the file is in place.
+pub(super) fn give_name(copy: EntryCopy<'_>, temporary: Option<&CString>, moved: bool) -> bool {
+    let Some(temporary) = temporary else { return moved };
+    let named = copy.open_directory().and_then(|directory| {
+        if !moved {
+            return remove(&*directory, temporary).map(|()| false);
+        }
+        match rename_to_new(&*directory, temporary, copy.target_name()) {
+            // Someone else has created it meanwhile.
+            Err(cause) if cause.is(Errno::EXIST) && copy.options.existing.update == Update::All => {
+                rename(&*directory, temporary, copy.target_name()).map(|()| true)
             }
-            match rename_to_new(&*directory, temporary, target_name(entry)) {
-                // Someone else has created it meanwhile.
-                Err(cause) if cause.is(Errno::EXIST) && self.options.existing.update == Update::All => {
-                    rename(&*directory, temporary, target_name(entry)).map(|()| true)
-                }
-                Err(cause) => {
-                    // The file is lost either way; the first failure is reported.
-                    remove(&*directory, temporary).unwrap_or_default();
-                    Err(cause)
-                }
-                Ok(()) => Ok(true),
+            Err(cause) => {
+                // The file is lost either way; the first failure is reported.
+                remove(&*directory, temporary).unwrap_or_default();
+                Err(cause)
             }
-        });
-        named.unwrap_or_else(|cause| {
-            cx.problem(problem(entry, CopyKind::CannotCreateFile, cause));
-            false
-        })
-    }
+            Ok(()) => Ok(true),
+        }
+    });
+    named.unwrap_or_else(|cause| {
+        copy.cx.problem(copy.problem(CopyKind::CannotCreateFile, cause));
+        false
+    })
 }

@@ -6,147 +6,126 @@
 //! seven: statx, openat, listxattr and close of the source, openat, utimensat and close of the
 //! target. They are opened because a name may lead to something else by the next call.
 
-use haul_flow::{Context, Entry, FlowKind, Problem, Tally};
+use haul_flow::{FlowKind, Problem, Tally};
 use haul_sys::{Error, Fd, FileType, Mode, Open, Special, Stat, make_special, open};
 
 use super::Copier;
-use super::attributes::{Object, Subject};
-use super::creation_mode::CreationMode;
+use super::attributes::{NewAttributes, Object};
+use super::creation_mode::{self, CreationMode};
+use super::entry_copy::EntryCopy;
 use super::layouts::Original;
 use super::open_target::{OpenTarget, Target};
 use super::options::Preserve;
-use super::place::Made;
-use super::target::{open_directory, target_name, target_path};
-use super::xattr_rules::SourceXattrs;
+use super::place::{self, Made};
+use super::regular;
+use super::source_xattrs::SourceXattrs;
 
-impl Copier {
-    /// Creates a file like the source, without its content.
-    pub(super) fn copy_without_data(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        directory: &Fd,
-        source: &Stat,
-    ) -> Result<Made, Problem> {
-        let opened = match self.must_open(entry, source).map(|how| open(directory, entry.name(), how)) {
-            Some(Ok(opened)) => Some(opened),
-            Some(Err(cause)) => {
-                // GNU opens the source after it has looked at the target and printed the line of
-                // -v.
-                if let Some(refusal) = self.refuses(cx, entry, source) {
-                    return Err(refusal);
-                }
-                self.tell_copied(cx, entry);
-                let unreadable = Problem::new(FlowKind::CannotOpen).naming(entry.path());
-                return Err(unreadable.because(cause));
+/// Creates a file like the source, without its content.
+pub(super) fn make(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> Result<Made, Problem> {
+    let opened = match must_open(copy, source).map(|how| open(directory, copy.entry.name(), how)) {
+        Some(Ok(opened)) => Some(opened),
+        Some(Err(cause)) => {
+            // GNU opens the source after it has looked at the target and printed the line of
+            // -v.
+            if let Some(refusal) = place::refuses(copy, source) {
+                return Err(refusal);
             }
-            None => None,
-        };
-        let path = || entry.path();
-        let xattrs = match &opened {
-            Some(opened) => self.read_xattrs(cx, Object::Open(opened), &path),
-            None => self.read_named_xattrs(cx, (directory, entry.name()), &path),
-        };
-        let made = match self.make_at_once(cx, entry, source) {
-            Some(made) => Ok(made),
-            None => self.make_by_opening(cx, entry, source, &xattrs),
-        };
-        match opened.map(Fd::close) {
-            Some(Err(cause)) => made.and(Err(unclosed(entry.path(), cause))),
-            _ => made,
+            copy.tell_copied();
+            let unreadable = Problem::new(FlowKind::CannotOpen).naming(copy.entry.path());
+            return Err(unreadable.because(cause));
         }
+        None => None,
+    };
+    let xattrs = match &opened {
+        Some(opened) => SourceXattrs::read(copy, Object::Open(opened)),
+        None => SourceXattrs::read_named(copy, (directory, copy.entry.name())),
+    };
+    let made = match make_at_once(copy, source) {
+        Some(made) => Ok(made),
+        None => make_by_opening(copy, source, &xattrs),
+    };
+    match opened.map(Fd::close) {
+        Some(Err(cause)) => made.and(Err(unclosed(copy.entry.path(), cause))),
+        _ => made,
     }
+}
 
-    /// Creates a file that gets no attributes but its creation mode, without opening it. `None` if
-    /// it needs more or can't be created; opening it then reports why.
-    fn make_at_once(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, source: &Stat) -> Option<Made> {
-        let keeps = self.options.preserve.difference(Preserve::LINKS);
-        if !keeps.is_empty() || self.reads_xattrs() || self.plain_file_mode(source, None).is_some() {
-            return None;
-        }
-        let directory = open_directory(cx, entry).ok()?;
-        let mode = self.private_birth(source).mode;
-        let file = Special { kind: FileType::Regular, mode, device_number: 0 };
-        make_special(&directory, target_name(entry), file).ok()?;
-        self.tell_copied(cx, entry);
-        cx.count(Tally { files: 1, ..Tally::default() });
-        Some(Made::Whole)
+/// Creates a file that gets no attributes but its creation mode, without opening it. `None` if
+/// it needs more or can't be created; opening it then reports why.
+fn make_at_once(copy: EntryCopy<'_>, source: &Stat) -> Option<Made> {
+    let keeps = copy.options.preserve.difference(Preserve::LINKS);
+    if !keeps.is_empty()
+        || copy.options.reads_xattrs()
+        || creation_mode::plain_file_mode(copy.copier, source, None).is_some()
+    {
+        return None;
     }
+    let directory = copy.open_directory().ok()?;
+    let mode = creation_mode::private(copy.copier, source).mode;
+    let file = Special { kind: FileType::Regular, mode, device_number: 0 };
+    make_special(&directory, copy.target_name(), file).ok()?;
+    copy.tell_copied();
+    copy.cx.count(Tally { files: 1, ..Tally::default() });
+    Some(Made::Whole)
+}
 
-    /// Creates or opens a file and sets its attributes.
-    fn make_by_opening(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        source: &Stat,
-        xattrs: &SourceXattrs,
-    ) -> Result<Made, Problem> {
-        let creation_mode = match xattrs.is_empty() && self.is_born_final(&entry.node.own, source) {
+/// Creates or opens a file and sets its attributes.
+fn make_by_opening(copy: EntryCopy<'_>, source: &Stat, xattrs: &SourceXattrs) -> Result<Made, Problem> {
+    let creation_mode =
+        match xattrs.is_empty() && creation_mode::is_known(copy.copier, &copy.entry.node.own, source) {
             true => CreationMode { mode: source.mode, is_final: true },
-            false => self.private_birth(source),
+            false => creation_mode::private(copy.copier, source),
         };
-        let target = match self.open_target(cx, entry, Original::of(source), creation_mode)? {
-            Target::Open(target) => target,
-            Target::Left(left) => return Ok(Made::Left(left)),
-        };
-        let OpenTarget { file, before, creation_mode, .. } = target;
-        let object = Object::Open(&file);
-        let made =
-            self.finish_without_data(cx, entry, source, (object, before.as_ref(), creation_mode, xattrs));
-        file.close().map_err(|cause| unclosed(target_path(entry), cause))?;
-        Ok(made)
-    }
+    let target = match regular::open_target(copy, Original::of(source), creation_mode)? {
+        Target::Open(target) => target,
+        Target::Left(left) => return Ok(Made::Left(left)),
+    };
+    let OpenTarget { file, before, creation_mode, .. } = target;
+    let object = Object::Open(&file);
+    let made = finish_without_data(copy, source, (object, before.as_ref(), creation_mode, xattrs));
+    file.close().map_err(|cause| unclosed(copy.target_path(), cause))?;
+    Ok(made)
+}
 
-    fn finish_without_data(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        source: &Stat,
-        (object, before, creation_mode, xattrs): (
-            Object<'_>,
-            Option<&Stat>,
-            Option<CreationMode>,
-            &SourceXattrs,
-        ),
-    ) -> Made {
-        let subject = Subject {
-            object,
-            stat: source,
-            xattrs,
-            before,
-            plain_mode: self.plain_file_mode(source, before),
-            has_access_list: entry.node.own.gives_access_list,
-            creation_mode: creation_mode.map(|creation_mode| (creation_mode, &entry.node.own)),
-            target_path: &|| target_path(entry),
-        };
-        let done = self.give_attributes(cx, &subject);
-        if done {
-            cx.count(Tally { files: 1, ..Tally::default() });
-        }
-        Made::whole_if(done)
+fn finish_without_data(
+    copy: EntryCopy<'_>,
+    source: &Stat,
+    (object, before, creation_mode, xattrs): (Object<'_>, Option<&Stat>, Option<CreationMode>, &SourceXattrs),
+) -> Made {
+    let attributes = NewAttributes {
+        before,
+        plain_mode: creation_mode::plain_file_mode(copy.copier, source, before),
+        creation_mode: creation_mode.map(|creation_mode| (creation_mode, &copy.entry.node.own)),
+        ..NewAttributes::of(copy, object, source, xattrs)
+    };
+    let done = attributes.give();
+    if done {
+        copy.cx.count(Tally { files: 1, ..Tally::default() });
     }
+    Made::whole_if(done)
+}
 
-    /// Returns how to open the source, if it must be opened.
-    fn must_open(&self, entry: &Entry<Self>, source: &Stat) -> Option<Open> {
-        let follows = self.follows_here(entry);
-        let how = if follows { Open::READ.following() } else { Open::READ };
-        // By name, these would be the symbolic link's own attributes.
-        let looks = follows && (self.preserves(Preserve::MODE) || self.preserves(Preserve::XATTR));
-        let must = match source.kind {
-            FileType::Regular => looks || !self.may_surely_read(source),
-            // Fails, as with GNU.
-            FileType::Socket => true,
-            // Opening a FIFO waits for a writer, and opening a device may do anything.
-            _ => false,
-        };
-        must.then_some(how)
-    }
+/// Returns how to open the source, if it must be opened.
+fn must_open(copy: EntryCopy<'_>, source: &Stat) -> Option<Open> {
+    let follows = copy.follows();
+    let how = if follows { Open::READ.following() } else { Open::READ };
+    // By name, these would be the symbolic link's own attributes.
+    let looks =
+        follows && (copy.options.preserves(Preserve::MODE) || copy.options.preserves(Preserve::XATTR));
+    let must = match source.kind {
+        FileType::Regular => looks || !may_surely_read(copy.copier, source),
+        // Fails, as with GNU.
+        FileType::Socket => true,
+        // Opening a FIFO waits for a writer, and opening a device may do anything.
+        _ => false,
+    };
+    must.then_some(how)
+}
 
-    /// True if the mode alone shows that this process may read a file.
-    fn may_surely_read(&self, source: &Stat) -> bool {
-        let own = source.owner == self.process.user && source.mode.contains(Mode::OWNER_READ);
-        self.process.user == 0 || own || source.mode.contains(Mode::READ)
-    }
+/// True if the mode alone shows that this process may read a file.
+fn may_surely_read(copier: &Copier, source: &Stat) -> bool {
+    let own = source.owner == copier.process.user && source.mode.contains(Mode::OWNER_READ);
+    copier.process.user == 0 || own || source.mode.contains(Mode::READ)
 }
 
 fn unclosed(path: Vec<u8>, cause: Error) -> Problem {

@@ -18,18 +18,18 @@ use haul_flow::{
 use haul_striping::{Striping, striping};
 use haul_sys::{Error, Fd, FileType, Identity, Open, stat, stat_path};
 use serde::{Deserialize, Serialize};
-
-mod ticket;
+use ticket::Ticket;
+pub(super) use ticket::open_in_part;
 
 use super::default_label;
-use super::links::NameClaim;
+use super::entry_copy::EntryCopy;
+use super::links::{self, NameClaim};
 use super::open_target::CopiedFile;
 use super::options::{CopyOptions, Dereference, Label, TemporaryNames};
-use super::target::{
-    Copy, CreationModes, MadeDirectory, TargetDirectory, open_directory, problem, target_name, target_path,
-};
+use super::target::{CreationModes, MadeDirectory, OperandCopy, TargetDirectory, target_name, target_path};
 use super::{Copier, CopyKind};
-use ticket::Ticket;
+
+mod ticket;
 
 /// Content of a copy's init message.
 #[derive(Serialize, Deserialize)]
@@ -71,48 +71,40 @@ fn pack_entered(own: &TargetDirectory) -> Vec<u8> {
     postcard::to_allocvec(&packed).unwrap_or_default()
 }
 
-impl Copier {
-    fn ticket_of(&self, file: &OpenFile<Self>) -> Option<Vec<u8>> {
-        let entry = &file.entry;
-        let target = stat(file.target.as_ref()?).ok()?;
-        let epoch = self.temporary_names.get().map_or(1, |run| run.epoch);
-        let ticket = match &file.own.temporary_name {
-            Some(name) => Ticket::temporary(name.clone(), &file.stat, &target),
-            None => Ticket::in_place(target_name(entry).to_owned(), &file.stat, &target, epoch),
-        };
-        ticket.pack()
-    }
+fn ticket_of(copier: &Copier, file: &OpenFile<Copier>) -> Option<Vec<u8>> {
+    let entry = &file.entry;
+    let target = stat(file.target.as_ref()?).ok()?;
+    let epoch = copier.temporary_names.get().map_or(1, |run| run.epoch);
+    let ticket = match &file.own.temporary_name {
+        Some(name) => Ticket::temporary(name.clone(), &file.stat, &target),
+        None => Ticket::in_place(target_name(entry).to_owned(), &file.stat, &target, epoch),
+    };
+    ticket.pack()
+}
 
-    fn join_file(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        opened: &OpenSource<'_>,
-        ticket: &[u8],
-    ) -> Option<Joined<CopiedFile>> {
-        let Some(ticket) = Ticket::unpack(ticket, opened.stat) else {
-            cx.problem(Problem::new(FlowKind::Replaced).naming(entry.path()));
-            return None;
-        };
-        let target = open_directory(cx, entry).and_then(|directory| {
-            let target = ticket.open(&directory)?;
-            Ok((stat(&target)?.kind, target))
-        });
-        match target {
-            Ok((FileType::Regular, target)) => {
-                let own = CopiedFile::of_member(&self.options);
-                let inspect = own.has_holes;
-                Some(Joined { own, target, inspect })
-            }
-            Ok((_, target)) => {
-                cx.problem(Problem::new(FlowKind::Replaced).naming(entry.path()));
-                target.close().unwrap_or_default();
-                None
-            }
-            Err(cause) => {
-                cx.problem(problem(entry, CopyKind::CannotCreateFile, cause));
-                None
-            }
+fn join(copy: EntryCopy<'_>, opened: &OpenSource<'_>, ticket: &[u8]) -> Option<Joined<CopiedFile>> {
+    let Some(ticket) = Ticket::unpack(ticket, opened.stat) else {
+        copy.cx.problem(Problem::new(FlowKind::Replaced).naming(copy.entry.path()));
+        return None;
+    };
+    let target = copy.open_directory().and_then(|directory| {
+        let target = ticket.open(&directory)?;
+        Ok((stat(&target)?.kind, target))
+    });
+    match target {
+        Ok((FileType::Regular, target)) => {
+            let own = CopiedFile::of_member(copy.options);
+            let inspect = own.has_holes;
+            Some(Joined { own, target, inspect })
+        }
+        Ok((_, target)) => {
+            copy.cx.problem(Problem::new(FlowKind::Replaced).naming(copy.entry.path()));
+            target.close().unwrap_or_default();
+            None
+        }
+        Err(cause) => {
+            copy.cx.problem(copy.problem(CopyKind::CannotCreateFile, cause));
+            None
         }
     }
 }
@@ -168,7 +160,7 @@ impl Distributed for Copier {
     }
 
     fn ticket(&self, file: &OpenFile<Self>) -> Option<Vec<u8>> {
-        self.ticket_of(file)
+        ticket_of(self, file)
     }
 
     fn join(
@@ -178,22 +170,22 @@ impl Distributed for Copier {
         opened: &OpenSource<'_>,
         ticket: &[u8],
     ) -> Option<Joined<CopiedFile>> {
-        self.join_file(cx, entry, opened, ticket)
+        join(EntryCopy::new(self, cx, entry), opened, ticket)
     }
 
     fn may_travel(&self, node: &DirNode<Self>) -> bool {
         let existing = &self.options.existing;
         let is_simple = !existing.backs_up() && !existing.ask && !existing.keep_directory_symlink;
-        is_simple && self.created.is_none() && !node.own.held.is_absent()
+        is_simple && !self.made_targets.are_kept() && !node.own.held.is_absent()
     }
 
     fn pack(&self, own: &TargetDirectory) -> Vec<u8> {
         let packed = PackedTarget {
             held: RemotePath::to(&own.held),
             rename: own.rename.clone(),
-            index: own.copy.index,
-            source: own.copy.source.clone(),
-            target: own.copy.target.clone(),
+            index: own.operand.index,
+            source: own.operand.source.clone(),
+            target: own.operand.target.clone(),
             is_new: own.is_new(),
             is_place: own.made.is_none(),
             is_shared: own.is_shared,
@@ -220,12 +212,12 @@ impl Distributed for Copier {
             Some(looked.map_err(|cause| (packed.held.path(), cause))?)
         };
         let made =
-            MadeDirectory { before, plain_mode: None, xattrs: crate::xattr_rules::SourceXattrs::default() };
-        let copy = Copy::new(packed.index, packed.source, packed.target);
+            MadeDirectory { before, plain_mode: None, xattrs: crate::source_xattrs::SourceXattrs::default() };
+        let operand = OperandCopy::new(packed.index, packed.source, packed.target);
         Ok(TargetDirectory {
             held,
             rename: packed.rename,
-            copy: Arc::new(copy),
+            operand: Arc::new(operand),
             made: (!packed.is_place).then_some(made),
             reflink_refused: AtomicBool::new(false),
             is_shared: packed.is_shared,
@@ -259,7 +251,7 @@ impl Distributed for Copier {
         };
         // Of another host's identity only the inode number is meaningful here.
         let identity = Identity { device: above.held.identity().device, ..identity };
-        if made.before.is_none() && !above.is_new() && !self.tops.record(identity, above.copy.index) {
+        if made.before.is_none() && !above.is_new() && !self.tops.record(identity, above.operand.index) {
             cx.problem(Problem::new(CopyKind::ReplacedWhileMade).naming(target_path(entry)));
             return None;
         }
@@ -270,7 +262,7 @@ impl Distributed for Copier {
         Some(TargetDirectory {
             held,
             rename: None,
-            copy: Arc::clone(&above.copy),
+            operand: Arc::clone(&above.operand),
             made: Some(made),
             reflink_refused: AtomicBool::new(false),
             is_shared,
@@ -293,7 +285,7 @@ impl Distributed for Copier {
                 return false;
             }
         };
-        match self.claim(cx, entry, &source) {
+        match links::claim(EntryCopy::new(self, cx, entry), &source) {
             NameClaim::First(file) => {
                 entry.seen = file;
                 true
@@ -307,9 +299,10 @@ impl Distributed for Copier {
     }
 
     fn claimed_is_over(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, stands: bool) {
+        let copy = EntryCopy::new(self, cx, entry);
         match (entry.seen, stands) {
-            (Some(file), true) => self.complete_link(cx, entry, file, None),
-            (file, _) => self.abandon_link(cx, file),
+            (Some(file), true) => links::complete(copy, file, None),
+            (file, _) => links::abandon(copy, file),
         }
     }
 }

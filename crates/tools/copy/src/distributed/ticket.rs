@@ -4,18 +4,18 @@
 use std::ffi::CString;
 
 use haul_cluster::{WorkItem, item_of};
-use haul_flow::{Context, Entry, Problem};
+use haul_flow::Problem;
 use haul_sys::{Errno, Error, Fd, Open, Operation, Stat, Timestamp, open, remove, stat, stat_at};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Copier;
 use crate::creation_mode::CreationMode;
+use crate::entry_copy::EntryCopy;
 use crate::kind::CopyKind;
-use crate::layouts::Original;
+use crate::layouts::{self, Original};
 use crate::open_target::OpenTarget;
 use crate::options::TemporaryNames;
-use crate::target::{failure, open_directory, target_name};
 use crate::temporary::PREFIX;
 
 /// Lets another process open a file that is being created, and verify that its source is the same.
@@ -84,99 +84,89 @@ fn time(time: Timestamp) -> (i64, u32) {
     (time.seconds, time.nanoseconds)
 }
 
-impl Copier {
-    /// Creates a work item entry's target under a temporary name, or opens what an earlier attempt
-    /// left of it. `None` if a file exists in its place.
-    pub(crate) fn open_in_part(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        source: Original<'_>,
-        creation_mode: CreationMode,
-    ) -> Result<Option<OpenTarget>, Problem> {
-        let (Some(part), name) = (item_of(&*entry.node), target_name(entry)) else { return Ok(None) };
-        if name.to_bytes().ends_with(b"/") || name.to_bytes() == b"." {
-            return Ok(None);
-        }
-        let Ok(directory) = open_directory(cx, entry) else { return Ok(None) };
-        let is_new = entry.node.own.is_new();
-        if let Some(target) = self.go_on_with(part, &directory, source.stat) {
-            return Ok(Some(target));
-        }
-        if (!is_new || part.item.attempt > 1)
-            && !stat_at(&directory, name).is_err_and(|cause| cause.is(Errno::NOENT))
-        {
-            return Ok(None);
-        }
-        for earlier in 1..part.item.attempt {
-            if let Some(name) = self.temporary_name(entry, earlier) {
-                // Usually there is none.
-                remove(&*directory, &name).unwrap_or_default();
-            }
-        }
-        let Some(name) = self.temporary_name(entry, part.item.attempt) else { return Ok(None) };
-        self.create_temporary(cx, entry, (&directory, name), source, creation_mode).map(Some)
+/// Creates a work item entry's target under a temporary name, or opens what an earlier attempt
+/// left of it. `None` if a file exists in its place.
+pub(crate) fn open_in_part(
+    copy: EntryCopy<'_>,
+    source: Original<'_>,
+    creation_mode: CreationMode,
+) -> Result<Option<OpenTarget>, Problem> {
+    let (Some(part), name) = (item_of(&*copy.entry.node), copy.target_name()) else { return Ok(None) };
+    if name.to_bytes().ends_with(b"/") || name.to_bytes() == b"." {
+        return Ok(None);
     }
+    let Ok(directory) = copy.open_directory() else { return Ok(None) };
+    let is_new = copy.entry.node.own.is_new();
+    if let Some(target) = go_on_with(copy.copier, part, &directory, source.stat) {
+        return Ok(Some(target));
+    }
+    if (!is_new || part.item.attempt > 1)
+        && !stat_at(&directory, name).is_err_and(|cause| cause.is(Errno::NOENT))
+    {
+        return Ok(None);
+    }
+    for earlier in 1..part.item.attempt {
+        if let Some(name) = temporary_name(copy, earlier) {
+            // Usually there is none.
+            remove(&*directory, &name).unwrap_or_default();
+        }
+    }
+    let Some(name) = temporary_name(copy, part.item.attempt) else { return Ok(None) };
+    create_temporary(copy, (&directory, name), source, creation_mode).map(Some)
+}
 
-    /// Opens what an earlier attempt wrote of a large file, if the source is unchanged.
-    fn go_on_with(&self, part: &WorkItem<Self>, directory: &Fd, source: &Stat) -> Option<OpenTarget> {
-        let begun = part.item.begun.as_ref()?;
-        let ticket = Ticket::unpack(&begun.ticket, source)
-            .filter(|ticket| ticket.changed == time(source.changed))
-            .filter(|ticket| {
-                ticket
-                    .epoch
-                    .is_none_or(|epoch| self.temporary_names.get().is_some_and(|run| run.epoch == epoch))
-            });
-        let ticket = match ticket {
-            Some(ticket) => ticket,
-            None => {
-                // The source has changed, so what was copied of it is useless.
-                let stale: Ticket = postcard::from_bytes(&begun.ticket).ok().filter(Ticket::is_temporary)?;
-                remove(directory, &stale.name).unwrap_or_default();
-                return None;
-            }
-        };
-        let file = ticket.open(directory).ok()?;
-        let there = stat(&file).ok()?;
-        let moved_to = begun.done.iter().map(|range| range.end).max().unwrap_or(0);
-        if there.identity.inode != ticket.target || there.size < moved_to {
+/// Opens what an earlier attempt wrote of a large file, if the source is unchanged.
+fn go_on_with(copier: &Copier, part: &WorkItem<Copier>, directory: &Fd, source: &Stat) -> Option<OpenTarget> {
+    let begun = part.item.begun.as_ref()?;
+    let ticket = Ticket::unpack(&begun.ticket, source)
+        .filter(|ticket| ticket.changed == time(source.changed))
+        .filter(|ticket| {
+            ticket
+                .epoch
+                .is_none_or(|epoch| copier.temporary_names.get().is_some_and(|run| run.epoch == epoch))
+        });
+    let ticket = match ticket {
+        Some(ticket) => ticket,
+        None => {
+            // The source has changed, so what was copied of it is useless.
+            let stale: Ticket = postcard::from_bytes(&begun.ticket).ok().filter(Ticket::is_temporary)?;
+            remove(directory, &stale.name).unwrap_or_default();
             return None;
         }
-        let temporary_name = ticket.is_temporary().then_some(ticket.name);
-        let before = temporary_name.is_none().then_some(there);
-        Some(OpenTarget { temporary_name, before, ..OpenTarget::new(file) })
+    };
+    let file = ticket.open(directory).ok()?;
+    let there = stat(&file).ok()?;
+    let moved_to = begun.done.iter().map(|range| range.end).max().unwrap_or(0);
+    if there.identity.inode != ticket.target || there.size < moved_to {
+        return None;
     }
+    let temporary_name = ticket.is_temporary().then_some(ticket.name);
+    let before = temporary_name.is_none().then_some(there);
+    Some(OpenTarget { temporary_name, before, ..OpenTarget::new(file) })
+}
 
-    /// Returns the temporary name for an entry's copy. `None` if copies are created under their
-    /// own names.
-    fn temporary_name(&self, entry: &Entry<Self>, attempt: u32) -> Option<CString> {
-        let TemporaryNames { number, epoch } = self.temporary_names.get()?;
-        let name = xxh3_64(target_name(entry).to_bytes());
-        CString::new(format!("{PREFIX}{number:016x}-{name:016x}-{epoch}-{attempt}")).ok()
-    }
+/// Returns the temporary name for an entry's copy. `None` if copies are created under their
+/// own names.
+fn temporary_name(copy: EntryCopy<'_>, attempt: u32) -> Option<CString> {
+    let TemporaryNames { number, epoch } = copy.copier.temporary_names.get()?;
+    let name = xxh3_64(copy.target_name().to_bytes());
+    CString::new(format!("{PREFIX}{number:016x}-{name:016x}-{epoch}-{attempt}")).ok()
+}
 
-    /// Creates an entry's target under a temporary name.
-    fn create_temporary(
-        &self,
-        cx: &Context<'_, Self>,
-        entry: &Entry<Self>,
-        (directory, name): (&Fd, CString),
-        source: Original<'_>,
-        creation_mode: CreationMode,
-    ) -> Result<OpenTarget, Problem> {
-        let make = || self.make_file(cx, entry, (directory, &name), creation_mode.mode, source.layout);
-        let made = match make() {
-            // Left by an interrupted run with the same journal.
-            Err(cause) if cause.is(Errno::EXIST) => remove(directory, &name).and_then(|()| make()),
-            outcome => outcome,
-        };
-        let file = made.map_err(|cause| failure(entry, directory, CopyKind::CannotCreateFile, cause))?;
-        self.tell_copied(cx, entry);
-        Ok(OpenTarget {
-            creation_mode: Some(creation_mode),
-            temporary_name: Some(name),
-            ..OpenTarget::new(file)
-        })
-    }
+/// Creates an entry's target under a temporary name.
+fn create_temporary(
+    copy: EntryCopy<'_>,
+    (directory, name): (&Fd, CString),
+    source: Original<'_>,
+    creation_mode: CreationMode,
+) -> Result<OpenTarget, Problem> {
+    let make = || layouts::make_file(copy, (directory, &name), creation_mode.mode, source.layout);
+    let made = match make() {
+        // Left by an interrupted run with the same journal.
+        Err(cause) if cause.is(Errno::EXIST) => remove(directory, &name).and_then(|()| make()),
+        outcome => outcome,
+    };
+    let file = made.map_err(|cause| copy.failure(directory, CopyKind::CannotCreateFile, cause))?;
+    copy.tell_copied();
+    Ok(OpenTarget { creation_mode: Some(creation_mode), temporary_name: Some(name), ..OpenTarget::new(file) })
 }

@@ -1,0 +1,141 @@
+//! One entry and its copy: what every step of the copy is given, and how it is reported.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use haul_flow::{Context, Entry, Line, Problem};
+use haul_sys::{Errno, Error, Fd, Stat, stat_at, stat_path};
+
+use super::options::CopyOptions;
+use super::target::{target_name, target_path};
+use super::{Copier, CopyKind};
+
+/// An entry that a worker is copying.
+#[derive(Clone, Copy)]
+pub(super) struct EntryCopy<'a> {
+    pub(super) copier: &'a Copier,
+    pub(super) options: &'a CopyOptions,
+    pub(super) cx: &'a Context<'a, Copier>,
+    pub(super) entry: &'a Entry<Copier>,
+}
+
+impl<'a> EntryCopy<'a> {
+    pub(super) fn new(copier: &'a Copier, cx: &'a Context<'a, Copier>, entry: &'a Entry<Copier>) -> Self {
+        Self { copier, options: &copier.options, cx, entry }
+    }
+
+    /// The copy of another entry, by the same worker.
+    pub(super) fn with(self, entry: &'a Entry<Copier>) -> Self {
+        Self { entry, ..self }
+    }
+
+    /// Name of the copy.
+    pub(super) fn target_name(self) -> &'a CStr {
+        target_name(self.entry)
+    }
+
+    /// Path of the copy, for messages.
+    pub(super) fn target_path(self) -> Vec<u8> {
+        target_path(self.entry)
+    }
+
+    /// Path that is shown for the copy of a directory, and before the names in it: that of an
+    /// operand's copy; `None` for other entries, whose path follows from the names.
+    pub(super) fn shown_directory(self) -> Option<Vec<u8>> {
+        let target = &self.entry.node.own.operand.target;
+        let end = target.iter().rposition(|byte| *byte != b'/').map_or(target.len(), |last| last + 1);
+        self.entry.is_operand().then(|| target[..end].to_vec())
+    }
+
+    /// True if the source is followed should it be a symbolic link.
+    pub(super) fn follows(self) -> bool {
+        self.copier.follows_here(self.entry)
+    }
+
+    /// Opens the directory the copy is in.
+    pub(super) fn open_directory(self) -> Result<Arc<Fd>, Error> {
+        self.cx.cache().open(&self.entry.node.own.held)
+    }
+
+    /// Opens the directory the copy is created in. GNU prints the `--verbose` line before it
+    /// notices a missing directory.
+    pub(super) fn open_place(self) -> Result<Arc<Fd>, Error> {
+        let opened = self.open_directory();
+        if opened.as_ref().is_err_and(|cause| cause.is(Errno::NOENT)) {
+            self.tell_copied();
+        }
+        opened
+    }
+
+    /// Stats a source that is not open, following links where the copy does.
+    pub(super) fn stat_source(self) -> Result<Stat, Error> {
+        let directory = self.cx.cache().open(&self.entry.node.source)?;
+        stat_path(Some(&*directory), self.entry.name(), self.follows())
+    }
+
+    /// Records the copy of an operand.
+    pub(super) fn record_made(self) {
+        let made = &self.copier.made_targets;
+        if !made.are_kept() || !self.entry.is_operand() {
+            return;
+        }
+        let name = self.target_name();
+        if let Ok(stat) = self.open_directory().and_then(|directory| stat_at(&directory, name)) {
+            made.record(name, stat.identity);
+        }
+    }
+
+    /// A problem with the copy.
+    pub(super) fn problem(self, kind: CopyKind, cause: Error) -> Problem {
+        Problem::new(kind).naming(self.target_path()).because(cause)
+    }
+
+    /// A failure to create the copy. Unless it has just made the directory, GNU stats the target
+    /// first and reports a failure of that: a name that is too long, or that goes through a file.
+    pub(super) fn failure(self, directory: &Fd, kind: CopyKind, cause: Error) -> Problem {
+        match stat_path(Some(directory), self.target_name(), true) {
+            Err(looked) if !self.entry.node.own.is_new() && !looked.is(Errno::NOENT) => {
+                self.problem(CopyKind::CannotStat, looked)
+            }
+            _ => self.problem(kind, cause),
+        }
+    }
+
+    /// Why a new entry does not get its attributes: it was replaced, or `cause`.
+    pub(super) fn not_ours(self, kind: CopyKind, cause: Error) -> Problem {
+        match cause.is(Errno::STALE) {
+            true => Problem::new(CopyKind::ReplacedWhileMade).naming(self.target_path()),
+            false => self.problem(kind, cause),
+        }
+    }
+
+    /// Prints the `--verbose` line.
+    pub(super) fn tell_copied(self) {
+        self.tell_copied_over(None);
+    }
+
+    /// Prints the `--verbose` line for a copy that replaced something kept as `backup`.
+    pub(super) fn tell_copied_over(self, backup: Option<&CStr>) {
+        if !self.options.verbose {
+            return;
+        }
+        let mut names = vec![self.entry.path(), self.target_path()];
+        let kind = if backup.is_some() { CopyKind::CopiedWithBackup } else { CopyKind::Copied };
+        names.extend(backup.map(|backup| self.entry.node.own.held.path_of(backup)));
+        self.cx.report().line(Line::new(kind, names));
+    }
+
+    /// Prints the `--verbose` line for a copy that failed after GNU would have checked its target.
+    pub(super) fn tell_tried(self, problem: &Problem) {
+        if problem.kind != CopyKind::CannotStat {
+            self.tell_copied();
+        }
+    }
+
+    /// Prints the `--verbose` line for a removed target.
+    pub(super) fn tell_removed(self) {
+        if self.options.verbose {
+            self.cx.report().line(Line::new(CopyKind::Removed, vec![self.target_path()]));
+        }
+    }
+}
