@@ -367,6 +367,7 @@ complete -c haul -n '__haul_within bench compare' -l source-fs -x -a 'ext4 xfs b
 complete -c haul -n '__haul_within bench compare' -l same-fs -d 'Copy within one file system'
 complete -c haul -n '__haul_within bench compare' -l work -x -a '(__fish_complete_directories)' -d 'Directory for the images, on a disk'
 complete -c haul -n '__haul_within bench compare' -l haul -r -d 'Binary of haul [default'
+complete -c haul -n '__haul_within bench compare' -l before -r -d 'Another build of haul to compare with'
 complete -c haul -n '__haul_within bench compare' -l with -x -d 'Options of GNU cp for haul and GNU cp, in place of -r'
 complete -c haul -n '__haul_within bench compare' -l haul-args -x -d 'Options of haul cp, split at spaces'
 complete -c haul -n '__haul_within bench compare' -l rivals-path -x -a '(__fish_complete_directories)' -d 'Directory to look for rivals in before PATH'
