@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use haul_flow::plan::CHUNK_ENTRIES;
+use haul_flow::plan::BATCH_ENTRIES;
 use haul_flow::{CancelToken, Context, DirCache, Feed, Job, Local, Problem, RunSpec, Settings};
 
 use crate::distributed::Distributed;
@@ -38,16 +38,16 @@ impl<T: Distributed + 'static> Agent<'_, T> {
     /// Handles a message that concerns the work; returns any other.
     pub(crate) fn take(&self, message: Message) -> Option<Message> {
         match message {
-            Message::Parts(parts) => {
+            Message::Items(items) => {
                 // Register all of them before the first can complete, so that one report covers
                 // the bundle.
-                self.send_queue.begin_bundle(parts.iter().map(|(part, _)| *part));
-                let parts = parts.into_iter().map(|(part, body)| (part, unpacked(&body))).collect();
+                self.send_queue.begin_bundle(items.iter().map(|(item, _)| *item));
+                let items = items.into_iter().map(|(item, body)| (item, unpacked(&body))).collect();
                 let directory = |(_, packed): &(_, Result<PackedItem, _>)| {
                     packed.as_ref().map_or(0, |packed| packed.source.inode())
                 };
-                let parts = in_turn(parts, directory);
-                parts.into_iter().for_each(|(part, packed)| self.begin_part(part, packed));
+                let items = in_turn(items, directory);
+                items.into_iter().for_each(|(item, packed)| self.begin_item(item, packed));
             }
             Message::Range { file, leader, range, ticket } => {
                 let over = RangeOver {
@@ -72,13 +72,13 @@ impl<T: Distributed + 'static> Agent<'_, T> {
         None
     }
 
-    fn begin_part(&self, part: ItemId, packed: Result<PackedItem, Problem>) {
+    fn begin_item(&self, item: ItemId, packed: Result<PackedItem, Problem>) {
         let (ways, send_queue) = (Arc::clone(&self.ways), Arc::clone(&self.send_queue));
         self.feed.share(Job::Visit(Box::new(move |cx| {
-            let chunk = chunk_entries(cx.settings().jobs, send_queue.parts_in_hand());
-            match packed.and_then(|packed| admit(cx, &ways, &send_queue, packed, chunk)) {
+            let batch_entries = batch_entries(cx.settings().jobs, send_queue.items_in_hand());
+            match packed.and_then(|packed| admit(cx, &ways, &send_queue, packed, batch_entries)) {
                 Ok(jobs) => jobs.into_iter().for_each(|job| cx.share(job)),
-                Err(problem) => send_queue.refuse_part(part, problem),
+                Err(problem) => send_queue.refuse_item(item, problem),
             }
         })));
     }
@@ -89,8 +89,8 @@ impl<T: Distributed + 'static> Agent<'_, T> {
         let (ways, send_queue) = (Arc::clone(&self.ways), Arc::clone(&self.send_queue));
         self.feed.share(Job::Visit(Box::new(move |cx| {
             let job = unpacked(&ticket).and_then(|mut packed| {
-                packed.item.number = number;
-                packed.item.piece = packed.item.piece.map(|piece| Piece { range, ..piece });
+                packed.spec.number = number;
+                packed.spec.piece = packed.spec.piece.map(|piece| Piece { range, ..piece });
                 admit(cx, &ways, &send_queue, packed, 1)
             });
             match job {
@@ -129,18 +129,18 @@ impl<T: Distributed + 'static> Agent<'_, T> {
 ///
 /// The kernel lets only one process of a host at a time create or rename a file in a directory, and
 /// workers take items in this order, so neighbours should be in different directories.
-fn in_turn<P>(parts: Vec<P>, directory: impl Fn(&P) -> u64) -> Vec<P> {
+fn in_turn<P>(items: Vec<P>, directory: impl Fn(&P) -> u64) -> Vec<P> {
     let mut turns = HashMap::new();
-    let mut parts: Vec<_> = parts
+    let mut items: Vec<_> = items
         .into_iter()
-        .map(|part| {
-            let turn: &mut usize = turns.entry(directory(&part)).or_default();
+        .map(|item| {
+            let turn: &mut usize = turns.entry(directory(&item)).or_default();
             *turn += 1;
-            (*turn, part)
+            (*turn, item)
         })
         .collect();
-    parts.sort_by_key(|(turn, _)| *turn);
-    parts.into_iter().map(|(_, part)| part).collect()
+    items.sort_by_key(|(turn, _)| *turn);
+    items.into_iter().map(|(_, item)| item).collect()
 }
 
 fn unpacked(body: &[u8]) -> Result<PackedItem, Problem> {
@@ -148,9 +148,9 @@ fn unpacked(body: &[u8]) -> Result<PackedItem, Problem> {
 }
 
 /// Returns how many entries of a work item to give to one worker, so that `workers` are all busy
-/// with `parts` items in hand.
-fn chunk_entries(workers: usize, parts: usize) -> usize {
-    CHUNK_ENTRIES.div_ceil(workers.div_ceil(parts.max(1)))
+/// with `items` items in hand.
+fn batch_entries(workers: usize, items: usize) -> usize {
+    BATCH_ENTRIES.div_ceil(workers.div_ceil(items.max(1)))
 }
 
 fn admit<T: Distributed + 'static>(
@@ -158,13 +158,13 @@ fn admit<T: Distributed + 'static>(
     ways: &RemotePaths,
     send_queue: &Arc<SendQueue<T>>,
     packed: PackedItem,
-    chunk: usize,
+    batch_entries: usize,
 ) -> Result<Vec<Job<T>>, Problem> {
     let receiver = ItemReceiver { cache: cx.cache(), ways };
     let cannot =
         |(path, cause): (Vec<u8>, _)| Problem::new(ClusterKind::CannotReach).naming(path).because(cause);
     let sink = Arc::clone(send_queue) as Arc<dyn CompletionSink<T>>;
-    packed.admit(&receiver, cx.tool(), sink, chunk).map_err(cannot)
+    packed.admit(&receiver, cx.tool(), sink, batch_entries).map_err(cannot)
 }
 
 /// Processes work items and ranges until the last feed of the driver is dropped.
@@ -186,18 +186,18 @@ pub(crate) struct WorkerPool<T: Distributed> {
 
 #[cfg(test)]
 mod tests {
-    use super::{chunk_entries, in_turn};
+    use super::{batch_entries, in_turn};
 
     #[test]
     fn neighbours_are_of_different_directories() {
-        let parts = vec![(1, 'a'), (1, 'b'), (1, 'c'), (2, 'd'), (2, 'e'), (3, 'f')];
+        let items = vec![(1, 'a'), (1, 'b'), (1, 'c'), (2, 'd'), (2, 'e'), (3, 'f')];
         let order: String =
-            in_turn(parts, |(directory, _)| *directory).into_iter().map(|(_, part)| part).collect();
+            in_turn(items, |(directory, _)| *directory).into_iter().map(|(_, item)| item).collect();
         assert_eq!(order, "adfbec");
     }
 
     #[test]
     fn few_parts_are_cut_for_all_workers() {
-        assert_eq!([0, 1, 2, 3, 7, 8, 100].map(|parts| chunk_entries(8, parts)), [8, 8, 16, 22, 32, 64, 64]);
+        assert_eq!([0, 1, 2, 3, 7, 8, 100].map(|items| batch_entries(8, items)), [8, 8, 16, 22, 32, 64, 64]);
     }
 }

@@ -59,7 +59,7 @@ pub trait Distributed: Tool {
 
     /// Called on a rank when the last entry of a work item is complete, before the item
     /// is reported.
-    fn finish_part(&self, _cx: &Context<'_, Self>, _node: &DirNode<Self>) {}
+    fn finish_item(&self, _cx: &Context<'_, Self>, _node: &DirNode<Self>) {}
 
     /// True if the walking process can redo an entry. It is then handed back if its result is too
     /// long to be sent.

@@ -16,7 +16,7 @@
 //! it is its leader, which creates the target and finishes the file.
 //!
 //! Invariant: an item is reported done exactly once, after its last entry; a range is reported
-//! moved only if every byte of it was (tests: `cluster/tests/parts.rs`, `cli/tests/cluster`).
+//! moved only if every byte of it was (tests: `cluster/tests/items.rs`, `cli/tests/cluster`).
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
@@ -91,7 +91,7 @@ pub enum ItemKey {
 /// A work item in the process that received it: the owner of its entries.
 pub struct WorkItem<T: Tool> {
     /// The description that this process received.
-    pub item: ItemSpec,
+    pub spec: ItemSpec,
     pub(crate) sink: Arc<dyn CompletionSink<T>>,
     outcome: Mutex<ItemOutcome>,
     moved: AtomicBool,
@@ -101,7 +101,7 @@ pub struct WorkItem<T: Tool> {
 /// Called with the results of work items.
 pub trait CompletionSink<T: Tool>: Send + Sync {
     /// Called when every entry of a work item is complete or detached.
-    fn done(&self, part: &WorkItem<T>);
+    fn done(&self, item: &WorkItem<T>);
 
     /// Called instead of [`CompletionSink::done`] for a journaled item, whose data must be on
     /// storage before it is done.
@@ -111,7 +111,7 @@ pub trait CompletionSink<T: Tool>: Send + Sync {
     fn flush(&self, cx: &Context<'_, T>);
 
     /// Keeps a problem of a work item until the item is done.
-    fn note(&self, part: ItemKey, problem: Problem);
+    fn note(&self, item: ItemKey, problem: Problem);
 
     /// True if ranges of large files must be on storage before they are reported.
     fn flushes(&self) -> bool;
@@ -161,17 +161,17 @@ pub struct ItemOutcome {
 }
 
 impl<T: Tool> WorkItem<T> {
-    pub(crate) fn new(item: ItemSpec, sink: Arc<dyn CompletionSink<T>>) -> Self {
+    pub(crate) fn new(spec: ItemSpec, sink: Arc<dyn CompletionSink<T>>) -> Self {
         let (outcome, moved) = (Mutex::default(), AtomicBool::new(false));
-        Self { item, sink, outcome, moved, seen: OnceLock::new() }
+        Self { spec, sink, outcome, moved, seen: OnceLock::new() }
     }
 
     /// Returns the key of the item within this process.
     #[must_use]
     pub fn key(&self) -> ItemKey {
-        match self.item.piece {
-            Some(_) => ItemKey::Piece(self.item.number),
-            None => ItemKey::Item(self.item.number),
+        match self.spec.piece {
+            Some(_) => ItemKey::Piece(self.spec.number),
+            None => ItemKey::Item(self.spec.number),
         }
     }
 
@@ -234,7 +234,7 @@ pub struct PendingItem<T: Tool> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PackedItem {
     /// Its description.
-    pub item: ItemSpec,
+    pub spec: ItemSpec,
     /// The source directory.
     pub source: RemotePath,
     /// The tool's state of the directory, packed.
@@ -255,7 +255,7 @@ impl PackedItem {
         xxh3_128(&text)
     }
 
-    /// Creates the jobs of this received item, each of at most `chunk` entries so that several
+    /// Creates the jobs of this received item, each of at most `batch_entries` entries so that several
     /// workers share it. Skips entries whose known stamps still match.
     ///
     /// # Errors
@@ -265,21 +265,21 @@ impl PackedItem {
         receiver: &ItemReceiver<'_>,
         tool: &T,
         sink: Arc<dyn CompletionSink<T>>,
-        chunk: usize,
+        batch_entries: usize,
     ) -> Result<Vec<Job<T>>, (Vec<u8>, Error)> {
         let source = receiver.hold(&self.source)?;
         let own = tool.unpack(&self.own, receiver)?;
         let names = self.names.unpack();
-        let known = self.item.stamps.clone();
-        let part = Arc::new(WorkItem::new(self.item, sink));
-        let owner = Arc::clone(&part) as Arc<dyn RootOwner<T>>;
-        let holds_operands = part.item.operands;
+        let known = self.spec.stamps.clone();
+        let item = Arc::new(WorkItem::new(self.spec, sink));
+        let owner = Arc::clone(&item) as Arc<dyn RootOwner<T>>;
+        let holds_operands = item.spec.operands;
         let node: DirNode<T> = Root { source, own, owner, holds_operands }.into();
         let node = Arc::new(node);
         let (names, last) = match known {
             Some(known) => {
                 let (seen, names) = SeenEntries::look(tool, receiver.cache, (&node, names), &known);
-                part.seen.get_or_init(|| seen);
+                item.seen.get_or_init(|| seen);
                 // The item must complete even if every entry is skipped.
                 node.expect(1);
                 let node = Arc::clone(&node);
@@ -288,7 +288,7 @@ impl PackedItem {
             None => (names, None),
         };
         node.expect(names.len());
-        let jobs = plan::chunks(names.len(), chunk);
+        let jobs = plan::batches(names.len(), batch_entries);
         let whole = Batch::whole(names);
         let files = jobs.map(|range| Job::Files(Arc::clone(&node), whole.part(range)));
         Ok(files.chain(last).collect())
@@ -349,10 +349,10 @@ impl<T: Distributed> PendingItem<T> {
 
     /// Packs the item for sending.
     #[must_use]
-    pub fn pack(&self, tool: &T, item: ItemSpec) -> PackedItem {
+    pub fn pack(&self, tool: &T, spec: ItemSpec) -> PackedItem {
         let node = self.entry.first().map(|entry| &entry.node);
         let mut packed = PackedItem {
-            item: ItemSpec { operands: node.is_some_and(|node| node.is_operands_place()), ..item },
+            spec: ItemSpec { operands: node.is_some_and(|node| node.is_operands_place()), ..spec },
             source: node.map(|node| RemotePath::to(&node.source)).unwrap_or_default(),
             own: node.map(|node| tool.pack(&node.own)).unwrap_or_default(),
             names: PackedNames::default(),

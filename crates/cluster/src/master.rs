@@ -140,8 +140,8 @@ impl Master {
     fn take_from_launch(&mut self, message: ToMaster) -> Result<(), Broken> {
         match message {
             ToMaster::InitMessage(init_message) => self.begin(init_message),
-            ToMaster::Item { part, directory, entries, body } => {
-                self.event(Event::Item(Item { id: part, directory, entries, body }));
+            ToMaster::Item { item, directory, entries, body } => {
+                self.event(Event::Item(Item { id: item, directory, entries, body }));
             }
             ToMaster::Closed => self.event(Event::Closed),
             ToMaster::CallOff => self.tell_all(&Message::CalledOff),
@@ -203,8 +203,8 @@ impl Master {
         for opened in &report.opened {
             self.event(Event::Open(large_file(from, self.counted_by, opened)));
         }
-        for over in &report.parts {
-            self.event(Event::PartDone { rank: from, part: over.part });
+        for over in &report.items {
+            self.event(Event::ItemDone { rank: from, item: over.item });
         }
         for over in report.ranges.iter().cloned() {
             let crate::wire::RangeOver { rank, file, range, took, moved, problems: _ } = over;
@@ -236,9 +236,9 @@ impl Master {
         scheduler.give(self.began.elapsed(), &mut self.orders);
         for order in std::mem::take(&mut self.orders) {
             match order {
-                Order::Parts { to, parts } => {
-                    let parts = parts.into_iter().map(|part| (part.id, part.body)).collect();
-                    self.outgoing.push((to, Message::Parts(parts)));
+                Order::Items { to, items } => {
+                    let items = items.into_iter().map(|item| (item.id, item.body)).collect();
+                    self.outgoing.push((to, Message::Items(items)));
                 }
                 // Ranks know from the init message who counts ranges, so `report_to` needn't
                 // be sent.

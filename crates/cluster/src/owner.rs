@@ -30,8 +30,8 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
     }
 
     fn complete(&self, cx: &Context<'_, T>, root: &Arc<DirNode<T>>) {
-        cx.tool().finish_part(cx, root);
-        match self.item.stamps {
+        cx.tool().finish_item(cx, root);
+        match self.spec.stamps {
             Some(_) => self.sink.seal(cx, root),
             None => self.sink.done(self),
         }
@@ -66,7 +66,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
     }
 
     fn hand_back(&self, cx: &Context<'_, T>, entry: &Entry<T>) -> bool {
-        if self.item.claimed {
+        if self.spec.claimed {
             return false;
         }
         self.give_back(cx, entry);
@@ -92,7 +92,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         entry: &Entry<T>,
         opened: &OpenSource<'_>,
     ) -> Option<Start<T::File>> {
-        let Piece { range, size, by_kernel, ticket } = self.item.piece.as_ref()?;
+        let Piece { range, size, by_kernel, ticket } = self.spec.piece.as_ref()?;
         if opened.stat.size != *size {
             cx.problem(Problem::new(FlowKind::Replaced).naming(entry.path()));
             return Some(Start::Done);
@@ -123,7 +123,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
     }
 
     fn finish_file(&self, cx: &Context<'_, T>, file: &OpenFile<T>) -> bool {
-        let piece = self.item.piece.as_ref();
+        let piece = self.spec.piece.as_ref();
         let is_shared = piece.is_some() || self.apart(file.entry.name()).is_some();
         if self.sink.flushes()
             && is_shared
@@ -143,7 +143,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
     }
 
     fn close_file(&self, cx: &Context<'_, T>, entry: &Entry<T>, own: T::File, moved: bool) {
-        if self.item.piece.is_some() {
+        if self.spec.piece.is_some() {
             if moved {
                 self.note_moved();
             }

@@ -82,11 +82,11 @@ impl RemotePath {
         let mut path = Vec::new();
         for (index, step) in self.steps.iter().enumerate().skip(shown) {
             let name = step.name.to_bytes();
-            let part = if index == shown { step.display.as_deref().unwrap_or(name) } else { name };
+            let item = if index == shown { step.display.as_deref().unwrap_or(name) } else { name };
             if !path.is_empty() && !path.ends_with(b"/") {
                 path.push(b'/');
             }
-            path.extend_from_slice(part);
+            path.extend_from_slice(item);
         }
         path
     }

@@ -88,11 +88,11 @@ fn entry_of<T: Distributed>(node: &Arc<DirNode<T>>, name: &std::ffi::CStr) -> En
 
 /// Stamps an item if its data is on storage, and reports it.
 fn conclude<T: Distributed + 'static>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, is_flushed: bool) {
-    let Some(part) = item_of(node) else { return };
+    let Some(item) = item_of(node) else { return };
     if is_flushed {
-        part.stamp(cx, node, |entry| is_on_storage(cx, entry));
+        item.stamp(cx, node, |entry| is_on_storage(cx, entry));
     }
-    part.sink.done(part);
+    item.sink.done(item);
 }
 
 /// On FUSE, flushes the file itself. Returns true if it is on storage.

@@ -138,19 +138,19 @@ impl<T: Distributed + 'static> SendQueue<T> {
     }
 
     /// Records that this rank received a bundle.
-    pub(crate) fn begin_bundle(&self, parts: impl ExactSizeIterator<Item = ItemId>) {
+    pub(crate) fn begin_bundle(&self, items: impl ExactSizeIterator<Item = ItemId>) {
         let mut collected = self.collected();
         let bundle = collected.next;
         collected.next += 1;
         collected.rate.get_or_insert_with(|| (Instant::now(), 0));
-        collected.bundles.insert(bundle, parts.len());
-        for part in parts {
-            collected.bundle_of.insert(part, bundle);
+        collected.bundles.insert(bundle, items.len());
+        for item in items {
+            collected.bundle_of.insert(item, bundle);
         }
     }
 
     /// Returns the number of work items this rank has in hand.
-    pub(crate) fn parts_in_hand(&self) -> usize {
+    pub(crate) fn items_in_hand(&self) -> usize {
         self.collected().bundle_of.len()
     }
 
@@ -165,14 +165,14 @@ impl<T: Distributed + 'static> SendQueue<T> {
     }
 
     /// Records that a work item could not be started.
-    pub(crate) fn refuse_part(&self, part: ItemId, problem: Problem) {
-        CompletionSink::note(self, ItemKey::Item(part.0), problem);
-        self.part_over(part, ItemOutcome::default());
+    pub(crate) fn refuse_item(&self, item: ItemId, problem: Problem) {
+        CompletionSink::note(self, ItemKey::Item(item.0), problem);
+        self.item_over(item, ItemOutcome::default());
     }
 
-    fn part_over(&self, part: ItemId, outcome: ItemOutcome) {
+    fn item_over(&self, item: ItemId, outcome: ItemOutcome) {
         let mut collected = self.collected();
-        let bundle = collected.bundle_of.remove(&part).unwrap_or_default();
+        let bundle = collected.bundle_of.remove(&item).unwrap_or_default();
         if let Some(left) = collected.bundles.get_mut(&bundle) {
             *left -= 1;
             if *left == 0 {
@@ -180,9 +180,9 @@ impl<T: Distributed + 'static> SendQueue<T> {
                 collected.whole = true;
             }
         }
-        let (flawless, problems) = collected.take_problems(ItemKey::Item(part.0));
+        let (flawless, problems) = collected.take_problems(ItemKey::Item(item.0));
         collected.since.get_or_insert_with(Instant::now);
-        collected.report.parts.push(ItemOver { part, outcome, flawless, problems });
+        collected.report.items.push(ItemOver { item, outcome, flawless, problems });
     }
 
     pub(crate) fn range_over(&self, number: u64, moved: bool) {
@@ -250,19 +250,19 @@ fn covered(ranges: &[Range<u64>]) -> u64 {
 }
 
 impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
-    fn done(&self, part: &WorkItem<T>) {
-        if part.item.piece.is_some() {
-            return self.range_over(part.item.number, part.was_moved());
+    fn done(&self, item: &WorkItem<T>) {
+        if item.spec.piece.is_some() {
+            return self.range_over(item.spec.number, item.was_moved());
         }
-        self.part_over(ItemId(part.item.number), part.outcome());
+        self.item_over(ItemId(item.spec.number), item.outcome());
     }
 
     fn seal(&self, cx: &Context<'_, T>, node: &Arc<DirNode<T>>) {
         if self.sealing().add(Arc::clone(node)) {
             let node = Arc::clone(node);
             cx.share(Job::Visit(Box::new(move |cx| {
-                if let Some(part) = item_of(&*node) {
-                    part.sink.flush(cx);
+                if let Some(item) = item_of(&*node) {
+                    item.sink.flush(cx);
                 }
             })));
         }
@@ -308,8 +308,8 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
 
     fn begun(&self, tool: &T, number: u64, large: LargeFile<T>) {
         let LargeFile { file, transfer, ticket } = large;
-        let Some(part) = item_of(&file.entry.node) else { return };
-        let begun = part.item.begun.as_ref().filter(|begun| begun.ticket == ticket);
+        let Some(item) = item_of(&file.entry.node) else { return };
+        let begun = item.spec.begun.as_ref().filter(|begun| begun.ticket == ticket);
         let done = begun.map(|begun| begun.done.clone()).unwrap_or_default();
         let piece = Piece {
             range: 0..0,
@@ -317,13 +317,13 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
             by_kernel: matches!(transfer, Transfer::Kernel(_)),
             ticket: ticket.clone(),
         };
-        let item = ItemSpec { piece: Some(piece), ..ItemSpec::default() };
-        let member = PendingItem::of_one(file.entry.clone()).pack(tool, item);
+        let spec = ItemSpec { piece: Some(piece), ..ItemSpec::default() };
+        let member = PendingItem::of_one(file.entry.clone()).pack(tool, spec);
         let left = file.stat.size.saturating_sub(covered(&done));
         let striping = tool.striping(&file);
         let opened = FileOpened {
             file: FileId(number),
-            part: ItemId(part.item.number),
+            item: ItemId(item.spec.number),
             name: file.entry.name().to_owned(),
             size: file.stat.size,
             stripe_bytes: striping.map_or(0, |striping| striping.stripe_bytes),
@@ -337,12 +337,12 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
     }
 
     fn over(&self, cx: &Context<'_, T>, entry: &Entry<T>, number: u64, moved: bool) {
-        let part = item_of(&entry.node);
-        let stamp = part.filter(|_| moved).map_or(Stamp::NONE, |part| part.stamp_of(cx, entry));
+        let item = item_of(&entry.node);
+        let stamp = item.filter(|_| moved).map_or(Stamp::NONE, |item| item.stamp_of(cx, entry));
         let mut collected = self.collected();
         // The item may be complete already, or still have other entries in progress; its problems
         // so far are reported with the file.
-        let problems = part.and_then(|part| collected.problems.remove(&part.key()));
+        let problems = item.and_then(|item| collected.problems.remove(&item.key()));
         let over = FileOver { file: FileId(number), moved, stamp, problems: problems.unwrap_or_default() };
         collected.since.get_or_insert_with(Instant::now);
         collected.report.files.push(over);

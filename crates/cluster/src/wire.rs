@@ -111,7 +111,7 @@ pub enum Message {
     /// Any rank to the master: answer to the init message.
     Hello(Hello),
     /// Master: process these work items.
-    Parts(Vec<(ItemId, Vec<u8>)>),
+    Items(Vec<(ItemId, Vec<u8>)>),
     /// Master: move a range.
     Range {
         /// The file.
@@ -148,7 +148,7 @@ pub enum Message {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ItemOver {
     /// The item.
-    pub part: ItemId,
+    pub item: ItemId,
     /// Outcome of its entries.
     pub outcome: ItemOutcome,
     /// True if it had no errors.
@@ -163,7 +163,7 @@ pub struct FileOpened {
     /// Its number.
     pub file: FileId,
     /// The work item it was in.
-    pub part: ItemId,
+    pub item: ItemId,
     /// Its name there.
     pub name: CString,
     /// Size, in bytes.
@@ -216,7 +216,7 @@ pub struct Report {
     /// Large files announced.
     pub opened: Vec<FileOpened>,
     /// Work items completed.
-    pub parts: Vec<ItemOver>,
+    pub items: Vec<ItemOver>,
     /// Ranges completed.
     pub ranges: Vec<RangeOver>,
     /// Large files completed.
@@ -328,7 +328,7 @@ impl Report {
     #[must_use]
     pub fn unknown_kind(&self, known: KnownKinds) -> Option<String> {
         let problems = (self.news.problems.iter())
-            .chain(self.parts.iter().flat_map(|over| &over.problems))
+            .chain(self.items.iter().flat_map(|over| &over.problems))
             .chain(self.ranges.iter().flat_map(|over| &over.problems))
             .chain(self.files.iter().flat_map(|over| &over.problems));
         let kinds = problems.map(|problem| &problem.line.kind);
@@ -346,7 +346,7 @@ pub enum ToMaster {
     /// A work item.
     Item {
         /// Its number.
-        part: ItemId,
+        item: ItemId,
         /// Identifies its directory; collisions are harmless.
         directory: u64,
         /// Number of entries.

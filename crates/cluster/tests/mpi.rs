@@ -160,7 +160,7 @@ fn ranks_of_one_host_look_for_no_network(kind: Kind) {
         assert!(outcome.succeeded(), "{}", everything(&outcome));
         let logs = std::fs::read_dir(logs.path()).expect("logs").map(|log| log.expect("a log").path());
         let calls: String = logs.map(|log| std::fs::read_to_string(log).expect("a log")).collect();
-        let opened = |part: &str| calls.lines().filter(|call| call.contains(part)).count();
+        let opened = |item: &str| calls.lines().filter(|call| call.contains(item)).count();
         assert!(opened("mca_pml_ob1.so") >= 2, "{calls}");
         opened("mca_pml_ucx.so") + opened("mca_mtl_ofi.so") + opened("mca_btl_openib.so")
     };

@@ -1,7 +1,7 @@
 //! Ten million entries queued at rank 0 take less than 200 MB. This is the only test of its
 //! process, whose peak memory it measures.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at whatever it did not expect, its own parts included")]
+#![expect(clippy::unwrap_used, reason = "a test stops at whatever it did not expect, its own items included")]
 
 use std::time::Duration;
 
@@ -32,15 +32,15 @@ fn body(entries: u32, directory_bytes: usize) -> Vec<u8> {
 fn queue(entries: u32) -> u64 {
     let mut scheduler = Scheduler::new(vec![Rank(1)], Limits::default());
     let mut orders = Vec::new();
-    let parts = ENTRIES / u64::from(entries);
-    for id in 0..parts {
-        let part = Item {
+    let items = ENTRIES / u64::from(entries);
+    for id in 0..items {
+        let item = Item {
             id: ItemId(1 << 40 | id),
             directory: 0x1_0000_0000 | (id / 8),
             entries,
             body: body(entries, 60),
         };
-        scheduler.take(Event::Item(part), Duration::ZERO, &mut orders);
+        scheduler.take(Event::Item(item), Duration::ZERO, &mut orders);
     }
     assert!(
         scheduler.queued_entries() >= ENTRIES - 2048,
@@ -50,10 +50,10 @@ fn queue(entries: u32) -> u64 {
     let mut done = 0;
     scheduler.take(Event::Closed, Duration::ZERO, &mut orders);
     while let Some(order) = orders.pop() {
-        if let Order::Parts { to, parts } = order {
-            for part in parts {
-                done += u64::from(part.entries);
-                scheduler.take(Event::PartDone { rank: to, part: part.id }, Duration::ZERO, &mut orders);
+        if let Order::Items { to, items } = order {
+            for item in items {
+                done += u64::from(item.entries);
+                scheduler.take(Event::ItemDone { rank: to, item: item.id }, Duration::ZERO, &mut orders);
             }
         }
     }
@@ -65,6 +65,6 @@ fn queue(entries: u32) -> u64 {
 fn ten_million_entries_take_less_than_200_mb() {
     for entries in [64, 16] {
         let memory = queue(entries);
-        assert!(memory < 200_000_000, "parts of {entries} entries: {memory} bytes");
+        assert!(memory < 200_000_000, "items of {entries} entries: {memory} bytes");
     }
 }

@@ -38,8 +38,8 @@ pub trait Driver<J: JobWeight + Send>: Sync {
     }
 
     /// Returns how many of the entries just found in a directory go into one job.
-    fn chunk_entries(&self, _found: usize) -> usize {
-        plan::CHUNK_ENTRIES
+    fn batch_entries(&self, _found: usize) -> usize {
+        plan::BATCH_ENTRIES
     }
 
     /// Waits until a worker without a job may find one. Returns false if the run has ended.

@@ -8,16 +8,16 @@ use std::ops::Range;
 
 /// Maximum entries of one job: few enough to share a large directory evenly, enough to make the
 /// cost of taking a job negligible.
-pub const CHUNK_ENTRIES: usize = 64;
+pub const BATCH_ENTRIES: usize = 64;
 
 /// Maximum entries of one work item, which is sent to another host and reported as a whole. A
 /// message has many of them, so they need not be large, and small ones let the last of the work be
 /// shared evenly.
-pub const PART_ENTRIES_MAX: u64 = CHUNK_ENTRIES as u64;
+pub const ITEM_ENTRIES_MAX: u64 = BATCH_ENTRIES as u64;
 
 /// Work items per host that the entries seen so far are cut into, so that work can be shared evenly
 /// although its size is not known when it is cut.
-const PARTS_EACH: u64 = 8;
+const ITEMS_PER_HOST: u64 = 8;
 
 /// Maximum entries read from one directory before they are sorted and cut: the window in which
 /// inode order is restored. The names of a window take about two megabytes.
@@ -29,21 +29,21 @@ pub const WINDOW_ENTRIES: usize = 64 << 10;
 /// plus one window per worker.
 pub const WAITING_ENTRIES_MAX: usize = 1 << 10;
 
-/// Cuts `entries` entries into batches of at most `chunk`, in order.
-pub fn chunks(entries: usize, chunk: usize) -> impl DoubleEndedIterator<Item = Range<usize>> {
-    let chunk = chunk.max(1);
-    (0..entries).step_by(chunk).map(move |start| start..entries.min(start + chunk))
+/// Cuts `entries` entries into batches of at most `batch`, in order.
+pub fn batches(entries: usize, batch: usize) -> impl DoubleEndedIterator<Item = Range<usize>> {
+    let batch = batch.max(1);
+    (0..entries).step_by(batch).map(move |start| start..entries.min(start + batch))
 }
 
 /// Returns the number of entries of the next work item. `seen` entries were seen so far, including
 /// those to be cut, and `workers` hosts share the work.
 ///
 /// A few large files in one directory get a work item each. Of many entries, an item has at most an
-/// eighth of one host's share, up to [`PART_ENTRIES_MAX`].
+/// eighth of one host's share, up to [`ITEM_ENTRIES_MAX`].
 #[must_use]
-pub fn part_entries(seen: u64, workers: usize) -> usize {
-    let share = seen / (PARTS_EACH * workers.max(1) as u64);
-    share.clamp(1, PART_ENTRIES_MAX) as usize
+pub fn item_entries(seen: u64, workers: usize) -> usize {
+    let share = seen / (ITEMS_PER_HOST * workers.max(1) as u64);
+    share.clamp(1, ITEM_ENTRIES_MAX) as usize
 }
 
 /// Cuts a file of `size` bytes into ranges of `range_bytes`, rounded up to whole stripes
@@ -97,12 +97,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_entry_is_in_exactly_one_chunk(entries in 0usize..2000, most in 1usize..300) {
+        fn every_entry_is_in_exactly_one_batch(entries in 0usize..2000, most in 1usize..300) {
             let mut next = 0;
-            for chunk in chunks(entries, most) {
-                prop_assert_eq!(chunk.start, next);
-                prop_assert!(!chunk.is_empty() && chunk.len() <= most);
-                next = chunk.end;
+            for batch in batches(entries, most) {
+                prop_assert_eq!(batch.start, next);
+                prop_assert!(!batch.is_empty() && batch.len() <= most);
+                next = batch.end;
             }
             prop_assert_eq!(next, entries);
         }
@@ -123,11 +123,11 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_a_small_piece_of_a_share_until_it_is_full() {
-        assert_eq!([0, 2400, 2400 * 10].map(|seen| part_entries(seen, 512)), [1, 1, 5]);
-        assert_eq!([100, 2400, 50_000].map(|seen| part_entries(seen, 4)), [3, 64, 64]);
-        assert_eq!(part_entries(1_000_000_000, 1000), 64);
-        assert_eq!(part_entries(400, 0), 50);
+    fn an_item_is_a_small_piece_of_a_share_until_it_is_full() {
+        assert_eq!([0, 2400, 2400 * 10].map(|seen| item_entries(seen, 512)), [1, 1, 5]);
+        assert_eq!([100, 2400, 50_000].map(|seen| item_entries(seen, 4)), [3, 64, 64]);
+        assert_eq!(item_entries(1_000_000_000, 1000), 64);
+        assert_eq!(item_entries(400, 0), 50);
     }
 
     #[test]

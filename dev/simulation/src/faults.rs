@@ -107,8 +107,8 @@ impl Records {
     }
 
     /// True if a file is detached from its work item.
-    pub(super) fn is_apart(&self, part: ItemId, file: u64) -> bool {
-        self.apart.get(&part).is_some_and(|files| files.contains(&file))
+    pub(super) fn is_apart(&self, item: ItemId, file: u64) -> bool {
+        self.apart.get(&item).is_some_and(|files| files.contains(&file))
     }
 
     /// Returns the ranges of a large file that were moved.

@@ -50,7 +50,7 @@ pub(crate) struct Launch {
     listings: u64,
     seen: u64,
     outstanding: u64,
-    parts: HashMap<ItemId, Content>,
+    items: HashMap<ItemId, Content>,
     /// Work items lost with an attempt, to be sent again.
     again: VecDeque<Item>,
     next: u64,
@@ -74,7 +74,7 @@ impl Launch {
             listings: 0,
             seen: 0,
             outstanding: 0,
-            parts: HashMap::new(),
+            items: HashMap::new(),
             again: VecDeque::new(),
             next: 0,
             closed: false,
@@ -88,21 +88,21 @@ impl Launch {
     }
 
     /// Returns the content of a work item in flight.
-    pub(crate) fn content(&self, part: ItemId) -> Option<Content> {
-        self.parts.get(&part).copied()
+    pub(crate) fn content(&self, item: ItemId) -> Option<Content> {
+        self.items.get(&item).copied()
     }
 
     /// Returns first file and number of files of a work item, if it consists of whole files.
-    pub(crate) fn files_in(&self, part: ItemId) -> Option<(u64, u64)> {
-        match self.content(part)? {
+    pub(crate) fn files_in(&self, item: ItemId) -> Option<(u64, u64)> {
+        match self.content(item)? {
             Content::Files { first, entries, .. } => Some((first, u64::from(entries))),
             Content::Listing { .. } | Content::Large { .. } => None,
         }
     }
 
     /// Returns the fraction of the time it was busy.
-    pub(crate) fn part_busy(&self, end: Time) -> f64 {
-        self.served.part_busy(end)
+    pub(crate) fn item_busy(&self, end: Time) -> f64 {
+        self.served.item_busy(end)
     }
 
     /// True if it has announced that nothing more will come.
@@ -111,8 +111,8 @@ impl Launch {
     }
 
     /// Completes a work item. A completed listing becomes files to cut.
-    pub(crate) fn done(&mut self, part: ItemId) {
-        match self.parts.remove(&part) {
+    pub(crate) fn done(&mut self, item: ItemId) {
+        match self.items.remove(&item) {
             Some(Content::Files { entries, .. }) => self.outstanding -= u64::from(entries),
             Some(Content::Listing { directory }) => {
                 self.listings -= 1;
@@ -129,9 +129,9 @@ impl Launch {
     /// Prepares another attempt: incomplete items are sent again in their order. `large` are the
     /// large files in progress.
     pub(crate) fn begin_attempt(&mut self, large: impl IntoIterator<Item = u64>) {
-        let begun = self.parts.extract_if(|_, content| matches!(content, Content::Large { .. })).count();
+        let begun = self.items.extract_if(|_, content| matches!(content, Content::Large { .. })).count();
         self.outstanding -= begun as u64;
-        let part = |(&id, &content): (&ItemId, &Content)| {
+        let item = |(&id, &content): (&ItemId, &Content)| {
             let (entries, directory) = match content {
                 Content::Files { entries, directory, .. } => (entries, directory),
                 Content::Listing { directory } => (LISTING_ENTRIES, directory),
@@ -139,12 +139,12 @@ impl Launch {
             };
             Item { id, directory, entries, body: Vec::new() }
         };
-        let mut again: Vec<Item> = self.parts.iter().map(part).collect();
-        again.sort_unstable_by_key(|part| part.id);
+        let mut again: Vec<Item> = self.items.iter().map(item).collect();
+        again.sort_unstable_by_key(|item| item.id);
         for file in large {
             self.outstanding += 1;
             let directory = file / self.directory_entries;
-            again.push(self.part(Content::Large { file, directory }, 1));
+            again.push(self.item(Content::Large { file, directory }, 1));
         }
         self.again = again.into();
         self.closed = false;
@@ -153,13 +153,13 @@ impl Launch {
     /// Performs the next step.
     pub(crate) fn step(&mut self, now: Time, scene: &Scene, storage: &mut Storage) -> Step {
         let machine = &scene.machine;
-        if let Some(part) = self.again.pop_front() {
-            return Step::Item(part, self.served.serve(now, nanoseconds(machine.launch_part_cost)));
+        if let Some(item) = self.again.pop_front() {
+            return Step::Item(item, self.served.serve(now, nanoseconds(machine.launch_item_cost)));
         }
         if self.outstanding >= machine.outstanding_entries {
             return Step::Wait;
         }
-        let mut cost = nanoseconds(machine.launch_part_cost);
+        let mut cost = nanoseconds(machine.launch_item_cost);
         let mut begin = now;
         if self.listed.is_empty()
             && let Some(directory) = self.directories.next()
@@ -172,8 +172,8 @@ impl Launch {
             if scene.walk == Walk::Ranks {
                 self.listings += 1;
                 self.outstanding += entries;
-                let part = self.part(Content::Listing { directory }, LISTING_ENTRIES);
-                return Step::Item(part, self.served.serve(begin, cost));
+                let item = self.item(Content::Listing { directory }, LISTING_ENTRIES);
+                return Step::Item(item, self.served.serve(begin, cost));
             }
             cost += entries * nanoseconds(machine.list_cost);
             self.seen += entries;
@@ -184,7 +184,7 @@ impl Launch {
             self.closed |= over;
             return if over { Step::Closed } else { Step::Wait };
         };
-        let most = plan::part_entries(self.seen, scene.clients as usize) as u64;
+        let most = plan::item_entries(self.seen, scene.clients as usize) as u64;
         let entries = most.min(files.end - files.start) as u32;
         let content = Content::Files { first: files.start, entries, directory: *directory };
         files.start += u64::from(entries);
@@ -192,17 +192,17 @@ impl Launch {
             self.listed.pop_front();
         }
         self.outstanding += u64::from(entries);
-        let part = self.part(content, entries);
-        Step::Item(part, self.served.serve(begin, cost))
+        let item = self.item(content, entries);
+        Step::Item(item, self.served.serve(begin, cost))
     }
 
-    fn part(&mut self, content: Content, entries: u32) -> Item {
+    fn item(&mut self, content: Content, entries: u32) -> Item {
         let id = ItemId(self.next);
         self.next += 1;
         let (Content::Files { directory, .. }
         | Content::Listing { directory }
         | Content::Large { directory, .. }) = content;
-        self.parts.insert(id, content);
+        self.items.insert(id, content);
         Item { id, directory, entries, body: Vec::new() }
     }
 }

@@ -81,11 +81,11 @@ pub struct Machine {
     /// Cost of a message at rank 0, sent or received.
     pub message_cost: Duration,
     /// Cost of a work item at rank 0, in addition to its message.
-    pub part_cost: Duration,
+    pub item_cost: Duration,
     /// Cost per entry of listing a directory.
     pub list_cost: Duration,
     /// Cost of a work item at the launch process.
-    pub launch_part_cost: Duration,
+    pub launch_item_cost: Duration,
     /// Directories that the launch process creates at once.
     pub launch_workers: u32,
     /// Maximum entries in flight.

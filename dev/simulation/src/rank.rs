@@ -77,10 +77,10 @@ pub(crate) struct Job {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// A file that its rank copies alone.
-    File { part: ItemId },
+    File { item: ItemId },
     /// A file too large for one rank, which is only opened here. `done` are ranges moved by
     /// earlier attempts.
-    Announced { part: ItemId, file: FileId, done: Vec<std::ops::Range<u64>> },
+    Announced { item: ItemId, file: FileId, done: Vec<std::ops::Range<u64>> },
     /// A range of a large file.
     Range { file: FileId, range: std::ops::Range<u64> },
     /// A large file whose ranges are complete.

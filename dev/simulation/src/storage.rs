@@ -27,7 +27,7 @@ impl Served {
 
     /// Returns the fraction of the time until `end` that the server was busy.
     #[must_use]
-    pub fn part_busy(&self, end: u64) -> f64 {
+    pub fn item_busy(&self, end: u64) -> f64 {
         self.busy as f64 / (end.max(1)) as f64
     }
 }
@@ -156,7 +156,7 @@ impl Storage {
 
     /// Returns average and maximum utilisation of targets and of metadata servers.
     pub(crate) fn busy(&self, end: Time) -> ((f64, f64), (f64, f64)) {
-        let small = self.small.part_busy(end);
+        let small = self.small.item_busy(end);
         let (read, write) = (spread(&self.reading, end), spread(&self.writing, end));
         let targets = if read.0 > write.0 { read } else { write };
         ((targets.0.max(small), targets.1.max(small)), spread(&self.metadata, end))
@@ -165,6 +165,6 @@ impl Storage {
 
 /// Returns average and maximum utilisation.
 pub(crate) fn spread(queues: &[Served], end: Time) -> (f64, f64) {
-    let parts = || queues.iter().map(|queue| queue.part_busy(end));
-    (parts().sum::<f64>() / queues.len().max(1) as f64, parts().fold(0.0, f64::max))
+    let items = || queues.iter().map(|queue| queue.item_busy(end));
+    (items().sum::<f64>() / queues.len().max(1) as f64, items().fold(0.0, f64::max))
 }

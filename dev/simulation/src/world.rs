@@ -116,8 +116,8 @@ impl World<'_> {
             metadata: metadata.0,
             busiest_metadata: metadata.1,
             clients: spread(&working, end).0,
-            rank_0: self.rank_0.part_busy(end),
-            launch: self.launch.part_busy(end),
+            rank_0: self.rank_0.item_busy(end),
+            launch: self.launch.item_busy(end),
         };
         self.outcome.seconds = end as f64 / 1e9;
         self.outcome.bytes_written = self.storage.written();
@@ -131,8 +131,8 @@ impl World<'_> {
     fn walk(&mut self) {
         let now = self.clock.now();
         match self.launch.step(now, self.scene, &mut self.storage) {
-            Step::Item(part, leaves) => {
-                let place = self.reports.put(vec![Event::Item(part)]);
+            Step::Item(item, leaves) => {
+                let place = self.reports.put(vec![Event::Item(item)]);
                 self.clock.at(leaves, Happening::Report { place });
                 self.clock.at(leaves, Happening::Walk);
             }
@@ -159,7 +159,7 @@ impl World<'_> {
         let time = Duration::from_nanos(now);
         let machine = &self.scene.machine;
         let from_launch = matches!(events.first(), Some(Event::Item(_) | Event::Closed));
-        let cost = if from_launch { machine.part_cost } else { machine.message_cost };
+        let cost = if from_launch { machine.item_cost } else { machine.message_cost };
         self.rank_0.serve(now, nanoseconds(cost));
         for event in events {
             self.record(&event);
@@ -196,12 +196,12 @@ impl World<'_> {
 
     fn take_order(&mut self, place: u32) {
         match self.orders.take(place) {
-            Some(Order::Parts { to, parts }) => match &self.scene.workload {
+            Some(Order::Items { to, items }) => match &self.scene.workload {
                 Workload::Small { .. } => {
-                    self.clients[to.index()].bundles.push_back(parts);
+                    self.clients[to.index()].bundles.push_back(items);
                     self.begin_bundle(to);
                 }
-                Workload::Files(_) => self.take_parts(to, &parts),
+                Workload::Files(_) => self.take_items(to, &items),
             },
             Some(Order::Range { to, file, range, .. }) => self.take_range(to, file, range),
             Some(Order::RangesOver { to, file, .. }) => {
@@ -220,13 +220,13 @@ impl World<'_> {
         if client.bundle.is_some() {
             return;
         }
-        let Some(parts) = client.bundles.pop_front() else { return };
+        let Some(items) = client.bundles.pop_front() else { return };
         let operations = BEGIN_OPERATIONS + FINISH_OPERATIONS;
         let alone = self.storage.alone(operations, bytes) / u64::from(machine.files_in_flight.max(1));
         let alone = client.takes(alone.max(nanoseconds(machine.file_cost)));
         let mut end = now;
-        for part in &parts {
-            let done = match self.launch.content(part.id) {
+        for item in &items {
+            let done = match self.launch.content(item.id) {
                 Some(Content::Files { entries, directory, .. }) => {
                     let entries = u64::from(entries);
                     let worked = client.working.serve(now, entries * alone);
@@ -244,32 +244,32 @@ impl World<'_> {
             };
             end = end.max(done);
         }
-        client.bundle = Some(parts);
+        client.bundle = Some(items);
         self.clock.at(end, Happening::Bundle { rank: rank.0 });
     }
 
     fn end_bundle(&mut self, rank: Rank) {
-        let Some(parts) = self.clients[rank.index()].bundle.take() else { return };
-        let events = parts.into_iter().map(|part| Event::PartDone { rank, part: part.id }).collect();
+        let Some(items) = self.clients[rank.index()].bundle.take() else { return };
+        let events = items.into_iter().map(|item| Event::ItemDone { rank, item: item.id }).collect();
         self.report(self.clock.now(), events);
         self.begin_bundle(rank);
     }
 
-    fn take_parts(&mut self, rank: Rank, parts: &[Item]) {
-        for part in parts {
-            match self.launch.content(part.id) {
+    fn take_items(&mut self, rank: Rank, items: &[Item]) {
+        for item in items {
+            match self.launch.content(item.id) {
                 Some(Content::Files { first, entries, .. }) => {
                     let files = first..first + u64::from(entries);
                     let files: Vec<u64> =
-                        files.filter(|&file| !self.records.is_apart(part.id, file)).collect();
-                    self.begin_part(rank, part.id, &files);
+                        files.filter(|&file| !self.records.is_apart(item.id, file)).collect();
+                    self.begin_item(rank, item.id, &files);
                 }
-                Some(Content::Large { file, .. }) => self.begin_part(rank, part.id, &[file]),
+                Some(Content::Large { file, .. }) => self.begin_item(rank, item.id, &[file]),
                 Some(Content::Listing { directory }) => {
                     let files = self.launch.files_of(directory);
                     let cost = (files.end - files.start) * nanoseconds(self.scene.machine.list_cost);
                     let cost = self.clients[rank.index()].takes(cost);
-                    self.report(self.clock.now() + cost, vec![Event::PartDone { rank, part: part.id }]);
+                    self.report(self.clock.now() + cost, vec![Event::ItemDone { rank, item: item.id }]);
                 }
                 None => {}
             }
@@ -278,28 +278,28 @@ impl World<'_> {
     }
 
     /// Accepts the files of a work item. An item with no files left is done.
-    fn begin_part(&mut self, rank: Rank, part: ItemId, files: &[u64]) {
+    fn begin_item(&mut self, rank: Rank, item: ItemId, files: &[u64]) {
         if files.is_empty() {
-            return self.report(self.clock.now(), vec![Event::PartDone { rank, part }]);
+            return self.report(self.clock.now(), vec![Event::ItemDone { rank, item }]);
         }
-        self.unsettled.insert(part, files.len() as u32);
-        self.clients[rank.index()].waiting.extend(files.iter().map(|&file| (part, file)));
+        self.unsettled.insert(item, files.len() as u32);
+        self.clients[rank.index()].waiting.extend(files.iter().map(|&file| (item, file)));
     }
 
     /// Opens files up to the client's limit.
     fn open_files(&mut self, rank: Rank) {
         let now = self.clock.now();
         while self.clients[rank.index()].open_files < self.scene.machine.files_in_flight {
-            let Some((part, file)) = self.clients[rank.index()].waiting.pop_front() else { break };
+            let Some((item, file)) = self.clients[rank.index()].waiting.pop_front() else { break };
             self.clients[rank.index()].open_files += 1;
             let size = self.class(file).bytes;
             let rate = self.clients[rank.index()].rate(now);
-            let begun = matches!(self.launch.content(part), Some(Content::Large { .. }));
+            let begun = matches!(self.launch.content(item), Some(Content::Large { .. }));
             let large = begun || self.scene.limits.is_large(size, rate);
             let work = if large {
-                Work::Announced { part, file: FileId(file), done: self.records.moved(file) }
+                Work::Announced { item, file: FileId(file), done: self.records.moved(file) }
             } else {
-                Work::File { part }
+                Work::File { item }
             };
             let job = self.job(rank, work, file, 0..if large { 0 } else { size });
             let opened = self.storage.metadata(now, file, BEGIN_OPERATIONS);
@@ -339,9 +339,9 @@ impl World<'_> {
         let Some(job) = self.jobs.get(place) else { return };
         let rank = job.rank;
         job.began = now;
-        if let Work::Announced { part, file, done } = job.work.clone() {
+        if let Work::Announced { item, file, done } = job.work.clone() {
             self.jobs.take(place);
-            self.records.announced.insert(file, part);
+            self.records.announced.insert(file, item);
             let Class { bytes: size, stripes, .. } = self.class(file.0);
             let (stripe_bytes, counted_by) = (self.scene.machine.request_bytes, CountedBy::Master);
             let file = LargeFile {
@@ -355,7 +355,7 @@ impl World<'_> {
                 ticket: Vec::new(),
             };
             self.report(now, vec![Event::Open(file)]);
-            self.settle(rank, part);
+            self.settle(rank, item);
         } else if job.left == 0 {
             self.moved(place);
         } else {
@@ -437,7 +437,7 @@ impl World<'_> {
     fn was_closed(&mut self, place: u32) {
         let Some(job) = self.jobs.take(place) else { return };
         match job.work {
-            Work::File { part } => self.settle(job.rank, part),
+            Work::File { item } => self.settle(job.rank, item),
             Work::Finished { file } => self.report(self.clock.now(), vec![Event::FileOver { file }]),
             Work::Announced { .. } | Work::Range { .. } => {}
         }
@@ -445,13 +445,13 @@ impl World<'_> {
 
     /// Called when an entry of a work item is complete or detached. After the last one, the item
     /// is reported.
-    fn settle(&mut self, rank: Rank, part: ItemId) {
+    fn settle(&mut self, rank: Rank, item: ItemId) {
         self.clients[rank.index()].open_files -= 1;
-        if let Some(left) = self.unsettled.get_mut(&part) {
+        if let Some(left) = self.unsettled.get_mut(&item) {
             *left -= 1;
             if *left == 0 {
-                self.unsettled.remove(&part);
-                self.report(self.clock.now(), vec![Event::PartDone { rank, part }]);
+                self.unsettled.remove(&item);
+                self.report(self.clock.now(), vec![Event::ItemDone { rank, item }]);
             }
         }
         self.open_files(rank);
@@ -462,16 +462,16 @@ impl World<'_> {
     /// Records an event that rank 0 passes on to the launch process.
     pub(super) fn record(&mut self, event: &Event) {
         match event {
-            Event::PartDone { part, .. } => {
-                self.record_part(*part);
-                self.launch.done(*part);
+            Event::ItemDone { item, .. } => {
+                self.record_item(*item);
+                self.launch.done(*item);
             }
             Event::Open(file) => {
-                if let Some(part) = self.records.announced.remove(&file.id)
+                if let Some(item) = self.records.announced.remove(&file.id)
                     && !self.records.large.contains_key(&file.id.0)
                 {
                     self.records.large.insert(file.id.0, Vec::new());
-                    self.records.apart.entry(part).or_default().push(file.id.0);
+                    self.records.apart.entry(item).or_default().push(file.id.0);
                 }
             }
             Event::RangeDone { file, range, moved: true, .. } => {
@@ -488,9 +488,9 @@ impl World<'_> {
         }
     }
 
-    fn record_part(&mut self, part: ItemId) {
-        let apart = self.records.apart.remove(&part).unwrap_or_default();
-        let Some((first, entries)) = self.launch.files_in(part) else { return };
+    fn record_item(&mut self, item: ItemId) {
+        let apart = self.records.apart.remove(&item).unwrap_or_default();
+        let Some((first, entries)) = self.launch.files_in(item) else { return };
         self.records.files += entries - apart.len() as u64;
         self.records.bytes += match &self.scene.workload {
             Workload::Small { bytes, .. } => entries * bytes,

@@ -28,9 +28,9 @@ fn machine() -> Machine {
         file_cost: little,
         message_latency: Duration::from_micros(5),
         message_cost: little,
-        part_cost: little,
+        item_cost: little,
         list_cost: little,
-        launch_part_cost: little,
+        launch_item_cost: little,
         launch_workers: 8,
         outstanding_entries: 1 << 20,
     }
@@ -222,8 +222,8 @@ proptest! {
         let ceiling = (f64::from(clients) * scene.machine.link_rate).min(f64::from(targets) * scene.machine.target_rate);
         prop_assert!(outcome.rate() <= ceiling);
         let busy = outcome.busy;
-        for part in [busy.targets, busy.busiest_target, busy.links, busy.metadata, busy.rank_0, busy.launch] {
-            prop_assert!((0.0..=1.0).contains(&part), "{busy:?}");
+        for item in [busy.targets, busy.busiest_target, busy.links, busy.metadata, busy.rank_0, busy.launch] {
+            prop_assert!((0.0..=1.0).contains(&item), "{busy:?}");
         }
         prop_assert_eq!(&run(&scene), &outcome);
     }

@@ -201,7 +201,7 @@ fn script_of(order: &Order, folder: &Path) -> Vec<u8> {
     let command = order.words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(OsStr::new(" "));
     let directives = order.queue().directives(order);
     let umask = format!("\numask {:04o}\nexport HAUL_SPOOL\n", order.umask);
-    let parts: [&[u8]; 10] = [
+    let items: [&[u8]; 10] = [
         b"#!/bin/sh\n",
         directives.as_bytes(),
         b"# Written by haul for one job; removed at its end.\nHAUL_SPOOL=",
@@ -220,7 +220,7 @@ fn script_of(order: &Order, folder: &Path) -> Vec<u8> {
           printf '%s\\n' \"$status\" >\"$HAUL_SPOOL/status.new\" && mv -f \"$HAUL_SPOOL/status.new\" \"$HAUL_SPOOL/status\"\n\
           exit \"$status\"\n",
     ];
-    parts.concat()
+    items.concat()
 }
 
 /// Quotes a word for the shell.

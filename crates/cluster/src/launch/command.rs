@@ -186,10 +186,10 @@ fn slurm(variable: &impl Fn(&str) -> Option<OsString>) -> Option<Allocation> {
 
 /// Adds up Slurm's counts per host: `2(x3),1` is 7.
 fn sum_of_counts(counts: &str) -> Option<u32> {
-    counts.split(',').try_fold(0u32, |sum, part| {
-        let (count, times) = match part.split_once("(x") {
+    counts.split(',').try_fold(0u32, |sum, item| {
+        let (count, times) = match item.split_once("(x") {
             Some((count, times)) => (count, times.strip_suffix(')')?.parse::<u32>().ok()?),
-            None => (part, 1),
+            None => (item, 1),
         };
         sum.checked_add(count.parse::<u32>().ok()?.checked_mul(times)?)
     })

@@ -99,7 +99,7 @@ impl From<io::Error> for JournalError {
 struct Known {
     run: Option<(u64, u8)>,
     starts: u32,
-    parts: HashMap<u128, Box<[Stamp]>>,
+    items: HashMap<u128, Box<[Stamp]>>,
     begun: HashMap<u128, PartialFile>,
 }
 
@@ -107,7 +107,7 @@ struct Known {
 pub struct Journal {
     run: RunId,
     note: u8,
-    parts: HashMap<u128, Box<[Stamp]>>,
+    items: HashMap<u128, Box<[Stamp]>>,
     begun: HashMap<u128, PartialFile>,
     file: Mutex<Written>,
     not_locked: Option<io::Error>,
@@ -136,14 +136,14 @@ impl Journal {
         let known = Known::of(records, spec)?;
         // A truncated record would hide the records appended after it.
         file.set_len(end as u64)?;
-        let Known { run, starts, parts, begun } = known;
+        let Known { run, starts, items, begun } = known;
         let (number, note) = run.unwrap_or_else(|| (rand::random(), note));
         let run_id = RunId { number, epoch: starts.saturating_add(1) };
         if end == 0 {
             file.write_all(MAGIC)?;
         }
         let file = Mutex::new(Written { file, records: 0, lost: None });
-        let journal = Self { run: run_id, note, parts, begun, file, not_locked };
+        let journal = Self { run: run_id, note, items, begun, file, not_locked };
         if run.is_none() {
             journal.add(&Record::Run { number, spec, note });
         }
@@ -172,8 +172,8 @@ impl Journal {
 
     /// Returns the stamps of a work item that an earlier run completed.
     #[must_use]
-    pub fn stamps(&self, part: u128) -> Option<&[Stamp]> {
-        self.parts.get(&part).map(AsRef::as_ref)
+    pub fn stamps(&self, item: u128) -> Option<&[Stamp]> {
+        self.items.get(&item).map(AsRef::as_ref)
     }
 
     /// Returns the progress of earlier runs on a large file.
@@ -191,11 +191,11 @@ impl Journal {
     /// True if it contains any work, of this run or of an earlier one.
     pub(crate) fn has_records(&self) -> bool {
         let written = self.file.lock().unwrap_or_else(PoisonError::into_inner).records > 0;
-        written || !self.parts.is_empty() || self.has_begun()
+        written || !self.items.is_empty() || self.has_begun()
     }
 
     /// Records that a work item is done.
-    pub fn part_done(&self, print: u128, stamps: Vec<Stamp>) {
+    pub fn item_done(&self, print: u128, stamps: Vec<Stamp>) {
         self.add(&Record::Item { print, stamps });
     }
 
@@ -236,7 +236,7 @@ impl Known {
                 Record::Run { .. } => return Err(JournalError::OtherRun),
                 Record::Start => known.starts = known.starts.saturating_add(1),
                 Record::Item { print, stamps } => {
-                    known.parts.insert(print, stamps.into());
+                    known.items.insert(print, stamps.into());
                 }
                 Record::PartialFile { entry, ticket } => {
                     let begun = known
@@ -345,7 +345,7 @@ mod tests {
         let path = folder.path().join("journal");
         let journal = Journal::open(&path, 7, 1).unwrap();
         journal.file_begun(6, vec![0; 1 << 16]);
-        journal.part_done(200, stamps(200));
+        journal.item_done(200, stamps(200));
         assert!(journal.take_failure().is_some());
         drop(journal);
         let journal = Journal::open(&path, 7, 1).unwrap();
@@ -359,7 +359,7 @@ mod tests {
         let journal = Journal::open(&path, 7, 1).unwrap();
         let RunId { number, epoch } = journal.run();
         assert!(!journal.has_records() && epoch == 1);
-        (0..100).for_each(|part| journal.part_done(part, stamps(part)));
+        (0..100).for_each(|item| journal.item_done(item, stamps(item)));
         journal.file_begun(5, b"ticket".to_vec());
         journal.range_moved(5, 0..10);
         assert!(journal.take_failure().is_none() && journal.has_records());
@@ -369,11 +369,11 @@ mod tests {
             std::fs::write(&path, &whole[..whole.len() - cut]).unwrap();
             let journal = Journal::open(&path, 7, 1).unwrap();
             assert_eq!(journal.run(), RunId { number, epoch: 2 });
-            assert!((0..100).all(|part| journal.stamps(part) == Some(&stamps(part))));
+            assert!((0..100).all(|item| journal.stamps(item) == Some(&stamps(item))));
             assert!(journal.stamps(100).is_none());
             let done = journal.begun(5).map(|begun| begun.done.clone());
             assert_eq!(done.unwrap_or_default(), Vec::from_iter((cut == 0).then_some(0..10)));
-            journal.part_done(100, stamps(100));
+            journal.item_done(100, stamps(100));
             drop(journal);
             let journal = Journal::open(&path, 7, 1).unwrap();
             assert!(journal.stamps(100).is_some() && journal.run().epoch == 3);

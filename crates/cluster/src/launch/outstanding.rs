@@ -62,7 +62,7 @@ impl<T: Distributed> Large<'_, T> {
 
 /// The table of work in flight.
 pub(crate) struct Outstanding<'a, T: Distributed> {
-    parts: HashMap<ItemId, Sent<'a, T>>,
+    items: HashMap<ItemId, Sent<'a, T>>,
     large: HashMap<FileId, Large<'a, T>>,
     entries: usize,
     next: u64,
@@ -70,7 +70,7 @@ pub(crate) struct Outstanding<'a, T: Distributed> {
 
 impl<T: Distributed> Default for Outstanding<'_, T> {
     fn default() -> Self {
-        Self { parts: HashMap::new(), large: HashMap::new(), entries: 0, next: 1 }
+        Self { items: HashMap::new(), large: HashMap::new(), entries: 0, next: 1 }
     }
 }
 
@@ -89,7 +89,7 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
 
     pub(crate) fn insert(&mut self, sent: Sent<'a, T>) {
         self.entries += sent.entries;
-        self.parts.insert(ItemId(sent.item.number), sent);
+        self.items.insert(ItemId(sent.item.number), sent);
     }
 
     /// Detaches a large file from its work item. Returns the entry's fingerprint if the journal may
@@ -100,7 +100,7 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
         tool: &T,
         feed: Feed<'a, Job<T>>,
     ) -> Option<u128> {
-        let sent = self.parts.get_mut(&opened.part)?;
+        let sent = self.items.get_mut(&opened.item)?;
         let pending = sent.pending.take(&opened.name)?;
         let print = fingerprint(&pending, tool);
         // The known stamps cover all entries of the item, so they no longer match.
@@ -116,8 +116,8 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
         print
     }
 
-    pub(crate) fn part_over(&mut self, part: ItemId) -> Option<Sent<'a, T>> {
-        let sent = self.parts.remove(&part)?;
+    pub(crate) fn item_over(&mut self, item: ItemId) -> Option<Sent<'a, T>> {
+        let sent = self.items.remove(&item)?;
         self.entries -= sent.entries;
         Some(sent)
     }
@@ -156,12 +156,12 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
             let item = ItemSpec { number, ..item };
             let (pending, print, feed) = (large.pending, large.print, large.feed);
             let sent = Sent { pending, item, print, entries: 1, feed };
-            self.parts.insert(ItemId(number), sent);
+            self.items.insert(ItemId(number), sent);
         }
-        for sent in self.parts.values_mut() {
+        for sent in self.items.values_mut() {
             sent.item.attempt += 1;
         }
-        let mut left: Vec<_> = self.parts.values().collect();
+        let mut left: Vec<_> = self.items.values().collect();
         left.sort_unstable_by_key(|sent| sent.item.number);
         left
     }
@@ -169,9 +169,9 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
     /// Removes and returns everything.
     pub(crate) fn give_up(&mut self) -> Vec<(PendingItem<T>, ItemSpec, Feed<'a, Job<T>>)> {
         self.entries = 0;
-        let parts = std::mem::take(&mut self.parts).into_values();
+        let items = std::mem::take(&mut self.items).into_values();
         let large = std::mem::take(&mut self.large).into_values();
-        let parts = parts.map(|sent| (sent.pending, sent.item, sent.feed));
-        parts.chain(large.map(|large| (large.pending, large.item, large.feed))).collect()
+        let items = items.map(|sent| (sent.pending, sent.item, sent.feed));
+        items.chain(large.map(|large| (large.pending, large.item, large.feed))).collect()
     }
 }

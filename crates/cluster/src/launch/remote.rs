@@ -38,7 +38,7 @@ const OUTSTANDING_ENTRIES_EACH: usize = 4 << 10;
 
 /// Entries of a work item with a journal: a constant, because a later run recognises completed work
 /// by whole items.
-const JOURNAL_PART_ENTRIES: usize = 32;
+const JOURNALED_ITEM_ENTRIES: usize = 32;
 
 /// Minimum and maximum interval at which the receiver checks whether the run has ended: short after
 /// a message, which may have been the last.
@@ -145,8 +145,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     fn post(&self, pending: &PendingItem<T>, item: &ItemSpec, entries: usize) {
         let packed: PackedItem = pending.pack(self.spec.run.tool, item.clone());
         let entries = u32::try_from(entries).unwrap_or(u32::MAX);
-        let (part, directory) = (ItemId(item.number), packed.source.inode());
-        self.group.post(ToMaster::Item { part, directory, entries, body: pack(&packed) });
+        let (item, directory) = (ItemId(item.number), packed.source.inode());
+        self.group.post(ToMaster::Item { item, directory, entries, body: pack(&packed) });
     }
 
     /// Has a worker complete what another process has processed.
@@ -204,7 +204,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     }
 
     fn take(&self, host: &str, report: Report) {
-        let Report { opened, parts, ranges, files, mut news, called_off } = report;
+        let Report { opened, items, ranges, files, mut news, called_off } = report;
         if called_off {
             self.cancel.cancel();
         }
@@ -219,8 +219,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             }
         }
         ranges.into_iter().for_each(|over| self.range_over(over));
-        for over in parts {
-            let Some(mut sent) = self.table().part_over(over.part) else { continue };
+        for over in items {
+            let Some(mut sent) = self.table().item_over(over.item) else { continue };
             self.tell(host, over.problems);
             // Invariant: a detached file was removed from its item when it was announced, so
             // nothing large is completed with its item.
@@ -236,7 +236,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             self.tell(host, why_not(&large, over.moved, over.problems));
             let is_stamped = over.moved && over.stamp != Stamp::NONE;
             if let (Some(journal), Some(print)) = (journal.filter(|_| is_stamped), large.recorded()) {
-                journal.part_done(print, vec![over.stamp]);
+                journal.item_done(print, vec![over.stamp]);
             }
             let names = large.pending.entry().iter().map(|entry| entry.name().to_owned());
             let completed = if over.moved { names.collect() } else { Vec::new() };
@@ -341,12 +341,12 @@ impl<T: Distributed + 'static> Driver<Job<T>> for Remote<'_, T> {
         true
     }
 
-    fn chunk_entries(&self, entry: usize) -> usize {
+    fn batch_entries(&self, entry: usize) -> usize {
         if self.group.journal().is_some() {
-            return JOURNAL_PART_ENTRIES;
+            return JOURNALED_ITEM_ENTRIES;
         }
         let seen = self.seen.fetch_add(entry as u64, Ordering::Relaxed) + entry as u64;
-        plan::part_entries(seen, self.group.workers())
+        plan::item_entries(seen, self.group.workers())
     }
 
     fn wait(&self) -> bool {
@@ -394,7 +394,7 @@ fn record<T: Distributed>(journal: &Journal, sent: &Sent<'_, T>, stamps: &[Stamp
         && stamps.len() == sent.pending.entries()
         && sent.item.stamps.as_deref() != Some(stamps);
     if let Some(print) = sent.recorded().filter(|_| is_news) {
-        journal.part_done(print, stamps.to_vec());
+        journal.item_done(print, stamps.to_vec());
     }
 }
 

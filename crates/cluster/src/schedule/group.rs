@@ -18,7 +18,7 @@ pub(crate) enum Assignment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bundle {
     /// Work items not yet done.
-    pub(crate) parts: Vec<ItemId>,
+    pub(crate) items: Vec<ItemId>,
     /// Total number of entries.
     pub(crate) entries: u32,
     /// When it was given.
@@ -109,16 +109,16 @@ impl RankTable {
 
     /// Removes a work item from a worker's hand. If it completes its bundle, returns the seconds
     /// per entry that the worker processed itself. Ignores an item that the worker doesn't hold.
-    pub(crate) fn part_done(&mut self, rank: Rank, part: ItemId, now: Duration) -> Option<f64> {
+    pub(crate) fn item_done(&mut self, rank: Rank, item: ItemId, now: Duration) -> Option<f64> {
         let &worker = self.places.get(&rank)?;
         let hand = &mut self.hands[worker];
         let (index, at) = hand.iter().enumerate().find_map(|(index, held)| match held {
-            Assignment::Bundle(bundle) => Some((index, bundle.parts.iter().position(|&id| id == part)?)),
+            Assignment::Bundle(bundle) => Some((index, bundle.items.iter().position(|&id| id == item)?)),
             Assignment::Range(_) => None,
         })?;
         let Assignment::Bundle(bundle) = &mut hand[index] else { return None };
-        bundle.parts.swap_remove(at);
-        if !bundle.parts.is_empty() {
+        bundle.items.swap_remove(at);
+        if !bundle.items.is_empty() {
             return None;
         }
         let began = bundle.given.max(self.through[worker]);

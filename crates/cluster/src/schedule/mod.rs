@@ -54,7 +54,7 @@ use serde::{Deserialize, Serialize};
 use crate::transport::Rank;
 use file::{Files, Outcome};
 use group::{Assignment, Bundle, RankTable};
-use queue::PartQueue;
+use queue::ItemQueue;
 pub use team::{Choice, Question, Rates, TOLERANCE, choose};
 
 /// Number of a work item, assigned by the launch process.
@@ -119,11 +119,11 @@ pub enum Event {
     /// A rank has met a large file.
     Open(LargeFile),
     /// A rank has completed every entry of a work item.
-    PartDone {
+    ItemDone {
         /// Rank it was given to.
         rank: Rank,
         /// The item.
-        part: ItemId,
+        item: ItemId,
     },
     /// A rank has completed a range.
     RangeDone {
@@ -149,11 +149,11 @@ pub enum Event {
 #[derive(Clone, Debug)]
 pub enum Order {
     /// Process these work items; to be sent as one message.
-    Parts {
+    Items {
         /// The rank.
         to: Rank,
         /// The bundle.
-        parts: Vec<Item>,
+        items: Vec<Item>,
     },
     /// Move a range.
     Range {
@@ -274,7 +274,7 @@ fn bytes_within(time: Duration, rate: Option<f64>) -> u64 {
 pub struct Scheduler {
     limits: Limits,
     group: RankTable,
-    parts: PartQueue,
+    items: ItemQueue,
     files: Files,
     pace: Pace,
     source: Source,
@@ -318,7 +318,7 @@ impl Scheduler {
         Self {
             files: Files::new(workers.len(), limits),
             group: RankTable::new(workers, limits.credit),
-            parts: PartQueue::default(),
+            items: ItemQueue::default(),
             pace: Pace::default(),
             source: Source::Open,
             over: false,
@@ -339,14 +339,14 @@ impl Scheduler {
     /// `now` is the time since the master started.
     pub fn note(&mut self, event: Event, now: Duration, orders: &mut Vec<Order>) {
         match event {
-            Event::Item(part) => self.parts.push(&part),
+            Event::Item(item) => self.items.push(&item),
             Event::Closed => self.source = Source::Closed,
             Event::Open(file) => {
                 self.group.announced(file.leader);
                 self.files.open(file, orders);
             }
-            Event::PartDone { rank, part } => {
-                if let Some(seconds) = self.group.part_done(rank, part, now) {
+            Event::ItemDone { rank, item } => {
+                if let Some(seconds) = self.group.item_done(rank, item, now) {
                     self.pace.observe(seconds);
                 }
             }
@@ -364,7 +364,7 @@ impl Scheduler {
     pub fn give(&mut self, now: Duration, orders: &mut Vec<Order>) {
         while let Some(worker) = self.group.first_idle() {
             if !(self.give_range(worker, now, orders)
-                || self.give_parts(worker, now, orders)
+                || self.give_items(worker, now, orders)
                 || self.give_any_range(worker, now, orders))
             {
                 break;
@@ -382,7 +382,7 @@ impl Scheduler {
     /// Returns the number of entries queued here, in nobody's hands.
     #[must_use]
     pub fn queued_entries(&self) -> u64 {
-        self.parts.entries()
+        self.items.entries()
     }
 
     /// Returns the bytes of large files queued here, in nobody's hands.
@@ -401,7 +401,7 @@ impl Scheduler {
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.source == Source::Closed
-            && self.parts.is_empty()
+            && self.items.is_empty()
             && self.files.is_empty()
             && self.group.idle() == self.group.len()
     }
@@ -412,8 +412,8 @@ impl Scheduler {
         while let Some(worker) = self.group.next_with_credit(after) {
             let given = self.files.abound()
                 && (self.give_range(worker, now, orders)
-                    || self.parts.is_empty() && self.give_any_range(worker, now, orders))
-                || self.parts_abound() && self.give_parts(worker, now, orders);
+                    || self.items.is_empty() && self.give_any_range(worker, now, orders))
+                || self.items_abound() && self.give_items(worker, now, orders);
             if !given {
                 // Another worker may still get a range: it may be in a file's team.
                 if !self.files.abound() {
@@ -426,8 +426,8 @@ impl Scheduler {
 
     /// True if a bundle may wait at a busy worker: it is a full one, and enough is left for
     /// the others.
-    fn parts_abound(&self) -> bool {
-        let (entries, full) = (self.parts.entries(), u64::from(self.full()));
+    fn items_abound(&self) -> bool {
+        let (entries, full) = (self.items.entries(), u64::from(self.full()));
         match self.source {
             Source::Open => entries >= full,
             Source::Closed => entries / (self.group.len() as u64).max(1) >= full.div_ceil(8),
@@ -436,7 +436,7 @@ impl Scheduler {
 
     /// Returns the number of entries of the next bundle.
     fn share(&self) -> u32 {
-        let entries = self.parts.entries();
+        let entries = self.items.entries();
         let even = entries.div_ceil((self.group.idle() as u64).max(1));
         let least = u64::from(self.pace.entries_within(WORTH_A_MESSAGE));
         let guided = match self.source {
@@ -484,15 +484,15 @@ impl Scheduler {
         true
     }
 
-    fn give_parts(&mut self, worker: usize, now: Duration, orders: &mut Vec<Order>) -> bool {
-        let parts = self.parts.pop_bundle(self.share());
-        if parts.is_empty() {
+    fn give_items(&mut self, worker: usize, now: Duration, orders: &mut Vec<Order>) -> bool {
+        let items = self.items.pop_bundle(self.share());
+        if items.is_empty() {
             return false;
         }
-        let entries = parts.iter().map(|part| part.entries).sum();
-        let bundle = Bundle { parts: parts.iter().map(|part| part.id).collect(), entries, given: now };
+        let entries = items.iter().map(|item| item.entries).sum();
+        let bundle = Bundle { items: items.iter().map(|item| item.id).collect(), entries, given: now };
         self.group.hold(worker, Assignment::Bundle(bundle));
-        orders.push(Order::Parts { to: self.group.rank(worker), parts });
+        orders.push(Order::Items { to: self.group.rank(worker), items });
         true
     }
 }

@@ -26,23 +26,23 @@ const HEADER_BYTES_MAX: usize = 35;
 
 /// A queue of work items.
 #[derive(Debug)]
-pub(crate) struct PartQueue {
+pub(crate) struct ItemQueue {
     lanes: Vec<Lane>,
     /// Next lane to take from.
     turn: usize,
-    parts: u64,
+    items: u64,
     entries: u64,
 }
 
-impl Default for PartQueue {
+impl Default for ItemQueue {
     fn default() -> Self {
-        Self { lanes: (0..LANES).map(|_| Lane::default()).collect(), turn: 0, parts: 0, entries: 0 }
+        Self { lanes: (0..LANES).map(|_| Lane::default()).collect(), turn: 0, items: 0, entries: 0 }
     }
 }
 
-impl PartQueue {
+impl ItemQueue {
     pub(crate) fn is_empty(&self) -> bool {
-        self.parts == 0
+        self.items == 0
     }
 
     /// Returns the number of entries of all items.
@@ -51,10 +51,10 @@ impl PartQueue {
     }
 
     /// Queues an item behind the others of its directory.
-    pub(crate) fn push(&mut self, part: &Item) {
-        self.parts += 1;
-        self.entries += u64::from(part.entries);
-        self.lanes[lane_of(part.directory)].push(part);
+    pub(crate) fn push(&mut self, item: &Item) {
+        self.items += 1;
+        self.entries += u64::from(item.entries);
+        self.lanes[lane_of(item.directory)].push(item);
     }
 
     /// Removes items with up to `entries` entries in total, but at least one if any is queued.
@@ -67,7 +67,7 @@ impl PartQueue {
                 break;
             }
             self.turn = (lane + 1) % LANES;
-            self.parts -= 1;
+            self.items -= 1;
             self.entries -= u64::from(header.entries);
             bundle.push(self.lanes[lane].pop(&header));
             sum = with;
@@ -97,18 +97,18 @@ struct Lane {
 }
 
 impl Lane {
-    fn push(&mut self, part: &Item) {
-        let needed = HEADER_BYTES_MAX + part.body.len();
+    fn push(&mut self, item: &Item) {
+        let needed = HEADER_BYTES_MAX + item.body.len();
         let fits = |block: &Vec<u8>| block.capacity() - block.len() >= needed;
         if !self.blocks.back().is_some_and(fits) {
             self.blocks.push_back(Vec::with_capacity(needed.max(BLOCK_BYTES)));
         }
         if let Some(block) = self.blocks.back_mut() {
-            put_integer(block, part.id.0);
-            put_integer(block, part.directory);
-            put_integer(block, u64::from(part.entries));
-            put_integer(block, part.body.len() as u64);
-            block.extend_from_slice(&part.body);
+            put_integer(block, item.id.0);
+            put_integer(block, item.directory);
+            put_integer(block, u64::from(item.entries));
+            put_integer(block, item.body.len() as u64);
+            block.extend_from_slice(&item.body);
         }
     }
 
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn part() -> impl Strategy<Value = Item> {
+    fn item() -> impl Strategy<Value = Item> {
         let body = prop_oneof![
             8 => proptest::collection::vec(any::<u8>(), 0..300),
             1 => (0usize..2 * BLOCK_BYTES).prop_map(|length| vec![7; length]),
@@ -184,28 +184,28 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_of_a_directory_leave_as_they_came(parts in proptest::collection::vec(part(), 0..60), sizes in proptest::collection::vec(1u32..600, 1..8)) {
-            let mut queue = PartQueue::default();
+        fn parts_of_a_directory_leave_as_they_came(items in proptest::collection::vec(item(), 0..60), sizes in proptest::collection::vec(1u32..600, 1..8)) {
+            let mut queue = ItemQueue::default();
             let mut left = Vec::new();
-            for (index, part) in parts.iter().enumerate() {
-                queue.push(part);
+            for (index, item) in items.iter().enumerate() {
+                queue.push(item);
                 if index % 7 == 6 {
                     left.extend(queue.pop_bundle(sizes[index % sizes.len()]));
                 }
             }
-            prop_assert_eq!(queue.parts as usize, parts.len() - left.len());
+            prop_assert_eq!(queue.items as usize, items.len() - left.len());
             while !queue.is_empty() {
                 let bundle = queue.pop_bundle(sizes[0]);
-                let entries: u32 = bundle.iter().map(|part| part.entries).sum();
+                let entries: u32 = bundle.iter().map(|item| item.entries).sum();
                 prop_assert!(bundle.len() == 1 || entries <= sizes[0]);
                 left.extend(bundle);
             }
             prop_assert_eq!(queue.entries(), 0);
             prop_assert!(queue.lanes.iter().all(|lane| lane.blocks.is_empty()));
-            let mut parts = parts;
-            parts.sort_by_key(|part| part.directory);
-            left.sort_by_key(|part| part.directory);
-            prop_assert_eq!(left, parts);
+            let mut items = items;
+            items.sort_by_key(|item| item.directory);
+            left.sort_by_key(|item| item.directory);
+            prop_assert_eq!(left, items);
         }
     }
 
@@ -213,14 +213,14 @@ mod tests {
     fn a_bundle_is_of_many_directories() {
         // Inode numbers as file systems assign them: consecutive, or with a stride.
         for distance in [1, 64, 1 << 12, 1 << 32] {
-            let mut queue = PartQueue::default();
-            for part in 0..400 {
-                let directory = (part / 20) * distance;
-                queue.push(&Item { id: ItemId(part), directory, entries: 64, body: Vec::new() });
+            let mut queue = ItemQueue::default();
+            for item in 0..400 {
+                let directory = (item / 20) * distance;
+                queue.push(&Item { id: ItemId(item), directory, entries: 64, body: Vec::new() });
             }
             let bundle = queue.pop_bundle(1024);
             let directories: std::collections::HashSet<_> =
-                bundle.iter().map(|part| part.directory).collect();
+                bundle.iter().map(|item| item.directory).collect();
             assert!(bundle.len() == 16 && directories.len() >= 12, "{} at {distance}", directories.len());
         }
     }

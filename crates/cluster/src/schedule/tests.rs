@@ -11,7 +11,7 @@ use super::*;
 struct Work {
     workers: u32,
     /// Entries of each work item.
-    parts: Vec<u32>,
+    items: Vec<u32>,
     /// One in this many items contains a large file.
     large_every: usize,
     /// One in this many ranges fails; 0 for none.
@@ -34,7 +34,7 @@ struct Pretended {
     /// Files that their leaders can finish.
     finishing: Vec<FileId>,
     files: HashMap<FileId, Seen>,
-    part_times: Vec<u32>,
+    item_times: Vec<u32>,
     messages: u64,
     now: Duration,
     overs: u32,
@@ -63,7 +63,7 @@ impl Pretended {
             hands: (0..=work.workers).map(|_| VecDeque::new()).collect(),
             finishing: Vec::new(),
             files: HashMap::new(),
-            part_times: vec![0; work.parts.len()],
+            item_times: vec![0; work.items.len()],
             messages: 0,
             now: Duration::ZERO,
             overs: 0,
@@ -102,7 +102,7 @@ impl Pretended {
     }
 
     fn walk(&mut self) {
-        match self.work.parts.get(self.sent) {
+        match self.work.items.get(self.sent) {
             Some(&entries) => {
                 let body = self.sent.to_le_bytes().to_vec();
                 self.sent += 1;
@@ -122,16 +122,16 @@ impl Pretended {
 
     fn carry_out(&mut self, rank: Rank, order: Order) {
         match order {
-            Order::Parts { parts, .. } => {
+            Order::Items { items, .. } => {
                 // The items of a bundle are reported in one message.
                 self.messages += 1;
-                for part in parts {
-                    if part.id.0 as usize % self.work.large_every == self.work.large_every - 1 {
+                for item in items {
+                    if item.id.0 as usize % self.work.large_every == self.work.large_every - 1 {
                         self.open(rank);
                     }
-                    self.part_times[part.id.0 as usize] += 1;
-                    assert_eq!(part.body, (part.id.0 as usize).to_le_bytes(), "the part of another");
-                    self.tell(Event::PartDone { rank, part: part.id });
+                    self.item_times[item.id.0 as usize] += 1;
+                    assert_eq!(item.body, (item.id.0 as usize).to_le_bytes(), "the item of another");
+                    self.tell(Event::ItemDone { rank, item: item.id });
                 }
             }
             Order::Range { file, range, .. } => {
@@ -177,7 +177,7 @@ impl Pretended {
         self.scheduler.take(event, self.now, &mut orders);
         for order in orders.drain(..) {
             match &order {
-                Order::Parts { to, .. } => {
+                Order::Items { to, .. } => {
                     self.messages += 1;
                     self.hands[to.index()].push_back(order);
                 }
@@ -225,7 +225,7 @@ impl Pretended {
     fn check_end(&mut self) {
         assert!(self.closed && self.finishing.is_empty(), "over before the end");
         assert!(self.hands.iter().all(VecDeque::is_empty), "over with work in somebody's hands");
-        assert!(self.part_times.iter().all(|&times| times == 1), "a part was done twice, or never");
+        assert!(self.item_times.iter().all(|&times| times == 1), "a item was done twice, or never");
         for Seen { file, given, failed, over, .. } in self.files.values() {
             assert!(*over, "over before its leader finished file {}", file.id.0);
             let mut all: Vec<_> = given.iter().chain(&file.done).cloned().collect();
@@ -234,7 +234,7 @@ impl Pretended {
             assert!(given.iter().all(|range| range.start % file.stripe_bytes.max(1) == 0), "inside a stripe");
             assert!(*failed || bytes_of(&all) == file.size, "not every byte, and nothing failed");
         }
-        self.tell(Event::PartDone { rank: Rank(1), part: ItemId(0) });
+        self.tell(Event::ItemDone { rank: Rank(1), item: ItemId(0) });
         assert_eq!(self.overs, 1, "over twice");
     }
 }
@@ -246,12 +246,12 @@ fn bytes_of(ranges: &[Range<u64>]) -> u64 {
 fn work() -> impl Strategy<Value = Work> {
     let workers = prop_oneof![4 => 1u32..20, 1 => 20u32..1000];
     let entries = prop_oneof![Just(1u32..2), Just(1u32..65), Just(1u32..257)];
-    let parts = entries.prop_flat_map(|entries| proptest::collection::vec(entries, 0..400));
+    let items = entries.prop_flat_map(|entries| proptest::collection::vec(entries, 0..400));
     let failures = prop_oneof![Just(0u32), 5u32..60];
-    (workers, parts, 1usize..40, failures, 0u32..20, 1u64..100_000, any::<u64>()).prop_map(
-        |(workers, parts, large_every, failure_every, walk, step_micros, seed)| Work {
+    (workers, items, 1usize..40, failures, 0u32..20, 1u64..100_000, any::<u64>()).prop_map(
+        |(workers, items, large_every, failure_every, walk, step_micros, seed)| Work {
             workers,
-            parts,
+            items,
             large_every,
             failure_every,
             walk,
@@ -272,10 +272,10 @@ proptest! {
 }
 
 /// Runs small files only. Returns the number of messages per thousand files.
-fn messages_per_thousand(workers: u32, parts: Vec<u32>, walk: u32) -> f64 {
-    let files: u32 = parts.iter().sum();
+fn messages_per_thousand(workers: u32, items: Vec<u32>, walk: u32) -> f64 {
+    let files: u32 = items.iter().sum();
     let work =
-        Work { workers, parts, large_every: usize::MAX, failure_every: 0, walk, step_micros: 50, seed: 1 };
+        Work { workers, items, large_every: usize::MAX, failure_every: 0, walk, step_micros: 50, seed: 1 };
     let mut group = Pretended::new(work);
     group.run();
     group.check_end();
@@ -289,7 +289,7 @@ fn a_thousand_small_files_cost_fewer_than_ten_messages() {
     for (workers, files, entries) in [(4, 50_000, 64), (4, 50_000, 1), (4, 50_000, 256), (100, 1_000_000, 64)]
     {
         let messages = messages_per_thousand(workers, vec![entries; files / entries as usize], 1000);
-        assert!(messages <= 10.0, "{messages:.1} messages for parts of {entries} on {workers} ranks");
+        assert!(messages <= 10.0, "{messages:.1} messages for items of {entries} on {workers} ranks");
         assert!(messages >= 7.8, "{messages:.1}: fewer than full bundles cost; they were not counted");
     }
 }
@@ -299,16 +299,16 @@ fn entries_that_take_long_are_not_bundled() {
     // The first items take ten seconds per entry: each worker gets one at a time, never a bundle.
     let mut scheduler = Scheduler::new(vec![Rank(1), Rank(2)], LIMITS);
     let mut orders = Vec::new();
-    for part in 0..5000 {
-        scheduler.take(Event::Item(part_of_one(part)), Duration::ZERO, &mut orders);
+    for item in 0..5000 {
+        scheduler.take(Event::Item(item_of_one_entry(item)), Duration::ZERO, &mut orders);
     }
     let done = |seconds, orders: &mut Vec<Order>, scheduler: &mut Scheduler| {
-        let Order::Parts { to, parts } = orders.remove(0) else { unreachable!("there are only parts") };
-        for part in &parts {
-            let event = Event::PartDone { rank: to, part: part.id };
+        let Order::Items { to, items } = orders.remove(0) else { unreachable!("there are only items") };
+        for item in &items {
+            let event = Event::ItemDone { rank: to, item: item.id };
             scheduler.take(event, Duration::from_secs(seconds), orders);
         }
-        parts.len()
+        items.len()
     };
     assert!((1..9).all(|turn| done(10 * turn, &mut orders, &mut scheduler) == 1), "bundles of slow entries");
     // Now entries take no time, and are bundled.
@@ -319,7 +319,7 @@ fn entries_that_take_long_are_not_bundled() {
     assert_eq!(most, 256);
 }
 
-fn part_of_one(id: u64) -> Item {
+fn item_of_one_entry(id: u64) -> Item {
     Item { id: ItemId(id), directory: id, entries: 1, body: Vec::new() }
 }
 
@@ -330,23 +330,23 @@ fn at_the_end_the_work_is_shared_evenly() {
         let mut scheduler = Scheduler::new((1..=workers).map(Rank).collect(), LIMITS);
         let mut orders = Vec::new();
         // A first round, so that something is measured.
-        for part in 0..u64::from(workers) {
-            scheduler.take(Event::Item(part_of_one(part)), Duration::ZERO, &mut orders);
+        for item in 0..u64::from(workers) {
+            scheduler.take(Event::Item(item_of_one_entry(item)), Duration::ZERO, &mut orders);
         }
-        for part in workers.into()..5 * u64::from(workers) {
-            scheduler.note(Event::Item(part_of_one(part)), Duration::ZERO, &mut Vec::new());
+        for item in workers.into()..5 * u64::from(workers) {
+            scheduler.note(Event::Item(item_of_one_entry(item)), Duration::ZERO, &mut Vec::new());
         }
         scheduler.note(Event::Closed, Duration::ZERO, &mut Vec::new());
         for order in std::mem::take(&mut orders) {
-            let Order::Parts { to, parts } = order else { unreachable!("there are only parts") };
+            let Order::Items { to, items } = order else { unreachable!("there are only items") };
             scheduler.note(
-                Event::PartDone { rank: to, part: parts[0].id },
+                Event::ItemDone { rank: to, item: items[0].id },
                 Duration::from_millis(2),
                 &mut orders,
             );
         }
         scheduler.give(Duration::from_millis(2), &mut orders);
-        let size = |order: &Order| if let Order::Parts { parts, .. } = order { parts.len() } else { 0 };
+        let size = |order: &Order| if let Order::Items { items, .. } = order { items.len() } else { 0 };
         let sizes: Vec<_> = orders.iter().map(size).collect();
         assert_eq!(sizes, vec![2; workers as usize], "half of an even share for each");
     }

@@ -240,7 +240,7 @@ impl<T: Tool> StatedFile<T> {
             Start::Compare { own, other } => (own, None, Transfer::Blocks(Holes::Read), true, Some(other)),
             Start::MoveRange(range) => {
                 io.recycle(block);
-                return self.begin_part(cx, io, range);
+                return self.begin_shared(cx, io, range);
             }
             Start::Done => {
                 io.recycle(block);
@@ -279,7 +279,7 @@ impl<T: Tool> StatedFile<T> {
     }
 
     /// Moves a range of a file whose other ranges other processes move.
-    fn begin_part(self, cx: &Context<'_, T>, io: &mut Io, part: FileRange<T::File>) -> Next<T> {
+    fn begin_shared(self, cx: &Context<'_, T>, io: &mut Io, part: FileRange<T::File>) -> Next<T> {
         let FileRange { own, target, range, transfer, inspect } = part;
         let Self { entry, source, stat } = self;
         // Only a hint. Read-ahead would fetch what other processes read, and this range is read by

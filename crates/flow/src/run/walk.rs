@@ -154,10 +154,10 @@ fn share_entries<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, mut names
     }
     let directories = Batch::whole(directories);
     // The first batch is shared last: of directories, the job shared last is taken first.
-    for range in plan::chunks(directories.len(), plan::CHUNK_ENTRIES).rev() {
+    for range in plan::batches(directories.len(), plan::BATCH_ENTRIES).rev() {
         cx.share(Job::Enter(Arc::clone(node), directories.part(range)));
     }
-    for range in plan::chunks(names.len(), cx.run.driver.chunk_entries(names.len())) {
+    for range in plan::batches(names.len(), cx.run.driver.batch_entries(names.len())) {
         // One list per batch, so that workers in one directory don't contend for its refcount.
         cx.share(Job::Files(Arc::clone(node), Batch::whole(names.part(range))));
     }

@@ -33,12 +33,12 @@ pub(super) fn begin(copy: EntryCopy<'_>, opened: OpenSource<'_>) -> Start<Copied
     let creation_mode = creation_mode::choose(copy.copier, &copy.entry.node.own, opened.source, stat);
     let layout = layouts::wanted(copy, (opened.source, stat), Bearer::File);
     let original = Original { stat, layout: layout.as_ref() };
-    let in_part = match copy.entry.node.owner {
+    let temporary = match copy.entry.node.owner {
         #[cfg(feature = "distributed")]
-        Some(_) => super::distributed::open_in_part(copy, original, creation_mode),
+        Some(_) => super::distributed::open_temporary(copy, original, creation_mode),
         _ => Ok(None),
     };
-    let opening = match in_part {
+    let opening = match temporary {
         Ok(Some(target)) => Ok(Target::Open(target)),
         Ok(None) => open_target(copy, original, creation_mode),
         Err(problem) => Err(problem),

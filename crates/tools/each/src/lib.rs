@@ -319,7 +319,7 @@ impl Distributed for Runner {
         Self::new(postcard::from_bytes(init_message).ok()?, false, Arc::default()).ok()
     }
 
-    fn finish_part(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
+    fn finish_item(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
         self.run_for_waiting(cx, |entry| std::ptr::eq(&*entry.node, node));
     }
 

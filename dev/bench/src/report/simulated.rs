@@ -442,9 +442,9 @@ fn machine_table(name: &str, machine: &Machine) -> Table {
         ("a small file's processor time", format!("{:?}", machine.file_cost)),
         ("a message on its way", format!("{:?}", machine.message_latency)),
         ("a message, for rank 0", format!("{:?}", machine.message_cost)),
-        ("a part, for rank 0", format!("{:?}", machine.part_cost)),
+        ("a work item, for rank 0", format!("{:?}", machine.item_cost)),
         ("an entry, for who lists it", format!("{:?}", machine.list_cost)),
-        ("a part, for the launch process", format!("{:?}", machine.launch_part_cost)),
+        ("a work item, for the launch process", format!("{:?}", machine.launch_item_cost)),
         ("directories the launch process makes at once", machine.launch_workers.to_string()),
         ("entries under way at most", machine.outstanding_entries.to_string()),
     ];

@@ -98,9 +98,9 @@ pub(crate) fn document_machine() -> Machine {
         file_cost: Duration::from_micros(30), // assumed
         message_latency: Duration::from_micros(7), // assumed: XT3's network
         message_cost: Duration::from_micros(10), // assumed
-        part_cost: Duration::from_micros(2), // assumed; the scheduler itself takes less
+        item_cost: Duration::from_micros(2), // assumed; the scheduler itself takes less
         list_cost: list_cost(LIST_RATES[0].1), // measured
-        launch_part_cost: Duration::from_micros(5), // assumed
+        launch_item_cost: Duration::from_micros(5), // assumed
         launch_workers: 8,      // assumed
         outstanding_entries: 4 << 20,
     }
@@ -120,8 +120,8 @@ pub(crate) fn small_files_machine(metadata_servers: u32) -> Machine {
         link_rate: 12.5e9,
         message_latency: Duration::from_micros(3),
         message_cost: Duration::from_micros(5),
-        part_cost: Duration::from_micros(1),
-        launch_part_cost: Duration::from_micros(5),
+        item_cost: Duration::from_micros(1),
+        launch_item_cost: Duration::from_micros(5),
         launch_workers: 16,
         ..document_machine()
     }

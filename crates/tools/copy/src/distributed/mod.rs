@@ -19,7 +19,7 @@ use haul_striping::{Striping, striping};
 use haul_sys::{Error, Fd, FileType, Identity, Open, stat, stat_path};
 use serde::{Deserialize, Serialize};
 use ticket::Ticket;
-pub(super) use ticket::open_in_part;
+pub(super) use ticket::open_temporary;
 
 use super::default_label;
 use super::entry_copy::EntryCopy;

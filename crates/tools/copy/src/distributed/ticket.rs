@@ -86,38 +86,38 @@ fn time(time: Timestamp) -> (i64, u32) {
 
 /// Creates a work item entry's target under a temporary name, or opens what an earlier attempt
 /// left of it. `None` if a file exists in its place.
-pub(crate) fn open_in_part(
+pub(crate) fn open_temporary(
     copy: EntryCopy<'_>,
     source: Original<'_>,
     creation_mode: CreationMode,
 ) -> Result<Option<OpenTarget>, Problem> {
-    let (Some(part), name) = (item_of(&*copy.entry.node), copy.target_name()) else { return Ok(None) };
+    let (Some(item), name) = (item_of(&*copy.entry.node), copy.target_name()) else { return Ok(None) };
     if name.to_bytes().ends_with(b"/") || name.to_bytes() == b"." {
         return Ok(None);
     }
     let Ok(directory) = copy.open_directory() else { return Ok(None) };
     let is_new = copy.entry.node.own.is_new();
-    if let Some(target) = go_on_with(copy.copier, part, &directory, source.stat) {
+    if let Some(target) = go_on_with(copy.copier, item, &directory, source.stat) {
         return Ok(Some(target));
     }
-    if (!is_new || part.item.attempt > 1)
+    if (!is_new || item.spec.attempt > 1)
         && !stat_at(&directory, name).is_err_and(|cause| cause.is(Errno::NOENT))
     {
         return Ok(None);
     }
-    for earlier in 1..part.item.attempt {
+    for earlier in 1..item.spec.attempt {
         if let Some(name) = temporary_name(copy, earlier) {
             // Usually there is none.
             remove(&*directory, &name).unwrap_or_default();
         }
     }
-    let Some(name) = temporary_name(copy, part.item.attempt) else { return Ok(None) };
+    let Some(name) = temporary_name(copy, item.spec.attempt) else { return Ok(None) };
     create_temporary(copy, (&directory, name), source, creation_mode).map(Some)
 }
 
 /// Opens what an earlier attempt wrote of a large file, if the source is unchanged.
-fn go_on_with(copier: &Copier, part: &WorkItem<Copier>, directory: &Fd, source: &Stat) -> Option<OpenTarget> {
-    let begun = part.item.begun.as_ref()?;
+fn go_on_with(copier: &Copier, item: &WorkItem<Copier>, directory: &Fd, source: &Stat) -> Option<OpenTarget> {
+    let begun = item.spec.begun.as_ref()?;
     let ticket = Ticket::unpack(&begun.ticket, source)
         .filter(|ticket| ticket.changed == time(source.changed))
         .filter(|ticket| {

@@ -117,7 +117,7 @@ impl Distributed for PositionedWriter {
         node.own.archive.is_some()
     }
 
-    fn finish_part(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
+    fn finish_item(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
         node.own.write_remotely(cx);
     }
 

@@ -102,7 +102,7 @@ struct Post {
     other: Mutex<Option<Feed<'static, Job<Recorder>>>>,
     ways: Arc<RemotePaths>,
     under_way: Mutex<HashMap<u64, Sent>>,
-    parts: AtomicU64,
+    items: AtomicU64,
     /// Items reported as done that were not in flight.
     strays: Mutex<Vec<u64>>,
     /// Hook that runs before an item is sent.
@@ -111,7 +111,7 @@ struct Post {
 
 impl Post {
     fn send(self: &Arc<Self>, pending: PendingItem<Recorder>, claimed: bool) {
-        let number = self.parts.fetch_add(1, Ordering::Relaxed);
+        let number = self.items.fetch_add(1, Ordering::Relaxed);
         let packed = pending.pack(self.tool, ItemSpec { number, claimed, ..ItemSpec::default() });
         (self.before)(&packed);
         let sent = Sent { pending, claimed, feed: self.local.feed() };
@@ -153,7 +153,7 @@ impl Driver<Job<Recorder>> for Giver {
     fn classifies_first(&self) -> bool {
         true
     }
-    fn chunk_entries(&self, _: usize) -> usize {
+    fn batch_entries(&self, _: usize) -> usize {
         self.0.giving.entries[0]
     }
     fn wait(&self) -> bool {
@@ -165,12 +165,12 @@ impl Driver<Job<Recorder>> for Giver {
 }
 
 impl CompletionSink<Recorder> for Post {
-    fn done(&self, part: &WorkItem<Recorder>) {
-        let sent = self.under_way.lock().unwrap().remove(&part.item.number);
+    fn done(&self, item: &WorkItem<Recorder>) {
+        let sent = self.under_way.lock().unwrap().remove(&item.spec.number);
         let Some(Sent { pending, claimed, feed }) = sent else {
-            return self.strays.lock().unwrap().push(part.item.number);
+            return self.strays.lock().unwrap().push(item.spec.number);
         };
-        let outcome = part.outcome();
+        let outcome = item.outcome();
         feed.share(Job::Visit(Box::new(move |cx| pending.conclude(cx, claimed, outcome))));
     }
     fn note(&self, _: ItemKey, problem: Problem) {
@@ -194,7 +194,7 @@ struct Given {
     notes: &'static Notes,
     /// Status of the walking run and of the other.
     statuses: [Status; 2],
-    parts: u64,
+    items: u64,
 }
 
 /// Runs over a tree and gives the files to another run.
@@ -213,7 +213,7 @@ fn give(root: &Path, giving: Giving, held: usize, before: fn(&PackedItem)) -> Gi
         other: Mutex::new(Some(other.feed())),
         ways: Arc::default(),
         under_way: Mutex::default(),
-        parts: AtomicU64::new(0),
+        items: AtomicU64::new(0),
         strays: Mutex::default(),
         before,
     });
@@ -227,10 +227,10 @@ fn give(root: &Path, giving: Giving, held: usize, before: fn(&PackedItem)) -> Gi
         post.other.lock().unwrap().take();
         [status, other.join().unwrap()]
     });
-    assert_eq!(*post.strays.lock().unwrap(), [0; 0], "parts were told to be done twice");
-    assert!(post.under_way.lock().unwrap().is_empty(), "the run is over with parts under way");
-    let parts = post.parts.load(Ordering::Relaxed);
-    Given { tool, notes, statuses, parts }
+    assert_eq!(*post.strays.lock().unwrap(), [0; 0], "items were told to be done twice");
+    assert!(post.under_way.lock().unwrap().is_empty(), "the run is over with items under way");
+    let items = post.items.load(Ordering::Relaxed);
+    Given { tool, notes, statuses, items }
 }
 
 proptest! {
@@ -249,13 +249,13 @@ proptest! {
         let (root, mut expected) = (folder.path().join("root"), BTreeSet::new());
         build(&shape, &root, if twins { "twin" } else { "f" }, &mut expected);
         let giving = Giving { workers: workers.into(), entries: entries.into(), directories };
-        let Given { tool, notes, statuses, parts } = give(&root, giving, held, |_| {});
+        let Given { tool, notes, statuses, items } = give(&root, giving, held, |_| {});
         let problems = std::mem::take(&mut *notes.problems.lock().unwrap());
         prop_assert!(problems.is_empty(), "{problems:?}");
         prop_assert_eq!(statuses, [Status::Success; 2]);
         let events = std::mem::take(&mut *tool.events.lock().unwrap());
         let files = events.iter().filter(|event| matches!(event, Event::Done(..))).count();
-        prop_assert!(parts >= files.div_ceil(entries.0) as u64, "{parts} parts");
+        prop_assert!(items >= files.div_ceil(entries.0) as u64, "{items} items");
         let claimed = std::mem::take(&mut *tool.claimed.lock().unwrap());
         prop_assert_eq!(claimed.len(), if twins { files } else { 0 }, "claimed, and told of");
         prop_assert!(claimed.iter().all(|(_, stands)| *stands));
@@ -265,11 +265,11 @@ proptest! {
 
 /// Removes files that must be gone when a work item arrives; those with several names only when it
 /// arrives with a hard-link claim.
-fn remove_gone(part: &PackedItem) {
-    let folder = String::from_utf8(part.source.path()).unwrap();
-    for name in part.names.bytes().split(|byte| *byte == 0) {
+fn remove_gone(item: &PackedItem) {
+    let folder = String::from_utf8(item.source.path()).unwrap();
+    for name in item.names.bytes().split(|byte| *byte == 0) {
         let name = std::str::from_utf8(name).unwrap();
-        if name.starts_with("gone") || (name.starts_with("twin-gone") && part.item.claimed) {
+        if name.starts_with("gone") || (name.starts_with("twin-gone") && item.spec.claimed) {
             fs::remove_file(Path::new(&folder).join(name)).unwrap();
         }
     }
@@ -311,8 +311,8 @@ struct Heard {
 }
 
 impl CompletionSink<Recorder> for Heard {
-    fn done(&self, part: &WorkItem<Recorder>) {
-        self.moved.lock().unwrap().push(part.was_moved());
+    fn done(&self, item: &WorkItem<Recorder>) {
+        self.moved.lock().unwrap().push(item.was_moved());
     }
     fn large(&self, _: &Stat) -> Option<u64> {
         panic!("a member was asked to lead");
@@ -342,7 +342,7 @@ fn move_piece(bytes: usize, piece: std::ops::Range<u64>, size: u64) -> (Vec<bool
     let place = operand(&cache, &file).place;
     let piece = Piece { range: piece, size, by_kernel: false, ticket: b"/dev/null".to_vec() };
     let mut packed = PackedItem {
-        item: ItemSpec { piece: Some(piece), ..ItemSpec::default() },
+        spec: ItemSpec { piece: Some(piece), ..ItemSpec::default() },
         source: RemotePath::to(&place),
         own: Vec::new(),
         names: PackedNames::default(),
