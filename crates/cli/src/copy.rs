@@ -23,10 +23,10 @@ use crate::work;
 /// Copies as the arguments ask. Messages begin with `program`.
 pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     let messages = Messages::new(program, Charset::of_process());
-    let mut told = true;
+    let mut is_reported = true;
     // A script under mpirun that calls `cp` means one copy, with messages, in each process.
     let speaks = program == "cp" || cluster::speaks();
-    let mut warn = |warning| told &= !speaks || complain(&messages.warning(warning));
+    let mut warn = |warning| is_reported &= !speaks || complain(&messages.warning(warning));
     let environment = Environment::of_process();
     let environment = Environment { is_rank: environment.is_rank && program != "cp", ..environment };
     let status = match flags::parse(words, environment, &mut warn) {
@@ -46,7 +46,7 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
             ExitCode::FAILURE
         }
     };
-    if told { status } else { ExitCode::FAILURE }
+    if is_reported { status } else { ExitCode::FAILURE }
 }
 
 /// Runs one copy, in this process or in several, and reports the outcome.

@@ -144,7 +144,7 @@ fn in_turn<P>(items: Vec<P>, directory: impl Fn(&P) -> u64) -> Vec<P> {
 }
 
 fn unpacked(body: &[u8]) -> Result<PackedItem, Problem> {
-    unpack(body).map_err(|why| Problem::new(ClusterKind::CannotUnderstand).naming(why.to_string()))
+    unpack(body).map_err(|why| Problem::new(ClusterKind::CannotDecode).naming(why.to_string()))
 }
 
 /// Returns how many entries of a work item to give to one worker, so that `workers` are all busy

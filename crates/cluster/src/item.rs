@@ -151,11 +151,11 @@ pub struct ItemOutcome {
     /// For an item with a hard-link claim: entries whose copy exists.
     pub completed: Vec<CString>,
     /// Detached large files, with the numbers they will be reported under.
-    pub apart: Vec<(CString, u64)>,
+    pub detached: Vec<(CString, u64)>,
     /// Directories that were entered.
     pub entered: Vec<Entered>,
     /// Results of entries, in the order emitted.
-    pub told: Vec<(CString, Vec<u8>)>,
+    pub emitted: Vec<(CString, Vec<u8>)>,
     /// For a journaled item: stamps of its entries, except detached ones.
     pub stamps: Vec<Stamp>,
 }
@@ -192,11 +192,11 @@ impl<T: Tool> WorkItem<T> {
         T: Distributed,
     {
         let Some(seen) = self.seen.get() else { return };
-        let ItemOutcome { apart, returned, .. } = self.outcome();
-        let apart: HashSet<_> = apart.into_iter().map(|(name, _)| name).collect();
+        let ItemOutcome { detached, returned, .. } = self.outcome();
+        let detached: HashSet<_> = detached.into_iter().map(|(name, _)| name).collect();
         let returned: HashSet<_> = returned.into_iter().collect();
         let may_be = |entry: &Entry<T>| !returned.contains(entry.name()) && may_be(entry);
-        let stamps = seen.stamps((cx.tool(), cx.cache()), node, |name| apart.contains(name), may_be);
+        let stamps = seen.stamps((cx.tool(), cx.cache()), node, |name| detached.contains(name), may_be);
         self.change(|outcome| outcome.stamps = stamps);
     }
 
@@ -209,9 +209,9 @@ impl<T: Tool> WorkItem<T> {
     }
 
     /// Returns the number of a detached entry.
-    pub(crate) fn apart(&self, name: &CStr) -> Option<u64> {
+    pub(crate) fn detached(&self, name: &CStr) -> Option<u64> {
         let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-        outcome.apart.iter().find(|(apart, _)| apart.as_c_str() == name).map(|(_, number)| *number)
+        outcome.detached.iter().find(|(detached, _)| detached.as_c_str() == name).map(|(_, number)| *number)
     }
 
     pub(crate) fn note_moved(&self) {
@@ -370,14 +370,14 @@ impl<T: Distributed> PendingItem<T> {
     /// Completes the entries that another process is done with. Shares those that need a second
     /// pass with a hard-link claim as a new job.
     pub fn conclude(self, cx: &Context<'_, T>, claimed: bool, outcome: ItemOutcome) {
-        let ItemOutcome { returned, completed, entered, told, apart: _, stamps: _ } = outcome;
-        let mut told = by_name(told);
+        let ItemOutcome { returned, completed, entered, emitted, detached: _, stamps: _ } = outcome;
+        let mut emitted = by_name(emitted);
         let [returned, completed] = [returned, completed].map(HashSet::<CString>::from_iter);
         let mut entered: HashMap<_, _> =
             entered.into_iter().map(|entered| (entered.name.clone(), entered)).collect();
         let mut again = Vec::new();
         for mut entry in self.entry {
-            for result in told.remove(entry.name()).unwrap_or_default() {
+            for result in emitted.remove(entry.name()).unwrap_or_default() {
                 cx.tool().emitted(cx, &entry, &result);
             }
             let is_returned = returned.contains(entry.name());
@@ -401,9 +401,9 @@ impl<T: Distributed> PendingItem<T> {
 }
 
 /// Groups results by entry name.
-fn by_name(told: Vec<(CString, Vec<u8>)>) -> HashMap<CString, Vec<Vec<u8>>> {
+fn by_name(emitted: Vec<(CString, Vec<u8>)>) -> HashMap<CString, Vec<Vec<u8>>> {
     let mut results: HashMap<CString, Vec<Vec<u8>>> = HashMap::new();
-    for (name, result) in told {
+    for (name, result) in emitted {
         results.entry(name).or_default().push(result);
     }
     results

@@ -7,7 +7,7 @@ haul_flow::kinds! {
         /// A rank can't open a directory that the launch process has listed.
         CannotReach,
         /// A rank can't decode a work item.
-        CannotUnderstand,
+        CannotDecode,
         /// A file for checking that ranks see the launch process's directories can't be removed.
         CannotRemoveToken,
         /// An entry's output is too long for a message.
@@ -17,9 +17,9 @@ haul_flow::kinds! {
         /// The job is lost, and entries with it.
         Lost,
         /// The job was lost, and starts again.
-        Again,
+        Restarting,
         /// The job was lost, and starts again without some hosts.
-        AgainWithout,
+        RestartingWithout,
         /// The ranks can't be started.
         CannotRun,
         /// A host can't take part.

@@ -83,10 +83,10 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
     ) -> io::Result<Self> {
         let output = Arc::new(Mutex::new(output));
         let answers = Arc::clone(&output);
-        let mut told = 0;
+        let mut acknowledged = 0;
         let acknowledge = move |count: u64| {
-            if count >= told + ACKNOWLEDGED_EVERY {
-                told = count;
+            if count >= acknowledged + ACKNOWLEDGED_EVERY {
+                acknowledged = count;
                 // If the write fails, the reader will find the link closed.
                 write_whole(&answers, &frame(READ_SO_FAR, &pack(&count))).unwrap_or_default();
             }

@@ -31,8 +31,8 @@ const RANKS_WITH_A_MASTER_APART: u32 = 16;
 /// State of a rank.
 struct Peer {
     host: Option<String>,
-    heard: Instant,
-    told: Instant,
+    last_received: Instant,
+    last_sent: Instant,
     gone: bool,
 }
 
@@ -62,7 +62,7 @@ impl Master {
     #[must_use]
     pub fn new(link: Link<ToLaunch, ToMaster>, size: u32, carrier: String) -> Self {
         let now = Instant::now();
-        let peer = || Peer { host: None, heard: now, told: now, gone: false };
+        let peer = || Peer { host: None, last_received: now, last_sent: now, gone: false };
         Self {
             link,
             carrier,
@@ -87,7 +87,7 @@ impl Master {
     pub(crate) fn outgoing(&mut self) -> impl Iterator<Item = (Rank, Message)> {
         let now = Instant::now();
         for (to, _) in &self.outgoing {
-            self.peers[to.index()].told = now;
+            self.peers[to.index()].last_sent = now;
         }
         self.messages += self.outgoing.iter().filter(|(_, message)| counts(message)).count() as u64;
         std::mem::take(&mut self.outgoing).into_iter()
@@ -123,10 +123,10 @@ impl Master {
 
     /// Handles what has arrived over the link. Returns true if anything has.
     pub(crate) fn hear_link(&mut self) -> Result<bool, Broken> {
-        let mut heard = false;
+        let mut last_received = false;
         for _ in 0..LINK_TURN {
             let Some(arrival) = self.link.receive() else { break };
-            (heard, self.link_heard) = (true, Instant::now());
+            (last_received, self.link_heard) = (true, Instant::now());
             match arrival {
                 Arrival::Message(message) => self.take_from_launch(message)?,
                 Arrival::Stray(_) => {}
@@ -134,7 +134,7 @@ impl Master {
                 Arrival::Gone(why) => return Err(Broken::Link(why)),
             }
         }
-        Ok(heard)
+        Ok(last_received)
     }
 
     fn take_from_launch(&mut self, message: ToMaster) -> Result<(), Broken> {
@@ -169,13 +169,13 @@ impl Master {
 
     /// Handles a message from a rank.
     pub(crate) fn take(&mut self, from: Rank, message: Message) -> Result<(), Broken> {
-        self.peers[from.index()].heard = Instant::now();
+        self.peers[from.index()].last_received = Instant::now();
         self.messages += u64::from(counts(&message));
         match message {
             Message::Hello(hello) => self.greet(from, hello)?,
             Message::Report(report) => self.report(from, *report)?,
             Message::Bye => self.peers[from.index()].gone = true,
-            // Heartbeats only update `heard`.
+            // Heartbeats only update `last_received`.
             _ => {}
         }
         Ok(())
@@ -265,15 +265,15 @@ impl Master {
         }
         let stood_still = self.standstill.turn(now);
         self.link_heard += stood_still;
-        self.peers.iter_mut().for_each(|peer| peer.heard += stood_still);
+        self.peers.iter_mut().for_each(|peer| peer.last_received += stood_still);
         let rhythm = self.silence / 6;
         for (index, peer) in self.peers.iter().enumerate().skip(1).filter(|(_, peer)| !peer.gone) {
-            let silent = now.saturating_duration_since(peer.heard);
+            let silent = now.saturating_duration_since(peer.last_received);
             if silent > self.silence {
                 let (rank, host) = (Rank(index as u32), peer.host.clone());
                 return Err(Broken::LostRank { rank, host, silence: silent });
             }
-            if now.saturating_duration_since(peer.told) > rhythm {
+            if now.saturating_duration_since(peer.last_sent) > rhythm {
                 self.outgoing.push((Rank(index as u32), Message::Alive));
             }
         }

@@ -81,7 +81,7 @@ impl World {
     /// launcher's ranks.
     pub fn open(explicit: Option<&Path>) -> Result<Self, Refusal> {
         let launched = launched();
-        one_host::tell(launched.as_ref());
+        one_host::set(launched.as_ref());
         let library = match explicit {
             Some(path) => open_this(path)?,
             None => find(launched.as_ref())?,

@@ -50,11 +50,11 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
             if outcome.returned.iter().any(|returned| returned.as_c_str() == name) {
                 return;
             }
-            let before: usize = outcome.told.iter().map(|(_, result)| result.len()).sum();
+            let before: usize = outcome.emitted.iter().map(|(_, result)| result.len()).sum();
             if before + result.len() <= EMITTED_BYTES_MAX {
-                outcome.told.push((name.to_owned(), result));
+                outcome.emitted.push((name.to_owned(), result));
             } else if cx.tool().can_do_again(entry) {
-                outcome.told.retain(|(of, _)| of.as_c_str() != name);
+                outcome.emitted.retain(|(of, _)| of.as_c_str() != name);
                 outcome.returned.push(name.to_owned());
             } else {
                 is_lost = true;
@@ -114,7 +114,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         let is_striped = tool.striping(file).is_none_or(|striping| striping.stripes != 1);
         let Some(ticket) = tool.ticket(file).filter(|_| is_striped) else { return false };
         let name = file.entry.name().to_owned();
-        self.change(|outcome| outcome.apart.push((name, number)));
+        self.change(|outcome| outcome.detached.push((name, number)));
         // Announce the file before its entry leaves the item: whoever learns that the item is done
         // must already know the file.
         self.sink.begun(tool, number, LargeFile { file: Arc::clone(file), transfer, ticket });
@@ -124,7 +124,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
 
     fn finish_file(&self, cx: &Context<'_, T>, file: &OpenFile<T>) -> bool {
         let piece = self.spec.piece.as_ref();
-        let is_shared = piece.is_some() || self.apart(file.entry.name()).is_some();
+        let is_shared = piece.is_some() || self.detached(file.entry.name()).is_some();
         if self.sink.flushes()
             && is_shared
             && let Some(target) = &file.target
@@ -150,7 +150,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
             return cx.complete(entry);
         }
         cx.tool().close_file(cx, entry, own, moved);
-        let Some(number) = self.apart(entry.name()) else { return cx.complete(entry) };
+        let Some(number) = self.detached(entry.name()) else { return cx.complete(entry) };
         cx.count(Tally { finished: 1, ..Tally::default() });
         cx.flush();
         self.sink.over(cx, entry, number, moved);

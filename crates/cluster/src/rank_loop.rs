@@ -50,8 +50,8 @@ pub struct RankLoop<X: Transport> {
     transport: X,
     master: Option<Master>,
     host: String,
-    heard: Instant,
-    told: Instant,
+    last_received: Instant,
+    last_sent: Instant,
     silence: Duration,
     pause: Duration,
     standstill: Standstill,
@@ -85,8 +85,8 @@ impl<X: Transport> RankLoop<X> {
             transport,
             master,
             host,
-            heard: now,
-            told: now,
+            last_received: now,
+            last_sent: now,
             silence: BRIEF_WITHIN,
             pause: PAUSES.0,
             standstill: Standstill::new(now),
@@ -130,7 +130,7 @@ impl<X: Transport> RankLoop<X> {
             let Some((from, bytes)) = self.transport.receive()? else { break };
             busy = true;
             if from == Rank::MASTER {
-                self.heard = Instant::now();
+                self.last_received = Instant::now();
             }
             match work(unpack(&bytes).map_err(Broken::Undecodable)?) {
                 Some(Message::InitMessage(init_message)) => turn = Turn::InitMessage(init_message),
@@ -172,12 +172,12 @@ impl<X: Transport> RankLoop<X> {
             return Ok(());
         }
         let now = Instant::now();
-        self.heard += self.standstill.turn(now);
-        let silent = now.saturating_duration_since(self.heard);
+        self.last_received += self.standstill.turn(now);
+        let silent = now.saturating_duration_since(self.last_received);
         if silent > self.silence {
             return Err(Broken::LostMaster(silent));
         }
-        if now.saturating_duration_since(self.told) > self.silence / 6 {
+        if now.saturating_duration_since(self.last_sent) > self.silence / 6 {
             self.send(Rank::MASTER, &Message::Alive)?;
         }
         Ok(())
@@ -185,7 +185,7 @@ impl<X: Transport> RankLoop<X> {
 
     fn send(&mut self, to: Rank, message: &Message) -> Result<(), Broken> {
         if to == Rank::MASTER {
-            self.told = Instant::now();
+            self.last_sent = Instant::now();
         }
         self.pause = PAUSES.0;
         self.transport.send(to, pack(message))

@@ -109,12 +109,12 @@ impl SeenEntries {
     }
 
     /// Stamps the entries for which `may_be` is true, in the order of the names. Detached entries
-    /// (`apart`) are left out.
+    /// (`is_detached`) are left out.
     pub(crate) fn stamps<T: Distributed>(
         &self,
         (tool, cache): (&T, &DirCache),
         node: &Arc<DirNode<T>>,
-        apart: impl Fn(&CStr) -> bool,
+        is_detached: impl Fn(&CStr) -> bool,
         may_be: impl Fn(&Entry<T>) -> bool,
     ) -> Vec<Stamp> {
         let stamp_of = |seen: &Seen| {
@@ -129,7 +129,7 @@ impl SeenEntries {
                 false => Stamp::NONE,
             }
         };
-        self.0.iter().filter(|seen| !apart(&seen.name)).map(stamp_of).collect()
+        self.0.iter().filter(|seen| !is_detached(&seen.name)).map(stamp_of).collect()
     }
 
     pub(crate) fn stamp_of<T: Distributed>(&self, tool: &T, cache: &DirCache, entry: &Entry<T>) -> Stamp {

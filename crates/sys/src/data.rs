@@ -141,11 +141,11 @@ pub fn read_on(file: impl AsFd, bytes: &mut [u8]) -> Result<usize> {
 /// Any error from `openat(2)`, `read(2)` or `close(2)`.
 pub fn read_path(path: &CStr, most: usize) -> Result<Vec<u8>> {
     let file = open_path(path, Open::READ.following())?;
-    let (mut bytes, mut room) = (Vec::new(), [0; 16 << 10]);
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 16 << 10]);
     while bytes.len() < most {
-        match read_on(&file, &mut room)? {
+        match read_on(&file, &mut buffer)? {
             0 => break,
-            length => bytes.extend_from_slice(&room[..length]),
+            length => bytes.extend_from_slice(&buffer[..length]),
         }
     }
     file.close()?;

@@ -143,8 +143,8 @@ impl Pinned {
     /// # Errors
     /// Any error from `listxattr(2)`.
     pub fn list_xattrs(&self) -> Result<XattrNames> {
-        let list = |room: &mut [u8]| match rustix::fs::listxattr(through_proc(&self.0)?, &mut *room) {
-            Err(Errno::NOENT) => empty_path::list(self.as_fd(), room),
+        let list = |buffer: &mut [u8]| match rustix::fs::listxattr(through_proc(&self.0)?, &mut *buffer) {
+            Err(Errno::NOENT) => empty_path::list(self.as_fd(), buffer),
             outcome => outcome,
         };
         let call = || none_if_unsupported(fitting(list));
@@ -156,8 +156,8 @@ impl Pinned {
     /// # Errors
     /// Any error from `getxattr(2)`; `ENODATA` if there is no such attribute.
     pub fn get_xattr(&self, key: &CStr) -> Result<Vec<u8>> {
-        let get = |room: &mut [u8]| match rustix::fs::getxattr(through_proc(&self.0)?, key, &mut *room) {
-            Err(Errno::NOENT) => empty_path::get(self.as_fd(), key, room),
+        let get = |buffer: &mut [u8]| match rustix::fs::getxattr(through_proc(&self.0)?, key, &mut *buffer) {
+            Err(Errno::NOENT) => empty_path::get(self.as_fd(), key, buffer),
             outcome => outcome,
         };
         gate::call(Operation::Fgetxattr, || fitting(get), || format!("{}, {key:?}", self.0.as_raw_fd()))

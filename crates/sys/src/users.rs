@@ -8,10 +8,10 @@ use std::ffi::{CStr, c_char, c_int};
 use std::mem::MaybeUninit;
 
 /// Initial size of the string buffer, in bytes.
-const FIRST_TRY_BYTES: usize = 1 << 10;
+const BUFFER_BYTES_MIN: usize = 1 << 10;
 
 /// Maximum size of the string buffer, in bytes: a group may have many members.
-const ROOM_BYTES_MAX: usize = 1 << 20;
+const BUFFER_BYTES_MAX: usize = 1 << 20;
 
 /// Queries a database with a buffer that grows until the entry fits. `ask` is one of the `get*_r`
 /// functions and returns an errno. `take` copies what is wanted out of the entry, whose strings are
@@ -20,15 +20,15 @@ fn entry<E, R>(
     mut ask: impl FnMut(*mut E, *mut c_char, usize, *mut *mut E) -> c_int,
     take: impl FnOnce(&E) -> R,
 ) -> Option<R> {
-    let mut room: Vec<c_char> = vec![0; FIRST_TRY_BYTES];
+    let mut buffer: Vec<c_char> = vec![0; BUFFER_BYTES_MIN];
     loop {
         let mut filled = MaybeUninit::<E>::zeroed();
         let mut found = std::ptr::null_mut();
-        match ask(filled.as_mut_ptr(), room.as_mut_ptr(), room.len(), &raw mut found) {
-            libc::ERANGE if room.len() < ROOM_BYTES_MAX => room.resize(room.len() * 8, 0),
+        match ask(filled.as_mut_ptr(), buffer.as_mut_ptr(), buffer.len(), &raw mut found) {
+            libc::ERANGE if buffer.len() < BUFFER_BYTES_MAX => buffer.resize(buffer.len() * 8, 0),
             libc::EINTR => {}
             0 if !found.is_null() => {
-                // SAFETY: the C library has filled the entry; its strings are in `room`, which is
+                // SAFETY: the C library has filled the entry; its strings are in `buffer`, which is
                 // still alive.
                 return Some(take(unsafe { filled.assume_init_ref() }));
             }
@@ -51,7 +51,7 @@ fn text(start: *const c_char) -> Vec<u8> {
 pub fn user_name(number: u32) -> Option<Vec<u8>> {
     entry(
         // SAFETY: passes pointers to an entry, to a buffer of the given length, and to the result.
-        |filled, room, length, found| unsafe { libc::getpwuid_r(number, filled, room, length, found) },
+        |filled, buffer, length, found| unsafe { libc::getpwuid_r(number, filled, buffer, length, found) },
         |user: &libc::passwd| text(user.pw_name),
     )
 }
@@ -61,7 +61,7 @@ pub fn user_name(number: u32) -> Option<Vec<u8>> {
 pub fn group_name(number: u32) -> Option<Vec<u8>> {
     entry(
         // SAFETY: passes pointers to an entry, to a buffer of the given length, and to the result.
-        |filled, room, length, found| unsafe { libc::getgrgid_r(number, filled, room, length, found) },
+        |filled, buffer, length, found| unsafe { libc::getgrgid_r(number, filled, buffer, length, found) },
         |group: &libc::group| text(group.gr_name),
     )
 }
@@ -71,7 +71,9 @@ pub fn group_name(number: u32) -> Option<Vec<u8>> {
 pub fn user_number(name: &CStr) -> Option<u32> {
     entry(
         // SAFETY: passes a NUL-terminated name, and pointers as above.
-        |filled, room, length, found| unsafe { libc::getpwnam_r(name.as_ptr(), filled, room, length, found) },
+        |filled, buffer, length, found| unsafe {
+            libc::getpwnam_r(name.as_ptr(), filled, buffer, length, found)
+        },
         |user: &libc::passwd| user.pw_uid,
     )
 }
@@ -81,7 +83,9 @@ pub fn user_number(name: &CStr) -> Option<u32> {
 pub fn group_number(name: &CStr) -> Option<u32> {
     entry(
         // SAFETY: passes a NUL-terminated name, and pointers as above.
-        |filled, room, length, found| unsafe { libc::getgrnam_r(name.as_ptr(), filled, room, length, found) },
+        |filled, buffer, length, found| unsafe {
+            libc::getgrnam_r(name.as_ptr(), filled, buffer, length, found)
+        },
         |group: &libc::group| group.gr_gid,
     )
 }

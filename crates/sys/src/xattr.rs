@@ -57,16 +57,16 @@ impl XattrNames {
 pub(crate) fn fitting(
     mut fill: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
 ) -> rustix::io::Result<Vec<u8>> {
-    let mut room = vec![0; FIRST_TRY_BYTES];
+    let mut buffer = vec![0; FIRST_TRY_BYTES];
     loop {
-        match fill(&mut room) {
+        match fill(&mut buffer) {
             Ok(length) => {
-                room.truncate(length);
-                return Ok(room);
+                buffer.truncate(length);
+                return Ok(buffer);
             }
-            Err(Errno::RANGE) if room.len() < 1 << 20 => {
-                let wanted = room.len() * 8;
-                room.resize(wanted, 0);
+            Err(Errno::RANGE) if buffer.len() < 1 << 20 => {
+                let wanted = buffer.len() * 8;
+                buffer.resize(wanted, 0);
             }
             Err(errno) => return Err(errno),
         }
@@ -81,7 +81,7 @@ pub fn list_xattrs(file: impl AsFd) -> Result<XattrNames> {
     let file = file.as_fd();
     gate::call(
         Operation::Flistxattr,
-        || none_if_unsupported(fitting(|room| rustix::fs::flistxattr(file, room))),
+        || none_if_unsupported(fitting(|buffer| rustix::fs::flistxattr(file, buffer))),
         || file.as_raw_fd().to_string(),
     )
     .map(XattrNames)
@@ -109,7 +109,7 @@ pub fn get_xattr(file: impl AsFd, key: &CStr) -> Result<Vec<u8>> {
     let file = file.as_fd();
     gate::call(
         Operation::Fgetxattr,
-        || fitting(|room| rustix::fs::fgetxattr(file, key, room)),
+        || fitting(|buffer| rustix::fs::fgetxattr(file, key, buffer)),
         || format!("{}, {key:?}", file.as_raw_fd()),
     )
 }
@@ -151,16 +151,18 @@ pub(crate) mod empty_path {
 
     const EMPTY: &CStr = c"";
 
-    pub(crate) fn list(file: BorrowedFd<'_>, room: &mut [u8]) -> rustix::io::Result<usize> {
-        let (fd, flags, length) = (file.as_raw_fd(), libc::AT_EMPTY_PATH, room.len());
+    pub(crate) fn list(file: BorrowedFd<'_>, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+        let (fd, flags, length) = (file.as_raw_fd(), libc::AT_EMPTY_PATH, buffer.len());
         // SAFETY: the kernel reads the NUL-terminated name and writes at most `length` bytes
-        // to `room`.
-        length_of(unsafe { libc::syscall(LISTXATTRAT, fd, EMPTY.as_ptr(), flags, room.as_mut_ptr(), length) })
+        // to `buffer`.
+        length_of(unsafe {
+            libc::syscall(LISTXATTRAT, fd, EMPTY.as_ptr(), flags, buffer.as_mut_ptr(), length)
+        })
     }
 
-    pub(crate) fn get(file: BorrowedFd<'_>, key: &CStr, room: &mut [u8]) -> rustix::io::Result<usize> {
-        // The kernel writes at most `room.len()` bytes.
-        call(GETXATTRAT, file, key, Arguments { value: room.as_mut_ptr() as u64, ..Arguments::of(room) })
+    pub(crate) fn get(file: BorrowedFd<'_>, key: &CStr, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+        // The kernel writes at most `buffer.len()` bytes.
+        call(GETXATTRAT, file, key, Arguments { value: buffer.as_mut_ptr() as u64, ..Arguments::of(buffer) })
     }
 
     pub(crate) fn set(file: BorrowedFd<'_>, key: &CStr, value: &[u8]) -> rustix::io::Result<()> {

@@ -9,13 +9,13 @@ use haul_cluster::launch::JournalError;
 
 sentences! { sentence(ClusterKind):
     CannotReach => "cannot reach directory {}",
-    CannotUnderstand => "cannot decode a work item: {bare}",
+    CannotDecode => "cannot decode a work item: {bare}",
     CannotRemoveToken => "cannot remove {}",
     ResultTooLong => "the output for {} is too long to be sent from one host to another",
     NotMoved => "{} was not copied",
     Lost => "{bare}: {bare} entries were not done",
-    Again => "{bare}; restarting what is left",
-    AgainWithout => "{bare}; restarting what is left without {bare}",
+    Restarting => "{bare}; restarting what is left",
+    RestartingWithout => "{bare}; restarting what is left without {bare}",
     CannotRun => "cannot start the processes: {bare}",
     Unfit => "host {bare}: {bare}",
     JournalLost => "the journal cannot be written: {bare}",

@@ -36,7 +36,7 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(30);
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A restarted job.
-pub(crate) struct Again {
+pub(crate) struct Restart {
     /// Why the previous attempt ended.
     pub(crate) why: Loss,
     /// Hosts left out from now on.
@@ -294,8 +294,8 @@ impl ProcessGroup {
     /// Sends a message. If that fails, the receiver finds the link closed.
     pub(crate) fn post(&self, message: ToMaster) {
         let mut outgoing = lock(&self.outgoing);
-        if let Some((link, told)) = outgoing.as_mut() {
-            *told = Instant::now();
+        if let Some((link, last_sent)) = outgoing.as_mut() {
+            *last_sent = Instant::now();
             if link.send(message).is_err() {
                 *outgoing = None;
             }
@@ -340,7 +340,8 @@ impl ProcessGroup {
     }
 
     fn show_life(&self) {
-        let quiet = |(_, told): &(Outgoing<ToMaster>, Instant)| told.elapsed() > self.options.silence / 6;
+        let quiet =
+            |(_, last_sent): &(Outgoing<ToMaster>, Instant)| last_sent.elapsed() > self.options.silence / 6;
         if lock(&self.outgoing).as_ref().is_some_and(quiet) {
             self.post(ToMaster::Alive);
         }
@@ -377,7 +378,11 @@ impl ProcessGroup {
 
     /// Ends the rest of the job and restarts it, without the lost host if there are others. Returns
     /// the new job, which must be taken up; `None` if the job is lost for good.
-    pub(crate) fn begin_again<T: Distributed>(&self, spec: &JobSpec<'_, T>, why: &JobError) -> Option<Again> {
+    pub(crate) fn begin_again<T: Distributed>(
+        &self,
+        spec: &JobSpec<'_, T>,
+        why: &JobError,
+    ) -> Option<Restart> {
         lock(&self.outgoing).take();
         let mut ended = lock(&self.attempt).take()?;
         // A launcher that exits by itself first prints which process died.
@@ -394,7 +399,7 @@ impl ProcessGroup {
             spec.run.report.debug(&format!("{}: attempt {number} of {ATTEMPTS}", loss.text));
             match self.start_ranks(spec, number) {
                 Ok(ready) => {
-                    return Some(Again { why: loss, without: self.left_out(&ended.hosts), ready });
+                    return Some(Restart { why: loss, without: self.left_out(&ended.hosts), ready });
                 }
                 // The cause may persist, but be gone soon.
                 Err(error) if error.may_pass() && number < ATTEMPTS => {

@@ -20,7 +20,7 @@ use haul_flow::{
     CancelToken, Driver, Entry, Executor, Feed, Job, JobSpec, Local, Operand, Policy, Problem, Status, plan,
 };
 
-use super::group::{Again, Heard, ProcessGroup};
+use super::group::{Heard, ProcessGroup, Restart};
 use super::journal::Journal;
 use super::outstanding::{Large, Outstanding, Sent, fingerprint};
 use crate::distributed::Distributed;
@@ -224,7 +224,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             self.tell(host, over.problems);
             // Invariant: a detached file was removed from its item when it was announced, so
             // nothing large is completed with its item.
-            let unannounced = over.outcome.apart.iter().filter(|(name, _)| sent.pending.take(name).is_some());
+            let unannounced =
+                over.outcome.detached.iter().filter(|(name, _)| sent.pending.take(name).is_some());
             self.lost.fetch_add(unannounced.count() as u64, Ordering::Relaxed);
             if let Some(journal) = journal.filter(|_| over.flawless) {
                 record(journal, &sent, &over.outcome.stamps);
@@ -259,10 +260,10 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
 
     /// Sends everything left to the ranks of another attempt. The walk went on while they were
     /// started, and added to the table.
-    fn go_on(&self, Again { why, without, ready }: Again) {
+    fn go_on(&self, Restart { why, without, ready }: Restart) {
         let problem = match without {
-            None => Problem::new(ClusterKind::Again).naming(why.text),
-            Some(hosts) => Problem::new(ClusterKind::AgainWithout).naming(why.text).naming(hosts),
+            None => Problem::new(ClusterKind::Restarting).naming(why.text),
+            Some(hosts) => Problem::new(ClusterKind::RestartingWithout).naming(why.text).naming(hosts),
         };
         self.spec.run.report.problem(problem.as_warning());
         // Invariant: what is in the table when the ranks are taken up is sent here; anything later
@@ -376,16 +377,16 @@ impl<T: Distributed + 'static> Executor<T> for ProcessGroup {
 /// errors of other ranges are consequences.
 fn why_not<T: Distributed>(large: &Large<'_, T>, moved: bool, own: Vec<PackedProblem>) -> Vec<PackedProblem> {
     let all = large.problems.iter().cloned().chain(own);
-    let (errors, mut told): (Vec<_>, Vec<_>) = all.partition(PackedProblem::is_error);
+    let (errors, mut warnings): (Vec<_>, Vec<_>) = all.partition(PackedProblem::is_error);
     if moved && errors.is_empty() {
-        return told;
+        return warnings;
     }
     let unknown = || {
         let path = large.pending.entry().first().map(Entry::path).unwrap_or_default();
         PackedProblem::from(Problem::new(ClusterKind::NotMoved).naming(path))
     };
-    told.push(errors.into_iter().next().unwrap_or_else(unknown));
-    told
+    warnings.push(errors.into_iter().next().unwrap_or_else(unknown));
+    warnings
 }
 
 /// Records the completed entries of an item, unless the journal already has them.

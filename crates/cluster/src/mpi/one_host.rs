@@ -15,7 +15,7 @@ use super::launched::Launched;
 const SHARED_MEMORY: [(&str, &str); 2] = [("OMPI_MCA_pml", "ob1"), ("OMPI_MCA_btl", "^ofi,openib,uct")];
 
 /// Returns the variables to set.
-fn told(launched: Option<&Launched>, is_set: impl Fn(&str) -> bool) -> Vec<(&'static str, &'static str)> {
+fn settings(launched: Option<&Launched>, is_set: impl Fn(&str) -> bool) -> Vec<(&'static str, &'static str)> {
     let on_one_host = launched.is_some_and(|launched| launched.on_one_host);
     // Whoever selects an MTL wants a different message layer altogether.
     if !on_one_host || is_set("OMPI_MCA_mtl") {
@@ -25,12 +25,12 @@ fn told(launched: Option<&Launched>, is_set: impl Fn(&str) -> bool) -> Vec<(&'st
 }
 
 /// Configures the library about to be opened, if all ranks are on this host.
-pub(super) fn tell(launched: Option<&Launched>) {
-    let told = told(launched, |name| std::env::var_os(name).is_some());
-    if told.is_empty() || !has_one_thread() {
+pub(super) fn set(launched: Option<&Launched>) {
+    let settings = settings(launched, |name| std::env::var_os(name).is_some());
+    if settings.is_empty() || !has_one_thread() {
         return;
     }
-    for (name, value) in told {
+    for (name, value) in settings {
         // SAFETY: this process has one thread, so nobody else reads or writes the environment.
         unsafe { std::env::set_var(name, value) };
     }
@@ -49,7 +49,7 @@ mod tests {
     fn names(variables: &[(&str, &str)]) -> Vec<&'static str> {
         let find = |name: &str| variables.iter().find(|(variable, _)| *variable == name);
         let launched = launched_in(&|name| find(name).map(|(_, value)| value.into()));
-        told(launched.as_ref(), |name| find(name).is_some()).into_iter().map(|(name, _)| name).collect()
+        settings(launched.as_ref(), |name| find(name).is_some()).into_iter().map(|(name, _)| name).collect()
     }
 
     const SIZE: (&str, &str) = ("OMPI_COMM_WORLD_SIZE", "4");

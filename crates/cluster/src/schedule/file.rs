@@ -37,7 +37,7 @@ struct File {
     in_hand: u64,
     members: usize,
     failed: bool,
-    told: bool,
+    is_reported: bool,
     team: Team,
     began: Option<Duration>,
 }
@@ -133,7 +133,7 @@ impl Files {
             in_hand: 0,
             members: 0,
             failed: false,
-            told: false,
+            is_reported: false,
             team: Team::default(),
             began: None,
         };
@@ -239,8 +239,12 @@ impl Files {
 impl File {
     /// Reports the last range to the leader, once, if the master counts.
     fn tell_when_over(&mut self, orders: &mut Vec<Order>) {
-        if self.counted_by == CountedBy::Master && !self.told && self.in_hand == 0 && self.ranges.bytes == 0 {
-            self.told = true;
+        if self.counted_by == CountedBy::Master
+            && !self.is_reported
+            && self.in_hand == 0
+            && self.ranges.bytes == 0
+        {
+            self.is_reported = true;
             orders.push(Order::RangesOver { to: self.leader, file: self.id, moved: !self.failed });
         }
     }
