@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use flight::Flight;
 use library::{Library, NotOpened};
 
-use crate::launch::Family;
+use crate::launch::LauncherFamily;
 use crate::transport::{Broken, Rank, Transport};
 pub use launched::{LAUNCHER_VARIABLES, Launched, launched};
 pub use refusal::{Refusal, Unusable};
@@ -291,7 +291,8 @@ fn open_this(path: &Path) -> Result<Library, Refusal> {
 
 /// Opens the launcher's library: one installed beside it, or one that the dynamic loader finds.
 fn find(launched: Option<&Launched>) -> Result<Library, Refusal> {
-    let names = launched::library_names(launched.map_or(launched::Family::Any, |launched| launched.family));
+    let names =
+        launched::library_names(launched.map_or(launched::LibraryFamily::Any, |launched| launched.family));
     let folders = match launched {
         Some(_) => launched::library_folders(launched::launcher().as_deref()),
         None => Vec::new(),
@@ -303,18 +304,18 @@ fn find(launched: Option<&Launched>) -> Result<Library, Refusal> {
 ///
 /// # Errors
 /// If there is no library, or if it is not usable.
-pub fn library_of(launcher: &Path, family: Family) -> Result<String, Refusal> {
+pub fn library_of(launcher: &Path, family: LauncherFamily) -> Result<String, Refusal> {
     let program = launcher.canonicalize().unwrap_or_else(|_| launcher.to_owned());
     let folders = launched::library_folders(Some(&program));
     open_first(launched::library_names(family.into()), &folders).map(|library| describe(&library))
 }
 
-impl From<Family> for launched::Family {
-    fn from(family: Family) -> Self {
+impl From<LauncherFamily> for launched::LibraryFamily {
+    fn from(family: LauncherFamily) -> Self {
         match family {
-            Family::OpenMpi4 | Family::OpenMpi5 => Self::OpenMpi,
-            Family::Mpich => Self::Mpich,
-            Family::Srun | Family::Other => Self::Any,
+            LauncherFamily::OpenMpi4 | LauncherFamily::OpenMpi5 => Self::OpenMpi,
+            LauncherFamily::Mpich => Self::Mpich,
+            LauncherFamily::Srun | LauncherFamily::Other => Self::Any,
         }
     }
 }
@@ -371,7 +372,7 @@ mod tests {
     #[test]
     fn sizes_must_be_the_same_and_ranks_too_where_the_launcher_tells_no_size() {
         let launched = |ranks| {
-            let family = launched::Family::Any;
+            let family = launched::LibraryFamily::Any;
             Launched { ranks, rank: 2, on_one_host: false, by: "a test", family }
         };
         let text = |ranks, size, rank| {

@@ -253,7 +253,7 @@ pub struct PackedProblem {
 /// A line in transit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackedLine {
-    /// Family and name of the kind.
+    /// LauncherFamily and name of the kind.
     kind: (String, String),
     names: Vec<Vec<u8>>,
 }

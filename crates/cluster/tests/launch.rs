@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use haul_cluster::launch::Family;
+use haul_cluster::launch::LauncherFamily;
 use haul_cluster::launch::command::{Refusal, StartLine, Surroundings, Wanted, start_line};
 use haul_cluster::launch::job::{GRACE, Job};
 use haul_testkit::needs::find_tool;
@@ -265,7 +265,7 @@ fn an_allocation_is_not_overfilled() {
         places: &[],
     };
     let line = start_line(&surroundings, &wanted(4)).unwrap();
-    assert!(line.family != Family::Other && !line.words.contains(&"--oversubscribe".into()));
+    assert!(line.family != LauncherFamily::Other && !line.words.contains(&"--oversubscribe".into()));
     let refusal = start_line(&surroundings, &wanted(5)).unwrap_err();
     assert_eq!(refusal, Refusal::TooManyClients { clients: 5, slots: 4, job: "5".to_owned() });
 }

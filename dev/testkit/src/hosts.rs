@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
-use crate::mpi::{Family, Mpi};
+use crate::mpi::{LauncherFamily, Mpi};
 use crate::needs::{self, find_tool};
 use crate::run::Run;
 use crate::{mount, wait};
@@ -138,14 +138,14 @@ impl Hosts {
         let agent = self.agent().display().to_string();
         let list = self.folder.join(format!("list-{:?}-{each}", mpi.kind().family()));
         let line = |name: String| match mpi.kind().family() {
-            Family::OpenMpi => format!("{name} slots={each}\n"),
-            Family::Mpich => format!("{name}:{each}\n"),
+            LauncherFamily::OpenMpi => format!("{name} slots={each}\n"),
+            LauncherFamily::Mpich => format!("{name}:{each}\n"),
         };
         fs::write(&list, self.names().map(line).collect::<String>())?;
         let list = list.display().to_string();
         let device = "eth0".to_owned();
         Ok(match mpi.kind().family() {
-            Family::OpenMpi => vec![
+            LauncherFamily::OpenMpi => vec![
                 ("OMPI_MCA_plm_rsh_agent", agent.clone()),
                 ("PRTE_MCA_plm_ssh_agent", agent),
                 ("OMPI_MCA_orte_default_hostfile", list.clone()),
@@ -159,7 +159,7 @@ impl Hosts {
                 ("OMPI_MCA_plm", "rsh".to_owned()),
                 ("PRTE_MCA_plm", "ssh".to_owned()),
             ],
-            Family::Mpich => vec![
+            LauncherFamily::Mpich => vec![
                 ("HYDRA_LAUNCHER", "ssh".to_owned()),
                 ("HYDRA_LAUNCHER_EXEC", agent),
                 ("HYDRA_HOST_FILE", list),

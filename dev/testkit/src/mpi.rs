@@ -28,7 +28,7 @@ pub enum Kind {
 
 /// The family of a launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
+pub enum LauncherFamily {
     /// `mpirun` of Open MPI.
     OpenMpi,
     /// `mpiexec` of MPICH.
@@ -80,10 +80,10 @@ impl Kind {
 
     /// Returns the family of its launcher.
     #[must_use]
-    pub fn family(self) -> Family {
+    pub fn family(self) -> LauncherFamily {
         match self {
-            Self::OpenMpi4 | Self::OpenMpi5 => Family::OpenMpi,
-            Self::Mpich4 | Self::Mpich5 | Self::Standard => Family::Mpich,
+            Self::OpenMpi4 | Self::OpenMpi5 => LauncherFamily::OpenMpi,
+            Self::Mpich4 | Self::Mpich5 | Self::Standard => LauncherFamily::Mpich,
         }
     }
 
@@ -136,8 +136,8 @@ impl Mpi {
     #[must_use]
     pub fn environment(&self) -> &'static [(&'static str, &'static str)] {
         match self.kind.family() {
-            Family::OpenMpi => &OPEN_MPI,
-            Family::Mpich => &MPICH,
+            LauncherFamily::OpenMpi => &OPEN_MPI,
+            LauncherFamily::Mpich => &MPICH,
         }
     }
 

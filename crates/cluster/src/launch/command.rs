@@ -27,7 +27,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::family::Family;
+use super::family::LauncherFamily;
 use super::given::{Given, Variables};
 use super::places::Place;
 
@@ -125,7 +125,7 @@ impl Surroundings {
 
     /// Finds the program that starts ranks by default, and its family.
     #[must_use]
-    pub fn launcher(&self) -> Option<(PathBuf, Family)> {
+    pub fn launcher(&self) -> Option<(PathBuf, LauncherFamily)> {
         find_launcher(self, None)
     }
 
@@ -228,8 +228,8 @@ pub struct Wanted<'a> {
 /// The command line that starts a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartLine {
-    /// Family of the launcher.
-    pub family: Family,
+    /// LauncherFamily of the launcher.
+    pub family: LauncherFamily,
     /// The words, starting with the program.
     pub words: Vec<OsString>,
     /// Environment of the launcher.
@@ -315,7 +315,7 @@ pub fn start_line(surroundings: &Surroundings, wanted: &Wanted<'_>) -> Result<St
     }
     if let Some(words) = wanted.launcher {
         let program = PathBuf::from(words.first().cloned().unwrap_or_default());
-        let family = Family::of_program(&program)
+        let family = LauncherFamily::of_program(&program)
             .map_err(|error| Refusal::CannotRun { program, why: error.to_string() })?;
         if let Some(given) =
             Given(words.to_vec()).count(family).filter(|given| *given != wanted.ranks.to_string())
@@ -338,25 +338,25 @@ pub fn start_line(surroundings: &Surroundings, wanted: &Wanted<'_>) -> Result<St
 }
 
 /// Finds a launcher of the library's family; without a library, any launcher.
-fn find_launcher(surroundings: &Surroundings, library: Option<&Path>) -> Option<(PathBuf, Family)> {
+fn find_launcher(surroundings: &Surroundings, library: Option<&Path>) -> Option<(PathBuf, LauncherFamily)> {
     let folder_beside = |library: &Path| Some(library.parent()?.parent()?.join("bin"));
     let beside = library.and_then(folder_beside).into_iter();
     let beside = beside.flat_map(|folder| LAUNCHERS.map(|name| folder.join(name)));
     let on_path = LAUNCHERS.iter().filter_map(|name| surroundings.find(name));
-    let family_wanted = library.and_then(Family::of_library);
+    let family_wanted = library.and_then(LauncherFamily::of_library);
     let fitting = beside.filter(|program| is_program(program)).chain(on_path).find_map(|program| {
-        let family = Family::of_program(&program).ok()?;
-        (family != Family::Other && family.fits(family_wanted)).then_some((program, family))
+        let family = LauncherFamily::of_program(&program).ok()?;
+        (family != LauncherFamily::Other && family.fits(family_wanted)).then_some((program, family))
     });
     let in_slurm = surroundings.allocation.as_ref().is_some_and(|found| found.system == System::Slurm);
-    fitting.or_else(|| Some((surroundings.find("srun").filter(|_| in_slurm)?, Family::Srun)))
+    fitting.or_else(|| Some((surroundings.find("srun").filter(|_| in_slurm)?, LauncherFamily::Srun)))
 }
 
 /// Builds the command line: the launcher's words, its options, then the rank's command.
 fn line_of(
     surroundings: &Surroundings,
     wanted: &Wanted<'_>,
-    family: Family,
+    family: LauncherFamily,
     words: Vec<OsString>,
 ) -> StartLine {
     let mut given = Given(words).without_count(family);
@@ -374,12 +374,12 @@ fn line_of(
     }
     let add = |words: &mut Vec<OsString>, more: &[&str]| words.extend(more.iter().map(OsString::from));
     match family {
-        Family::OpenMpi4 | Family::OpenMpi5 => {
+        LauncherFamily::OpenMpi4 | LauncherFamily::OpenMpi5 => {
             if surroundings.root && !given.has(&["allow-run-as-root"]) {
                 add(&mut given.0, &["--allow-run-as-root"]);
             }
             if crowded {
-                given.crowd(&surroundings.open_mpi, family == Family::OpenMpi4);
+                given.crowd(&surroundings.open_mpi, family == LauncherFamily::OpenMpi4);
             }
             given.unbind(&surroundings.open_mpi);
             let words = &mut given.0;
@@ -392,13 +392,13 @@ fn line_of(
             // every host.
             environment.push(("OMPI_MCA_mpi_yield_when_idle".to_owned(), "1".into()));
         }
-        Family::Mpich => {
+        LauncherFamily::Mpich => {
             for (name, value) in wanted.environment {
                 given.0.extend([OsString::from("-genv"), OsString::from(name), value.clone()]);
             }
             given.0.extend([OsString::from("-n"), ranks.into()]);
         }
-        Family::Srun => {
+        LauncherFamily::Srun => {
             let words = &mut given.0;
             let chosen = words.iter().any(|word| word.to_string_lossy().starts_with("--mpi"));
             if !chosen && let Some(way) = srun_way(surroundings, wanted.library, words) {
@@ -407,27 +407,27 @@ fn line_of(
             words.push(format!("--ntasks={ranks}").into());
             words.extend(["--input=0", "--unbuffered", "--kill-on-bad-exit=1"].map(OsString::from));
         }
-        Family::Other => add(&mut given.0, &["-n", &ranks]),
+        LauncherFamily::Other => add(&mut given.0, &["-n", &ranks]),
     }
     let Given(mut words) = given;
     words.push(wanted.program.as_os_str().to_owned());
     words.extend(wanted.arguments.iter().cloned());
-    let stdin_window = (family == Family::Mpich).then_some(HYDRA_WINDOW);
+    let stdin_window = (family == LauncherFamily::Mpich).then_some(HYDRA_WINDOW);
     StartLine { family, words, environment, stdin_window }
 }
 
 /// Returns the options that select hosts.
-fn host_words(family: Family, places: &[Place]) -> Vec<OsString> {
+fn host_words(family: LauncherFamily, places: &[Place]) -> Vec<OsString> {
     let list = |write: fn(&Place) -> String| places.iter().map(write).collect::<Vec<_>>().join(",");
     let counted = || list(|place| format!("{}:{}", place.host, place.ranks));
     let words = match family {
-        Family::OpenMpi4 | Family::OpenMpi5 => vec!["--host".to_owned(), counted()],
-        Family::Mpich => vec!["-hosts".to_owned(), counted()],
-        Family::Srun => {
+        LauncherFamily::OpenMpi4 | LauncherFamily::OpenMpi5 => vec!["--host".to_owned(), counted()],
+        LauncherFamily::Mpich => vec!["-hosts".to_owned(), counted()],
+        LauncherFamily::Srun => {
             let names = list(|place| place.host.clone());
             vec![format!("--nodes={}", places.len()), format!("--nodelist={names}")]
         }
-        Family::Other => Vec::new(),
+        LauncherFamily::Other => Vec::new(),
     };
     words.into_iter().map(OsString::from).collect()
 }
@@ -447,8 +447,8 @@ fn srun_way(surroundings: &Surroundings, library: Option<&Path>, words: &[OsStri
     let offered = [output.stdout, output.stderr].concat();
     let offered = String::from_utf8_lossy(&offered);
     let is_offered = |way: &&str| offered.split_whitespace().any(|word| word.trim_end_matches(',') == *way);
-    let open_mpi = match library.and_then(Family::of_library) {
-        Some(family) => family != Family::Mpich,
+    let open_mpi = match library.and_then(LauncherFamily::of_library) {
+        Some(family) => family != LauncherFamily::Mpich,
         None => surroundings.has_library("libmpi.so.40"),
     };
     let order = if open_mpi { ["pmix", "pmi2"] } else { ["pmi2", "pmix"] };

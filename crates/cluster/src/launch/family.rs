@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 /// Launcher family: each takes different options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
+pub enum LauncherFamily {
     /// Open MPI up to release 4.
     OpenMpi4,
     /// Open MPI from release 5 on.
@@ -19,7 +19,7 @@ pub enum Family {
     Other,
 }
 
-impl Family {
+impl LauncherFamily {
     /// Determines the family from a program's version output.
     #[must_use]
     pub fn of_version(text: &str) -> Self {

@@ -4,7 +4,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use super::family::Family;
+use super::family::LauncherFamily;
 
 /// Options that map ranks. Open MPI's `mpirun` accepts each with one dash or two.
 const MAPPING: [&str; 1] = ["map-by"];
@@ -56,11 +56,11 @@ const CROWDING_PARAMETERS: [&str; 2] = ["rmaps_base_oversubscribe", "rmaps_base_
 const PREFIXES: [&str; 2] = ["OMPI_MCA_", "PRTE_MCA_"];
 
 /// Returns a launcher's options for the number of ranks.
-fn counts(family: Family) -> &'static [&'static str] {
+fn counts(family: LauncherFamily) -> &'static [&'static str] {
     match family {
-        Family::OpenMpi4 | Family::OpenMpi5 => &["n", "np", "c"],
-        Family::Mpich | Family::Other => &["n", "np"],
-        Family::Srun => &["n", "ntasks"],
+        LauncherFamily::OpenMpi4 | LauncherFamily::OpenMpi5 => &["n", "np", "c"],
+        LauncherFamily::Mpich | LauncherFamily::Other => &["n", "np"],
+        LauncherFamily::Srun => &["n", "ntasks"],
     }
 }
 
@@ -130,7 +130,7 @@ impl Given {
     }
 
     /// Returns the number of ranks given in the words, verbatim.
-    pub(super) fn count(&self, family: Family) -> Option<String> {
+    pub(super) fn count(&self, family: LauncherFamily) -> Option<String> {
         let at = self.value(counts(family), &[])?;
         let word = &self.0[at];
         let value = Self::option(word).and_then(|(_, value)| value);
@@ -138,7 +138,7 @@ impl Given {
     }
 
     /// Removes options for the number of ranks.
-    pub(super) fn without_count(self, family: Family) -> Self {
+    pub(super) fn without_count(self, family: LauncherFamily) -> Self {
         self.without(counts(family))
     }
 

@@ -57,7 +57,7 @@ pub struct GroupOptions {
 }
 
 /// Result of [`ProcessGroup::hear`].
-pub(crate) enum Heard {
+pub(crate) enum Received {
     /// A report, with its host.
     Report(String, Box<Report>),
     /// A line from rank 0 for `--debug`.
@@ -303,10 +303,10 @@ impl ProcessGroup {
     }
 
     /// Waits up to `patience` for a message. Returns at once if the job is lost for good.
-    pub(crate) fn hear(&self, patience: Duration) -> Heard {
+    pub(crate) fn receive(&self, patience: Duration) -> Received {
         self.show_life();
         let mut guard = lock(&self.attempt);
-        let Some(attempt) = guard.as_mut() else { return Heard::Lost(self.why_lost()) };
+        let Some(attempt) = guard.as_mut() else { return Received::Lost(self.why_lost()) };
         let arrival = attempt.incoming.wait(patience);
         attempt.heard += attempt.standstill.turn(Instant::now());
         if arrival.is_some() {
@@ -316,26 +316,26 @@ impl ProcessGroup {
             Some(Arrival::Message(ToLaunch::Report { rank, report })) => {
                 let host = attempt.hosts.get(rank.index()).cloned().unwrap_or_default();
                 match report.unknown_kind(self.known()) {
-                    None => Heard::Report(host, report),
-                    Some(kind) => Heard::Lost(JobError::UnknownKind { host, kind }),
+                    None => Received::Report(host, report),
+                    Some(kind) => Received::Lost(JobError::UnknownKind { host, kind }),
                 }
             }
-            Some(Arrival::Message(ToLaunch::Lost { why })) => Heard::Lost(JobError::Lost(why)),
-            Some(Arrival::Message(ToLaunch::Remark(text))) => Heard::Remark(text),
+            Some(Arrival::Message(ToLaunch::Lost { why })) => Received::Lost(JobError::Lost(why)),
+            Some(Arrival::Message(ToLaunch::Remark(text))) => Received::Remark(text),
             Some(Arrival::Message(ToLaunch::Stopped { messages })) => {
                 attempt.stopped = Some(messages);
-                Heard::Nothing
+                Received::Nothing
             }
-            Some(Arrival::Message(_)) => Heard::Nothing,
+            Some(Arrival::Message(_)) => Received::Nothing,
             Some(Arrival::Stray(text)) => {
                 attempt.printed.extend(text);
-                Heard::Nothing
+                Received::Nothing
             }
-            Some(Arrival::Gone(why)) => Heard::Lost(JobError::Disconnected(why)),
+            Some(Arrival::Gone(why)) => Received::Lost(JobError::Disconnected(why)),
             None if attempt.heard.elapsed() > self.options.silence => {
-                Heard::Lost(JobError::Silent(attempt.heard.elapsed()))
+                Received::Lost(JobError::Silent(attempt.heard.elapsed()))
             }
-            None => Heard::Nothing,
+            None => Received::Nothing,
         }
     }
 
@@ -471,11 +471,11 @@ impl ProcessGroup {
         self.post(ToMaster::Stop);
         let began = Instant::now();
         let messages = loop {
-            match self.hear(Duration::from_millis(50)) {
-                Heard::Report(host, last) => self.tell(&host, last.news, report),
-                Heard::Remark(text) => report.debug(&text),
-                Heard::Nothing => {}
-                Heard::Lost(why) => break Err(why),
+            match self.receive(Duration::from_millis(50)) {
+                Received::Report(host, last) => self.tell(&host, last.news, report),
+                Received::Remark(text) => report.debug(&text),
+                Received::Nothing => {}
+                Received::Lost(why) => break Err(why),
             }
             if let Some(messages) = lock(&self.attempt).as_mut().and_then(|attempt| attempt.stopped.take()) {
                 break Ok(messages);

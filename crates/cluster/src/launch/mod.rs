@@ -25,7 +25,7 @@ mod places;
 mod remote;
 
 pub use failed_host::Loss;
-pub use family::Family;
+pub use family::LauncherFamily;
 pub use group::{GroupOptions, ProcessGroup};
 pub use in_process::InProcess;
 pub use job::LoggedJob;

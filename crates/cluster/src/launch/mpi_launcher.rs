@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::command::{Refusal, StartLine, Surroundings, Wanted, start_line};
-use super::family::Family;
+use super::family::LauncherFamily;
 use super::job::LoggedJob;
 use super::launcher::{Launcher, Started};
 use super::places::Place;
@@ -35,7 +35,7 @@ impl MpiLauncher {
         let program = surroundings.agent(&program);
         let (launcher, library) = (options.launcher.clone(), options.mpi_library.clone());
         let line = StartLine {
-            family: Family::Other,
+            family: LauncherFamily::Other,
             words: Vec::new(),
             environment: Vec::new(),
             stdin_window: None,

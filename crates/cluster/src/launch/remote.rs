@@ -20,7 +20,7 @@ use haul_flow::{
     CancelToken, Driver, Entry, Executor, Feed, Job, JobSpec, Local, Operand, Policy, Problem, Status, plan,
 };
 
-use super::group::{Heard, ProcessGroup, Restart};
+use super::group::{ProcessGroup, Received, Restart};
 use super::journal::Journal;
 use super::outstanding::{Large, Outstanding, Sent, fingerprint};
 use crate::distributed::Distributed;
@@ -161,16 +161,16 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     }
 
     /// Receives reports until the run ends or the job is lost for good.
-    fn hear(&self) {
+    fn receive(&self) {
         let mut patience = HEARING.0;
         while !self.over.load(Ordering::Acquire) {
-            let heard = self.group.hear(patience);
-            patience = if let Heard::Nothing = heard { (patience * 2).min(HEARING.1) } else { HEARING.0 };
+            let heard = self.group.receive(patience);
+            patience = if let Received::Nothing = heard { (patience * 2).min(HEARING.1) } else { HEARING.0 };
             match heard {
-                Heard::Report(host, report) => self.take(&host, *report),
-                Heard::Remark(text) => self.spec.run.report.debug(&text),
-                Heard::Nothing => {}
-                Heard::Lost(why) => match self.group.begin_again(self.spec, &why) {
+                Received::Report(host, report) => self.take(&host, *report),
+                Received::Remark(text) => self.spec.run.report.debug(&text),
+                Received::Nothing => {}
+                Received::Lost(why) => match self.group.begin_again(self.spec, &why) {
                     Some(again) => self.go_on(again),
                     None => return self.give_up(),
                 },
@@ -290,7 +290,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     /// Runs the tool over the operands, with a thread that receives reports meanwhile.
     pub(crate) fn run(&self, operands: Vec<Operand<T::Directory>>) -> Status {
         std::thread::scope(|threads| {
-            threads.spawn(|| self.hear());
+            threads.spawn(|| self.receive());
             let status = haul_flow::run(&self.spec.run, self, operands);
             self.over.store(true, Ordering::Release);
             status

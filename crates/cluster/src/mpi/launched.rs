@@ -15,12 +15,12 @@ pub struct Launched {
     /// Name of the launcher, for messages.
     pub by: &'static str,
     /// Library family that is likely to understand the launcher.
-    pub(super) family: Family,
+    pub(super) family: LibraryFamily,
 }
 
-/// Family of MPI libraries.
+/// LibraryFamily of MPI libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Family {
+pub(super) enum LibraryFamily {
     /// Open MPI.
     OpenMpi,
     /// MPICH and its descendants, and libraries with the standard ABI.
@@ -31,10 +31,10 @@ pub(super) enum Family {
 
 /// Variables of each launcher, innermost launcher first: Open MPI and MPICH start their helpers
 /// with `srun`, so Slurm's variables may describe the helpers.
-const LAUNCHERS: [(&str, &str, &str, Family); 3] = [
-    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI's mpirun", Family::OpenMpi),
-    ("PMI_SIZE", "PMI_RANK", "mpiexec (PMI)", Family::Mpich),
-    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun", Family::Any),
+const LAUNCHERS: [(&str, &str, &str, LibraryFamily); 3] = [
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI's mpirun", LibraryFamily::OpenMpi),
+    ("PMI_SIZE", "PMI_RANK", "mpiexec (PMI)", LibraryFamily::Mpich),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun", LibraryFamily::Any),
 ];
 
 /// Variables of which every launcher sets at least one. Without any of them, skip [`launched`].
@@ -55,26 +55,28 @@ pub(super) fn launched_in(variable: &dyn Fn(&str) -> Option<OsString>) -> Option
     let here = number("OMPI_COMM_WORLD_LOCAL_SIZE");
     for (size, rank, by, family) in LAUNCHERS {
         let (Some(ranks), Some(rank)) = (number(size), number(rank)) else { continue };
-        if family == Family::Any && ranks == 1 && by_pmix.is_none() {
+        if family == LibraryFamily::Any && ranks == 1 && by_pmix.is_none() {
             return None;
         }
         let on_one_host = match family {
-            Family::Any => number("SLURM_STEP_NUM_NODES") == Some(1),
-            Family::OpenMpi => here == Some(ranks),
-            Family::Mpich => false,
+            LibraryFamily::Any => number("SLURM_STEP_NUM_NODES") == Some(1),
+            LibraryFamily::OpenMpi => here == Some(ranks),
+            LibraryFamily::Mpich => false,
         };
         return Some(Launched { ranks: Some(ranks), rank, on_one_host, by, family });
     }
     let by = "a PMIx launcher";
-    by_pmix.map(|rank| Launched { ranks: None, rank, on_one_host: false, by, family: Family::Any })
+    by_pmix.map(|rank| Launched { ranks: None, rank, on_one_host: false, by, family: LibraryFamily::Any })
 }
 
 /// Returns possible names of the library, most likely first.
-pub(super) fn library_names(family: Family) -> &'static [&'static str] {
+pub(super) fn library_names(family: LibraryFamily) -> &'static [&'static str] {
     match family {
-        Family::OpenMpi => &["libmpi.so.40", "libmpi.so"],
-        Family::Mpich => &["libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12", "libmpi.so"],
-        Family::Any => &["libmpi.so.40", "libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12", "libmpi.so"],
+        LibraryFamily::OpenMpi => &["libmpi.so.40", "libmpi.so"],
+        LibraryFamily::Mpich => &["libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12", "libmpi.so"],
+        LibraryFamily::Any => {
+            &["libmpi.so.40", "libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12", "libmpi.so"]
+        }
     }
 }
 
@@ -122,7 +124,7 @@ fn parent_of(process: u32) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn read(variables: &[(&str, &str)]) -> Option<(Option<u32>, u32, Family)> {
+    fn read(variables: &[(&str, &str)]) -> Option<(Option<u32>, u32, LibraryFamily)> {
         let found = launched_in(&|name| {
             variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| value.into())
         });
@@ -132,11 +134,11 @@ mod tests {
     #[test]
     fn each_launcher_is_known_by_its_variables() {
         let open_mpi = [("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_RANK", "3"), ("PMIX_RANK", "3")];
-        assert_eq!(read(&open_mpi), Some((Some(4), 3, Family::OpenMpi)));
-        assert_eq!(read(&[("PMI_SIZE", "2"), ("PMI_RANK", "0")]), Some((Some(2), 0, Family::Mpich)));
+        assert_eq!(read(&open_mpi), Some((Some(4), 3, LibraryFamily::OpenMpi)));
+        assert_eq!(read(&[("PMI_SIZE", "2"), ("PMI_RANK", "0")]), Some((Some(2), 0, LibraryFamily::Mpich)));
         let slurm = [("SLURM_STEP_NUM_TASKS", "3"), ("SLURM_PROCID", "1")];
-        assert_eq!(read(&slurm), Some((Some(3), 1, Family::Any)));
-        assert_eq!(read(&[("PMIX_RANK", "5")]), Some((None, 5, Family::Any)));
+        assert_eq!(read(&slurm), Some((Some(3), 1, LibraryFamily::Any)));
+        assert_eq!(read(&[("PMIX_RANK", "5")]), Some((None, 5, LibraryFamily::Any)));
         assert_eq!(read(&[]), None);
         assert_eq!(read(&[("PMI_SIZE", "many"), ("PMI_RANK", "0")]), None);
     }
@@ -149,7 +151,7 @@ mod tests {
             ("OMPI_COMM_WORLD_SIZE", "16"),
             ("OMPI_COMM_WORLD_RANK", "9"),
         ];
-        assert_eq!(read(&inside), Some((Some(16), 9, Family::OpenMpi)));
+        assert_eq!(read(&inside), Some((Some(16), 9, LibraryFamily::OpenMpi)));
     }
 
     #[test]

@@ -79,18 +79,18 @@ fn a_batch_system_is_for_those_outside() {
 #[test]
 fn launchers_are_told_apart_by_their_versions() {
     let known = [
-        ("mpirun (Open MPI) 4.1.4\n\nReport bugs to", Family::OpenMpi4),
-        ("mpirun.openmpi (OpenRTE) 4.1.4\n", Family::OpenMpi4),
-        ("mpirun (Open MPI) 5.0.11\n", Family::OpenMpi5),
-        ("prterun (PRRTE) 3.0.11\n", Family::OpenMpi5),
-        ("mpirun (Open MPI) 5.1.0a1\n", Family::OpenMpi5),
-        ("HYDRA build details:\n    Version:   4.0.2\n", Family::Mpich),
-        ("Intel(R) MPI Library for Linux* OS, Version 2021.5", Family::Mpich),
-        ("slurm 22.05.8\n", Family::Srun),
-        ("", Family::Other),
+        ("mpirun (Open MPI) 4.1.4\n\nReport bugs to", LauncherFamily::OpenMpi4),
+        ("mpirun.openmpi (OpenRTE) 4.1.4\n", LauncherFamily::OpenMpi4),
+        ("mpirun (Open MPI) 5.0.11\n", LauncherFamily::OpenMpi5),
+        ("prterun (PRRTE) 3.0.11\n", LauncherFamily::OpenMpi5),
+        ("mpirun (Open MPI) 5.1.0a1\n", LauncherFamily::OpenMpi5),
+        ("HYDRA build details:\n    Version:   4.0.2\n", LauncherFamily::Mpich),
+        ("Intel(R) MPI Library for Linux* OS, Version 2021.5", LauncherFamily::Mpich),
+        ("slurm 22.05.8\n", LauncherFamily::Srun),
+        ("", LauncherFamily::Other),
     ];
     for (text, family) in known {
-        assert_eq!(Family::of_version(text), family, "{text}");
+        assert_eq!(LauncherFamily::of_version(text), family, "{text}");
     }
 }
 
@@ -118,47 +118,53 @@ fn text(line: &StartLine) -> String {
 #[test]
 fn each_family_gets_its_options() {
     let environment = [("HAUL_X", OsString::from("a b"))];
-    let line = |family: Family, outside: bool| {
+    let line = |family: LauncherFamily, outside: bool| {
         let variables: &[_] = if outside { &[] } else { &[("SLURM_JOB_ID", "1")] };
         text(&line_of(&surroundings(variables), &wanted(4, &environment), family, vec!["RUN".into()]))
     };
     assert_eq!(
-        line(Family::OpenMpi4, true),
+        line(LauncherFamily::OpenMpi4, true),
         "RUN --oversubscribe --bind-to none -n 4 -x HAUL_X=a b /bin/haul"
     );
     assert_eq!(
-        line(Family::OpenMpi5, true),
+        line(LauncherFamily::OpenMpi5, true),
         "RUN --map-by :OVERSUBSCRIBE --bind-to none -n 4 -x HAUL_X=a b /bin/haul"
     );
-    assert_eq!(line(Family::OpenMpi5, false), "RUN --bind-to none -n 4 -x HAUL_X=a b /bin/haul");
-    assert_eq!(line(Family::Mpich, true), "RUN -genv HAUL_X a b -n 4 /bin/haul");
+    assert_eq!(line(LauncherFamily::OpenMpi5, false), "RUN --bind-to none -n 4 -x HAUL_X=a b /bin/haul");
+    assert_eq!(line(LauncherFamily::Mpich, true), "RUN -genv HAUL_X a b -n 4 /bin/haul");
     assert_eq!(
-        line(Family::Srun, false),
+        line(LauncherFamily::Srun, false),
         "RUN --ntasks=4 --input=0 --unbuffered --kill-on-bad-exit=1 /bin/haul"
     );
-    assert_eq!(line(Family::Other, true), "RUN -n 4 /bin/haul");
+    assert_eq!(line(LauncherFamily::Other, true), "RUN -n 4 /bin/haul");
 }
 
 #[test]
 fn hosts_that_are_chosen_take_the_place_of_others() {
     let place = |host: &str, ranks| Place { host: host.to_owned(), ranks };
     let places = [place("h1", 2), place("h3", 1)];
-    let line = |family: Family, words: &[&str]| {
+    let line = |family: LauncherFamily, words: &[&str]| {
         let words = words.iter().map(OsString::from).collect();
         text(&line_of(&surroundings(&[]), &Wanted { places: &places, ..wanted(3, &[]) }, family, words))
     };
     let own = ["RUN", "--host", "h1,h2", "-x", "A", "--hostfile=hosts", "-H", "h2"];
-    assert_eq!(line(Family::OpenMpi4, &own), "RUN -x A --host h1:2,h3:1 --bind-to none -n 3 /bin/haul");
-    assert_eq!(line(Family::OpenMpi5, &["RUN"]), "RUN --host h1:2,h3:1 --bind-to none -n 3 /bin/haul");
     assert_eq!(
-        line(Family::Mpich, &["RUN", "-f", "hosts", "-iface", "lo"]),
+        line(LauncherFamily::OpenMpi4, &own),
+        "RUN -x A --host h1:2,h3:1 --bind-to none -n 3 /bin/haul"
+    );
+    assert_eq!(
+        line(LauncherFamily::OpenMpi5, &["RUN"]),
+        "RUN --host h1:2,h3:1 --bind-to none -n 3 /bin/haul"
+    );
+    assert_eq!(
+        line(LauncherFamily::Mpich, &["RUN", "-f", "hosts", "-iface", "lo"]),
         "RUN -iface lo -hosts h1:2,h3:1 -n 3 /bin/haul"
     );
     assert_eq!(
-        line(Family::Srun, &["RUN", "--mpi=none", "-N3"]),
+        line(LauncherFamily::Srun, &["RUN", "--mpi=none", "-N3"]),
         "RUN --mpi=none -N3 --nodes=2 --nodelist=h1,h3 --ntasks=3 --input=0 --unbuffered --kill-on-bad-exit=1 /bin/haul"
     );
-    assert_eq!(line(Family::Other, &["RUN", "-f", "x"]), "RUN -f x -n 3 /bin/haul");
+    assert_eq!(line(LauncherFamily::Other, &["RUN", "-f", "x"]), "RUN -f x -n 3 /bin/haul");
 }
 
 #[test]
@@ -241,7 +247,7 @@ fn a_host_is_not_filled_with_more_ranks_than_it_can_have() {
 /// The user's own options, in each spelling, are merged with haul's and never given twice.
 #[test]
 fn a_launchers_own_words_are_merged() {
-    let line = |family: Family, variables: &[(&str, &str)], words: &str| {
+    let line = |family: LauncherFamily, variables: &[(&str, &str)], words: &str| {
         let words = words.split(' ').map(OsString::from).collect();
         let line = text(&line_of(&surroundings(variables), &wanted(3, &[]), family, words));
         line.strip_suffix(" -n 3 /bin/haul").unwrap().to_owned()
@@ -263,7 +269,7 @@ fn a_launchers_own_words_are_merged() {
         ("RUN -np 3 --host a:2", "RUN --host a:2 --map-by :OVERSUBSCRIBE"),
         ("RUN --n=3", "RUN --map-by :OVERSUBSCRIBE"),
     ] {
-        assert_eq!(line(Family::OpenMpi5, &[], words), format!("{merged}{none}"), "{words}");
+        assert_eq!(line(LauncherFamily::OpenMpi5, &[], words), format!("{merged}{none}"), "{words}");
     }
     for (words, merged) in [
         ("RUN --map-by slot", "RUN --map-by slot --oversubscribe"),
@@ -271,7 +277,7 @@ fn a_launchers_own_words_are_merged() {
         ("RUN --nooversubscribe", "RUN --nooversubscribe"),
         ("RUN --mca rmaps_base_oversubscribe 1", "RUN --mca rmaps_base_oversubscribe 1"),
     ] {
-        assert_eq!(line(Family::OpenMpi4, &[], words), format!("{merged}{none}"), "{words}");
+        assert_eq!(line(LauncherFamily::OpenMpi4, &[], words), format!("{merged}{none}"), "{words}");
     }
     let crowded = "--map-by :OVERSUBSCRIBE";
     for words in [
@@ -282,17 +288,20 @@ fn a_launchers_own_words_are_merged() {
         "RUN --prtemca hwloc_default_binding_policy none",
         "RUN --cpu-set 0,1",
     ] {
-        assert_eq!(line(Family::OpenMpi5, &[], words), format!("{words} {crowded}"), "{words}");
+        assert_eq!(line(LauncherFamily::OpenMpi5, &[], words), format!("{words} {crowded}"), "{words}");
     }
     let bound = [("PRTE_MCA_hwloc_default_binding_policy", "core")];
-    assert_eq!(line(Family::OpenMpi5, &bound, "RUN"), format!("RUN {crowded}"));
+    assert_eq!(line(LauncherFamily::OpenMpi5, &bound, "RUN"), format!("RUN {crowded}"));
     let mapped = [("PRTE_MCA_rmaps_default_mapping_policy", "node")];
-    assert_eq!(line(Family::OpenMpi5, &mapped, "RUN"), format!("RUN --map-by node:OVERSUBSCRIBE{none}"));
+    assert_eq!(
+        line(LauncherFamily::OpenMpi5, &mapped, "RUN"),
+        format!("RUN --map-by node:OVERSUBSCRIBE{none}")
+    );
     let mapped = [("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")];
-    assert_eq!(line(Family::OpenMpi5, &mapped, "RUN"), format!("RUN{none}"));
+    assert_eq!(line(LauncherFamily::OpenMpi5, &mapped, "RUN"), format!("RUN{none}"));
     let crowds = [("OMPI_MCA_rmaps_base_oversubscribe", "1")];
-    assert_eq!(line(Family::OpenMpi4, &crowds, "RUN"), format!("RUN{none}"));
-    assert_eq!(line(Family::Mpich, &[], "RUN -np 3 -bind-to core"), "RUN -bind-to core");
+    assert_eq!(line(LauncherFamily::OpenMpi4, &crowds, "RUN"), format!("RUN{none}"));
+    assert_eq!(line(LauncherFamily::Mpich, &[], "RUN -np 3 -bind-to core"), "RUN -bind-to core");
 }
 
 /// A number of ranks in the launcher's options must equal the number of clients.
