@@ -86,9 +86,8 @@ pub(crate) fn run(
 }
 
 /// Returns the candidates in the order of a round: each round begins with the next one, and after
-/// all had their turn the direction changes. In a fixed order the first of three copied 1.5 GB in
-/// twice the time of the others, whichever it was: on a virtual machine the host takes pages back
-/// that were free for some seconds, and the next to use them waits.
+/// all had their turn the direction changes. A fixed order favours some
+/// (docs/measurements/README.md).
 fn order(candidates: &[Candidate], round: u32) -> Vec<&Candidate> {
     let (round, count) = (round as usize, candidates.len());
     let mut order: Vec<&Candidate> = candidates.iter().collect();
