@@ -13,7 +13,7 @@ use std::path::Path;
 use haul_flow::Problem;
 use haul_sys::{Errno, Error, FileContexts, FileType, LIBSELINUX, Operation};
 
-use super::attributes::{Object, SECURITY_LABEL};
+use super::object::{Object, SECURITY_LABEL};
 use super::options::Label;
 use super::{Copier, CopyKind, CopyOptions};
 

@@ -11,17 +11,19 @@ use haul_flow::{Context, Creation, DirNode, Enter, FlowKind, OpenDir, Problem, T
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Special, Stat};
 use haul_sys::{make_directory, open, stat};
 
-use super::attributes::{CopyPlace, NewAttributes, Object};
+use super::attributes::{CopyPlace, NewAttributes};
 use super::creation_mode;
 use super::entry_copy::EntryCopy;
 use super::existing::looks_at_link;
 use super::layouts;
 use super::named::NamedCopy;
+use super::object::Object;
 use super::options::Dereference;
 use super::place::{self, Place};
-use super::source_xattrs::SourceXattrs;
+use super::source_xattrs;
 use super::target::{CreationModes, MadeDirectory, TargetDirectory, gives_access_list};
 use super::temporary;
+use super::xattr_rules::SourceXattrs;
 use super::{Copier, CopyKind};
 
 /// A target directory that was created or found.
@@ -67,7 +69,7 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
     }
     copy.cx.count(Tally { directories: 1, ..Tally::default() });
     let xattrs = match opened.source {
-        Ok(source) => SourceXattrs::read(copy, Object::Open(source)),
+        Ok(source) => source_xattrs::read(copy, Object::Open(source)),
         Err(_) => SourceXattrs::default(),
     };
     let follow = !ready.is_new && !looks_at_link(copy.options, FileType::Directory);

@@ -13,8 +13,8 @@ use haul_striping::{Bearer, FileSystems, Layout, Refusal, Striped, create, is_pl
 use haul_sys::{Error, Fd, Mode, Open, Stat, open, stat};
 
 use super::CopyKind;
-use super::attributes::Object;
 use super::entry_copy::EntryCopy;
+use super::object::Object;
 use super::options::LayoutRule;
 
 /// A run's state about layouts.

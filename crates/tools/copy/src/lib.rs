@@ -1,11 +1,11 @@
 //! The copy tool: `cp` with everything in flight at once.
 //!
 //! [`run()`] begins here: `operands.rs` works out what goes where, `run.rs` runs it group by group,
-//! and [`Copier`] is the [`Tool`] that does it. The other files
-//! each create one kind of entry: `directory.rs`, `regular.rs` (with `holes.rs` and `stream.rs`),
-//! `other.rs` and `links.rs`, with `attributes.rs` as the last step of each. `existing.rs` decides
-//! what to do with an existing target; `place.rs` does it, with `age.rs` and `backup.rs`. Semantics
-//! and wording are GNU's.
+//! and [`Copier`] is the [`Tool`] that does it. Its methods pass each entry, as an `EntryCopy`
+//! (`entry_copy.rs`), to the file for its kind: `directory.rs`, `regular.rs` (with `holes.rs`),
+//! `other.rs` (with `stream.rs` and `without_data.rs`), and `links.rs` for further names of a file.
+//! `attributes.rs` is the last step of each. `existing.rs` decides what to do with an existing
+//! target; `place.rs` does it, with `age.rs` and `backup.rs`. Semantics and wording are GNU's.
 
 mod age;
 mod attributes;
@@ -23,6 +23,7 @@ mod kind;
 mod layouts;
 mod links;
 mod named;
+mod object;
 mod open_target;
 mod operands;
 mod options;

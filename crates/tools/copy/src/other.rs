@@ -4,16 +4,22 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
 use haul_flow::{Creation, FlowKind, Handled, Problem, Tally};
-use haul_sys::{EntryType, Errno, Error, Fd, FileType, Identity, Mode, Operation, Special, Stat, Times};
-use haul_sys::{link_at_path, make_special, make_symlink, read_link, stat_path};
+use haul_sys::{
+    EntryType, Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Special, Stat, Times,
+};
+use haul_sys::{link_at_path, make_special, make_symlink, open, read_link, stat_path};
 
-use super::attributes::{NewAttributes, Object};
+use super::attributes::NewAttributes;
 use super::creation_mode;
 use super::entry_copy::EntryCopy;
+use super::layouts::Original;
 use super::links::{self, NameClaim, replace};
+use super::object::Object;
+use super::open_target::Target;
 use super::options::{Make, Preserve};
 use super::place::{self, Left, Made, Place};
-use super::source_xattrs::SourceXattrs;
+use super::regular;
+use super::source_xattrs;
 use super::stream;
 use super::without_data;
 use super::{Copier, CopyKind};
@@ -57,7 +63,7 @@ fn try_handle(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> 
     let made = match (is_read_as_file(copy.copier, source.kind), copy.options.attributes_only) {
         _ if copy.options.make == Make::Symlink => make_link_to_source(copy, &source),
         (true, true) => without_data::make(copy, &directory, &source),
-        (true, false) => stream::copy_special(copy, &directory, &source),
+        (true, false) => copy_content(copy, &directory, &source),
         (false, _) => remake(copy, &directory, &source),
     };
     match made {
@@ -134,6 +140,28 @@ fn complete(copy: EntryCopy<'_>, link: Option<Identity>) {
         links::complete(copy, file, None);
     }
     copy.record_made();
+}
+
+/// Copies a special file's content like a regular file's, as `cp` does without `-r` or
+/// with `--copy-contents`.
+fn copy_content(copy: EntryCopy<'_>, directory: &Fd, stat: &Stat) -> Result<Made, Problem> {
+    if let Some(refusal) = place::refuses(copy, stat) {
+        return Err(refusal);
+    }
+    let unreadable = |cause| Problem::new(FlowKind::CannotOpen).naming(copy.entry.path()).because(cause);
+    let how = if copy.follows() { Open::READ.following() } else { Open::READ };
+    // GNU prints the `--verbose` line before it opens the source.
+    let tell = |_: &Error| copy.tell_copied();
+    let source = open(directory, copy.entry.name(), how.blocking()).inspect_err(tell).map_err(unreadable)?;
+    let made =
+        match regular::open_target(copy, Original::of(stat), creation_mode::private(copy.copier, stat))? {
+            Target::Open(target) => Made::whole_if(stream::fill(copy, (&source, stat), target)),
+            Target::Left(left) => Made::Left(left),
+        };
+    match source.close() {
+        Ok(()) => Ok(made),
+        Err(cause) => Err(Problem::new(FlowKind::FailedToClose).naming(copy.entry.path()).because(cause)),
+    }
 }
 
 /// Recreates a symbolic link or special file with its attributes.
@@ -245,7 +273,7 @@ fn give_pinned_attributes(
     let pinned = creation
         .pin(directory, copy.target_name(), copy.entry.node.own.is_shared)
         .map_err(|cause| copy.not_ours(CopyKind::Permissions, cause))?;
-    let xattrs = SourceXattrs::read_named(copy, (source_directory, copy.entry.name()));
+    let xattrs = source_xattrs::read_named(copy, (source_directory, copy.entry.name()));
     let object = Object::Pinned(&pinned);
     NewAttributes { plain_mode, ..NewAttributes::of(copy, object, source, &xattrs) }.give();
     Ok(())

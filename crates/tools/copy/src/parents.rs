@@ -18,8 +18,8 @@ use haul_sys::{
 };
 use haul_sys::{c_string, make_directory, open, open_path, stat, stat_path};
 
-use super::attributes::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object};
 use super::default_label;
+use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object};
 use super::operands::Assignment;
 use super::options::Preserve;
 use super::{Copier, CopyKind};

@@ -8,19 +8,21 @@ use haul_striping::Bearer;
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Open, Seek, Stat};
 use haul_sys::{open, reflink, remove, seek, stat, stat_at, stat_path, truncate};
 
-use super::attributes::{NewAttributes, Object};
+use super::attributes::NewAttributes;
 use super::creation_mode::{self, CreationMode};
 use super::debug;
 use super::entry_copy::EntryCopy;
 use super::layouts::{self, Original};
 use super::links::{self, MadeFile, NameClaim};
+use super::object::Object;
 use super::open_target::{CopiedFile, OpenTarget, Target};
 use super::options::{Reflink, Sparse};
 use super::place::{self, Left, Place};
-use super::source_xattrs::SourceXattrs;
+use super::source_xattrs;
 use super::stream;
 use super::target::target_path;
 use super::temporary;
+use super::xattr_rules::SourceXattrs;
 use super::{Copier, CopyKind};
 
 pub(super) fn begin(copy: EntryCopy<'_>, opened: OpenSource<'_>) -> Start<CopiedFile> {
@@ -308,7 +310,7 @@ pub(super) fn finish(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> bool {
     let creation_mode = file.own.creation_mode;
     let xattrs = match creation_mode.is_some_and(|creation_mode| creation_mode.is_final) {
         true => SourceXattrs::default(),
-        false => SourceXattrs::read(copy, Object::Open(&file.source)),
+        false => source_xattrs::read(copy, Object::Open(&file.source)),
     };
     let attributes = NewAttributes {
         before: file.own.before.as_ref(),

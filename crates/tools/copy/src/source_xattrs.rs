@@ -1,108 +1,89 @@
 //! Reads the extended attributes of a source that its copy gets.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 
 use haul_flow::{Context, Problem};
 use haul_sys::{Errno, Error, Fd, Operation, Pinned};
 
-use super::attributes::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object, SECURITY_LABEL};
 use super::entry_copy::EntryCopy;
+use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object, SECURITY_LABEL};
 use super::options::{Label, Preserve};
-use super::xattr_rules::{self, XattrAction, XattrRules};
+use super::xattr_rules::{self, SourceXattrs, XattrAction, XattrRules};
 use super::{Copier, CopyKind};
 
-/// The xattrs of a source that its copy gets, with ACLs kept apart.
-#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(super) struct SourceXattrs {
-    pub(super) plain: Vec<(CString, Vec<u8>)>,
-    pub(super) access_list: Option<Vec<u8>>,
-    pub(super) default_access_list: Option<Vec<u8>>,
-    /// Other kinds of ACLs: they belong to the mode.
-    pub(super) permissions: Vec<(CString, Vec<u8>)>,
-}
-
-impl SourceXattrs {
-    /// Reads them from an entry's open source; one call if there are none.
-    pub(super) fn read(copy: EntryCopy<'_>, source: Object<'_>) -> Self {
-        let mut found = Self::default();
-        let (xattr, mode) = (copy.options.preserves(Preserve::XATTR), copy.options.preserves(Preserve::MODE));
-        if let Label::Source { required } = copy.options.label {
-            found.read_label(copy, source, required);
-        }
-        if !xattr && !mode {
+/// Reads the xattrs from an entry's open source; one call if there are none.
+pub(super) fn read(copy: EntryCopy<'_>, source: Object<'_>) -> SourceXattrs {
+    let mut found = SourceXattrs::default();
+    let (xattr, mode) = (copy.options.preserves(Preserve::XATTR), copy.options.preserves(Preserve::MODE));
+    if let Label::Source { required } = copy.options.label {
+        read_label(&mut found, copy, source, required);
+    }
+    if !xattr && !mode {
+        return found;
+    }
+    let names = match source.list() {
+        Ok(names) => names,
+        Err(cause) => {
+            cannot_list(copy, cause);
             return found;
         }
-        let names = match source.list() {
-            Ok(names) => names,
-            Err(cause) => {
-                cannot_list(copy, cause);
-                return found;
-            }
+    };
+    for key in names.iter() {
+        let access = key == ACCESS_LIST || key == DEFAULT_ACCESS_LIST;
+        let action = match access {
+            true => XattrAction::Permissions,
+            false if key == SECURITY_LABEL && copy.options.label != Label::Attribute => XattrAction::Skip,
+            false => rules(copy).action(key),
         };
-        for key in names.iter() {
-            let access = key == ACCESS_LIST || key == DEFAULT_ACCESS_LIST;
-            let action = match access {
-                true => XattrAction::Permissions,
-                false if key == SECURITY_LABEL && copy.options.label != Label::Attribute => XattrAction::Skip,
-                false => rules(copy).action(key),
-            };
-            let wanted = match action {
-                XattrAction::Copy => xattr,
-                XattrAction::Skip => false,
-                XattrAction::Permissions => mode,
-            };
-            if !wanted || copy.copier.layouts.is_account(source, key) {
-                continue;
-            }
-            match source.get(key) {
-                Ok(value) if key == ACCESS_LIST => found.access_list = Some(value),
-                Ok(value) if key == DEFAULT_ACCESS_LIST => found.default_access_list = Some(value),
-                Ok(value) if action == XattrAction::Permissions => {
-                    found.permissions.push((key.to_owned(), value));
-                }
-                Ok(value) => found.plain.push((key.to_owned(), value)),
-                // Removed since it was listed.
-                Err(cause) if cause.is(Errno::NODATA) => {}
-                Err(cause) => {
-                    let problem = Problem::new(CopyKind::GettingAttribute).naming(key.to_bytes());
-                    tell_uncopied(copy.copier, copy.cx, problem.naming(copy.entry.path()), cause);
-                }
-            }
+        let wanted = match action {
+            XattrAction::Copy => xattr,
+            XattrAction::Skip => false,
+            XattrAction::Permissions => mode,
+        };
+        if !wanted || copy.copier.layouts.is_account(source, key) {
+            continue;
         }
-        found
-    }
-
-    /// Reads them without opening the source, which is `name` in `directory`.
-    pub(super) fn read_named(copy: EntryCopy<'_>, (directory, name): (&Fd, &CStr)) -> Self {
-        if !copy.options.reads_xattrs() {
-            return Self::default();
-        }
-        match Pinned::open(directory, name) {
-            Ok(pinned) => Self::read(copy, Object::Pinned(&pinned)),
+        match source.get(key) {
+            Ok(value) if key == ACCESS_LIST => found.access_list = Some(value),
+            Ok(value) if key == DEFAULT_ACCESS_LIST => found.default_access_list = Some(value),
+            Ok(value) if action == XattrAction::Permissions => {
+                found.permissions.push((key.to_owned(), value));
+            }
+            Ok(value) => found.plain.push((key.to_owned(), value)),
+            // Removed since it was listed.
+            Err(cause) if cause.is(Errno::NODATA) => {}
             Err(cause) => {
-                cannot_list(copy, cause);
-                Self::default()
+                let problem = Problem::new(CopyKind::GettingAttribute).naming(key.to_bytes());
+                tell_uncopied(copy.copier, copy.cx, problem.naming(copy.entry.path()), cause);
             }
         }
     }
+    found
+}
 
-    /// Reads the SELinux context. Without the xattr, the file system labels all files alike.
-    fn read_label(&mut self, copy: EntryCopy<'_>, source: Object<'_>, required: bool) {
-        match source.get(SECURITY_LABEL) {
-            Ok(label) => self.plain.push((SECURITY_LABEL.to_owned(), label)),
-            Err(cause) if required || !(cause.is(Errno::NODATA) || cause.is(Errno::OPNOTSUPP)) => {
-                let problem = Problem::new(CopyKind::GettingLabel).naming(copy.entry.path()).because(cause);
-                copy.cx.problem(if required { problem } else { problem.as_warning() });
-            }
-            Err(_) => {}
+/// Reads them without opening the source, which is `name` in `directory`.
+pub(super) fn read_named(copy: EntryCopy<'_>, (directory, name): (&Fd, &CStr)) -> SourceXattrs {
+    if !copy.options.reads_xattrs() {
+        return SourceXattrs::default();
+    }
+    match Pinned::open(directory, name) {
+        Ok(pinned) => read(copy, Object::Pinned(&pinned)),
+        Err(cause) => {
+            cannot_list(copy, cause);
+            SourceXattrs::default()
         }
     }
+}
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.plain.is_empty()
-            && self.permissions.is_empty()
-            && self.access_list.is_none()
-            && self.default_access_list.is_none()
+/// Reads the SELinux context. Without the xattr, the file system labels all files alike.
+fn read_label(found: &mut SourceXattrs, copy: EntryCopy<'_>, source: Object<'_>, required: bool) {
+    match source.get(SECURITY_LABEL) {
+        Ok(label) => found.plain.push((SECURITY_LABEL.to_owned(), label)),
+        Err(cause) if required || !(cause.is(Errno::NODATA) || cause.is(Errno::OPNOTSUPP)) => {
+            let problem = Problem::new(CopyKind::GettingLabel).naming(copy.entry.path()).because(cause);
+            copy.cx.problem(if required { problem } else { problem.as_warning() });
+        }
+        Err(_) => {}
     }
 }
 

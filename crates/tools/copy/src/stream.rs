@@ -5,44 +5,21 @@
 //! long as it takes, so it occupies a worker of its own.
 
 use haul_flow::{Context, FlowKind, Problem, Tally};
-use haul_sys::{Errno, Error, Fd, FileType, Open, Operation, Stat};
-use haul_sys::{open, read_on, write_on};
+use haul_sys::{Errno, Error, Fd, FileType, Operation, Stat};
+use haul_sys::{read_on, write_on};
 
 use super::Copier;
-use super::attributes::{NewAttributes, Object};
+use super::attributes::NewAttributes;
 use super::creation_mode;
 use super::debug;
 use super::entry_copy::EntryCopy;
-use super::layouts::Original;
-use super::open_target::{OpenTarget, Target};
-use super::place::{self, Made};
-use super::regular;
-use super::source_xattrs::SourceXattrs;
+use super::object::Object;
+use super::open_target::OpenTarget;
+use super::place::{self};
+use super::source_xattrs;
 
 /// Bytes moved at a time: the capacity of a pipe.
 const BLOCK_BYTES: usize = 64 << 10;
-
-/// Copies a special file's content like a regular file's, as `cp` does without `-r` or
-/// with `--copy-contents`.
-pub(super) fn copy_special(copy: EntryCopy<'_>, directory: &Fd, stat: &Stat) -> Result<Made, Problem> {
-    if let Some(refusal) = place::refuses(copy, stat) {
-        return Err(refusal);
-    }
-    let unreadable = |cause| Problem::new(FlowKind::CannotOpen).naming(copy.entry.path()).because(cause);
-    let how = if copy.follows() { Open::READ.following() } else { Open::READ };
-    // GNU prints the `--verbose` line before it opens the source.
-    let tell = |_: &Error| copy.tell_copied();
-    let source = open(directory, copy.entry.name(), how.blocking()).inspect_err(tell).map_err(unreadable)?;
-    let made =
-        match regular::open_target(copy, Original::of(stat), creation_mode::private(copy.copier, stat))? {
-            Target::Open(target) => Made::whole_if(fill(copy, (&source, stat), target)),
-            Target::Left(left) => Made::Left(left),
-        };
-    match source.close() {
-        Ok(()) => Ok(made),
-        Err(cause) => Err(Problem::new(FlowKind::FailedToClose).naming(copy.entry.path()).because(cause)),
-    }
-}
 
 /// Copies an open source to an open target until EOF and sets a regular target's attributes.
 /// Reports failures and closes the target. Returns true if all went well.
@@ -58,7 +35,7 @@ pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: Op
     // A device or FIFO that the user writes to keeps its mode, unlike with GNU cp: it is not
     // a copy.
     if moved && before.is_none_or(|before| before.kind == FileType::Regular) {
-        let xattrs = SourceXattrs::read(copy, Object::Open(source));
+        let xattrs = source_xattrs::read(copy, Object::Open(source));
         let attributes = NewAttributes {
             before: before.as_ref(),
             plain_mode: creation_mode::plain_file_mode(copy.copier, stat, before.as_ref()),

@@ -9,9 +9,9 @@ use haul_flow::{DirCache, DirHandle, Entry};
 use haul_sys::{Error, Fd, Identity, Mode, Pinned, Stat, XattrNames, list_xattrs, stat_at};
 
 use super::Copier;
-use super::attributes::DEFAULT_ACCESS_LIST;
+use super::object::DEFAULT_ACCESS_LIST;
 use super::options::{CopyOptions, Preserve};
-use super::source_xattrs::SourceXattrs;
+use super::xattr_rules::SourceXattrs;
 
 /// Directories created inside existing ones: the tops of new trees, each with its operand. A walk
 /// that meets one has left its source, because the target is inside it.

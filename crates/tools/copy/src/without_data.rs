@@ -10,15 +10,17 @@ use haul_flow::{FlowKind, Problem, Tally};
 use haul_sys::{Error, Fd, FileType, Mode, Open, Special, Stat, make_special, open};
 
 use super::Copier;
-use super::attributes::{NewAttributes, Object};
+use super::attributes::NewAttributes;
 use super::creation_mode::{self, CreationMode};
 use super::entry_copy::EntryCopy;
 use super::layouts::Original;
+use super::object::Object;
 use super::open_target::{OpenTarget, Target};
 use super::options::Preserve;
 use super::place::{self, Made};
 use super::regular;
-use super::source_xattrs::SourceXattrs;
+use super::source_xattrs;
+use super::xattr_rules::SourceXattrs;
 
 /// Creates a file like the source, without its content.
 pub(super) fn make(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> Result<Made, Problem> {
@@ -37,8 +39,8 @@ pub(super) fn make(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> Result
         None => None,
     };
     let xattrs = match &opened {
-        Some(opened) => SourceXattrs::read(copy, Object::Open(opened)),
-        None => SourceXattrs::read_named(copy, (directory, copy.entry.name())),
+        Some(opened) => source_xattrs::read(copy, Object::Open(opened)),
+        None => source_xattrs::read_named(copy, (directory, copy.entry.name())),
     };
     let made = match make_at_once(copy, source) {
         Some(made) => Ok(made),

@@ -15,6 +15,25 @@ pub(super) const PATH: &CStr = c"/etc/xattr.conf";
 /// Maximum size of the file, in bytes.
 const LIST_BYTES_MAX: usize = 1 << 20;
 
+/// The xattrs of a source that its copy gets, with ACLs kept apart.
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(super) struct SourceXattrs {
+    pub(super) plain: Vec<(CString, Vec<u8>)>,
+    pub(super) access_list: Option<Vec<u8>>,
+    pub(super) default_access_list: Option<Vec<u8>>,
+    /// Other kinds of ACLs: they belong to the mode.
+    pub(super) permissions: Vec<(CString, Vec<u8>)>,
+}
+
+impl SourceXattrs {
+    pub(super) fn is_empty(&self) -> bool {
+        self.plain.is_empty()
+            && self.permissions.is_empty()
+            && self.access_list.is_none()
+            && self.default_access_list.is_none()
+    }
+}
+
 /// Treatment of an xattr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum XattrAction {

@@ -212,7 +212,7 @@ impl Distributed for Copier {
             Some(looked.map_err(|cause| (packed.held.path(), cause))?)
         };
         let made =
-            MadeDirectory { before, plain_mode: None, xattrs: crate::source_xattrs::SourceXattrs::default() };
+            MadeDirectory { before, plain_mode: None, xattrs: crate::xattr_rules::SourceXattrs::default() };
         let operand = OperandCopy::new(packed.index, packed.source, packed.target);
         Ok(TargetDirectory {
             held,
