@@ -17,6 +17,7 @@ use crate::ground::{CacheState, Ground, Layout, Sides, Workload};
 use crate::image::FileSystem;
 use crate::interrupt::Interrupt;
 use crate::machine::Machine;
+use crate::names::Named;
 use crate::outfile::OutFile;
 use crate::programs;
 use crate::results::{Report, Series, Tree, outcomes};
@@ -145,7 +146,7 @@ pub(crate) fn check_machine(layout: Layout) -> Result<()> {
             "haul-bench makes and mounts file-system images for this, which only root may do; nothing was done".to_owned(),
         ));
     }
-    for program in ["losetup", "mount", "umount", layout.source.maker(), layout.target.maker()] {
+    for program in ["losetup", "mount", "umount", &layout.source.maker(), &layout.target.maker()] {
         programs::find(program)?;
     }
     Ok(())

@@ -5,7 +5,6 @@ use clap::builder::StyledStr;
 use clap::{Arg, Command};
 use serde_json::{Value, json};
 
-/// Returns a command and its subcommands.
 pub(crate) fn of(command: &Command) -> Value {
     let (operands, flags): (Vec<&Arg>, Vec<&Arg>) =
         command.get_arguments().filter(|argument| !argument.is_hide_set()).partition(|it| it.is_positional());

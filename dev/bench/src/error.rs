@@ -3,24 +3,24 @@
 //! A candidate that fails is a result, not an error (see `series`). After one of these errors there
 //! is no result; each names the remedy or what was left behind.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 /// The reason a tree was not made or a benchmark did not finish.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The request cannot be met on this machine; nothing was touched.
+    #[error("{0}")]
     Refused(String),
-    /// A system call failed.
+    #[error("cannot {doing}: {source}")]
     Io {
         /// The operation and its file, as in "read /proc/stat".
         doing: String,
-        /// The error from the kernel.
         source: io::Error,
     },
     /// A system program (mount, mkfs, ...) failed.
+    #[error("{line}: {status}{}{said}", if said.is_empty() { "" } else { ": " })]
     Program {
         /// The command line.
         line: String,
@@ -29,25 +29,29 @@ pub(crate) enum Error {
         said: String,
     },
     /// A tree was started but not finished.
+    #[error("{cause}\n{} is incomplete: {made} of {wanted} files were made; remove it and start again", destination.display())]
     PartlyMade {
-        /// Top directory of the tree.
         destination: PathBuf,
         /// Number of files finished.
         made: u64,
-        /// Number of files requested.
         wanted: u64,
-        /// The error that stopped it.
+        #[source]
         cause: Box<Error>,
     },
-    /// Interrupted by a signal.
+    #[error("interrupted")]
     Interrupted,
-    /// Cleanup failed.
+    #[error("{}cleaning up failed; left behind:\n  {}", before(cause), leftovers.join("\n  "))]
     LeftBehind {
         /// Leftovers and how to remove them, one per line.
         leftovers: Vec<String>,
         /// The error that came before the cleanup, if any.
+        #[source]
         cause: Option<Box<Error>>,
     },
+}
+
+fn before(cause: &Option<Box<Error>>) -> String {
+    cause.as_ref().map(|cause| format!("{cause}\n")).unwrap_or_default()
 }
 
 impl Error {
@@ -77,40 +81,6 @@ impl Error {
                 cause.is_interruption()
             }
             _ => false,
-        }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Refused(why) => out.write_str(why),
-            Error::Io { doing, source } => write!(out, "cannot {doing}: {source}"),
-            Error::Program { line, status, said } if said.is_empty() => write!(out, "{line}: {status}"),
-            Error::Program { line, status, said } => write!(out, "{line}: {status}: {said}"),
-            Error::PartlyMade { destination, made, wanted, cause } => write!(
-                out,
-                "{cause}\n{} is incomplete: {made} of {wanted} files were made; remove it and start again",
-                destination.display()
-            ),
-            Error::Interrupted => out.write_str("interrupted"),
-            Error::LeftBehind { leftovers, cause } => {
-                if let Some(cause) = cause {
-                    writeln!(out, "{cause}")?;
-                }
-                write!(out, "cleaning up failed; left behind:")?;
-                leftovers.iter().try_for_each(|leftover| write!(out, "\n  {leftover}"))
-            }
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::Io { source, .. } => Some(source),
-            Error::PartlyMade { cause, .. } | Error::LeftBehind { cause: Some(cause), .. } => Some(cause),
-            _ => None,
         }
     }
 }

@@ -28,6 +28,7 @@ use tempfile::TempDir;
 use crate::error::{Error, Result};
 use crate::image::{Access, FileSystem, Image, Room};
 use crate::interrupt::Interrupt;
+use crate::names::Named;
 use crate::programs;
 use crate::shapes::{Shape, Totals};
 use crate::trees;
@@ -43,54 +44,34 @@ pub(crate) enum CacheState {
     Warm,
 }
 
-impl CacheState {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            CacheState::Cold => "cold",
-            CacheState::Warm => "warm",
-        }
-    }
-}
-
-/// Where source and target are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Sides {
-    /// On two file systems.
     Two,
-    /// On a single file system.
     One,
 }
 
-/// File systems of the test bed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Layout {
-    /// File system of the source image.
     pub(crate) source: FileSystem,
-    /// File system of the target image.
     pub(crate) target: FileSystem,
-    /// Where the source is read from.
     pub(crate) sides: Sides,
 }
 
-/// A tree to copy.
 #[derive(Clone, Debug)]
 pub(crate) enum Workload {
     /// A generated tree of the documents.
     Made {
         shape: Shape,
-        /// Seed of its contents.
         seed: u64,
     },
-    /// A copy of a real directory.
     Real(PathBuf),
 }
 
 impl Workload {
-    /// Returns the name to show.
     pub(crate) fn name(&self) -> String {
         match self {
-            Workload::Made { shape, .. } => shape.kind.name().to_owned(),
+            Workload::Made { shape, .. } => shape.kind.name(),
             // The whole path would reveal too much about somebody's machine.
             Workload::Real(directory) => {
                 directory.file_name().unwrap_or(OsStr::new("/")).display().to_string()
@@ -98,11 +79,6 @@ impl Workload {
         }
     }
 
-    /// Counts its files, directories and bytes.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`] if a real directory cannot be read.
     pub(crate) fn totals(&self) -> Result<Totals> {
         match self {
             Workload::Made { shape, .. } => Ok(shape.totals()),
@@ -137,10 +113,6 @@ pub(crate) struct Ground {
 
 impl Ground {
     /// Makes the working directory in `parent`, for a workload of this size; mounts nothing yet.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Refused`] if the images do not fit, or if `parent` is not on a disk.
     pub(crate) fn new(parent: &Path, layout: Layout, totals: Totals) -> Result<Ground> {
         let (source_room, target_room) = check_place(parent, layout, totals)?;
         let work = tempfile::Builder::new()
@@ -170,12 +142,10 @@ impl Ground {
         verify::digest(&self.made_tree(), interrupt)
     }
 
-    /// Returns the directory the workload is made in.
     fn made_tree(&self) -> PathBuf {
         self.source.mount_point().join("tree")
     }
 
-    /// Returns the directory that candidates copy.
     pub(crate) fn source_tree(&self) -> PathBuf {
         match self.layout.sides {
             Sides::Two => self.made_tree(),
@@ -188,16 +158,11 @@ impl Ground {
         self.target.mount_point().join("copy")
     }
 
-    /// Returns the root of the target's file system.
     pub(crate) fn target_top(&self) -> &Path {
         self.target.mount_point()
     }
 
     /// Reformats the target and sets the cache state of the source, which must match `expected`.
-    ///
-    /// # Errors
-    ///
-    /// Any failure on the way, or [`Error::Refused`] if the source has changed.
     pub(crate) fn ready(&mut self, cache: CacheState, expected: Digest, interrupt: &Interrupt) -> Result<()> {
         self.target.format()?;
         self.target.mount(Access::ReadWrite)?;
@@ -240,10 +205,6 @@ impl Ground {
 }
 
 /// Flushes a file system's dirty data to disk, like `sync -f`.
-///
-/// # Errors
-///
-/// [`Error::Io`] if a write fails.
 pub(crate) fn sync(top: &Path) -> Result<()> {
     let directory = fs::File::open(top).map_err(Error::doing("open", top))?;
     rustix::fs::syncfs(&directory).map_err(|errno| Error::doing("sync", top)(errno.into()))
@@ -251,10 +212,6 @@ pub(crate) fn sync(top: &Path) -> Result<()> {
 
 /// Checks that `parent` is on a disk with space for a workload of this size. Returns the space that
 /// source and target need.
-///
-/// # Errors
-///
-/// [`Error::Refused`] if it is not.
 pub(crate) fn check_place(parent: &Path, layout: Layout, totals: Totals) -> Result<(Room, Room)> {
     let entries = totals.files.saturating_add(totals.directories).saturating_add(2);
     let source = Room { bytes: totals.bytes, entries };

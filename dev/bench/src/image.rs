@@ -20,9 +20,9 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::names::Named;
 use crate::programs;
 
-/// File system of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FileSystem {
@@ -35,31 +35,14 @@ pub(crate) enum FileSystem {
 }
 
 impl FileSystem {
-    /// Returns the name that mount knows.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            FileSystem::Ext4 => "ext4",
-            FileSystem::Xfs => "xfs",
-            FileSystem::Btrfs => "btrfs",
-        }
-    }
-
-    /// Returns the name of its mkfs program.
-    pub(crate) fn maker(self) -> &'static str {
-        match self {
-            FileSystem::Ext4 => "mkfs.ext4",
-            FileSystem::Xfs => "mkfs.xfs",
-            FileSystem::Btrfs => "mkfs.btrfs",
-        }
+    pub(crate) fn maker(self) -> String {
+        format!("mkfs.{}", self.name())
     }
 }
 
-/// Space an image has to provide.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Bytes of file contents.
     pub(crate) bytes: u64,
-    /// Number of files and directories.
     pub(crate) entries: u64,
 }
 
@@ -125,10 +108,6 @@ impl Image {
     }
 
     /// Creates a sparse file and a loop device on it.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Refused`] if the loop device does not support direct I/O.
     pub(crate) fn attach(&mut self) -> Result<()> {
         fs::create_dir(&self.mount_point).map_err(Error::doing("create directory", &self.mount_point))?;
         let file = File::create_new(&self.file).map_err(Error::doing("create", &self.file))?;
@@ -145,11 +124,6 @@ impl Image {
         self.device.as_deref().ok_or_else(missing)
     }
 
-    /// Creates a new, empty file system on the device.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Program`] if mkfs fails.
     pub(crate) fn format(&mut self) -> Result<()> {
         self.unmount()?;
         let inodes = self.room.inodes().map(|count| count.to_string());
@@ -167,20 +141,16 @@ impl Image {
             arguments.extend(["-N", count].map(OsStr::new));
         }
         arguments.push(self.device()?.as_os_str());
-        programs::run(self.file_system.maker(), &arguments).map(drop)
+        programs::run(&self.file_system.maker(), &arguments).map(drop)
     }
 
-    /// Mounts the file system.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Program`] if mount fails.
     pub(crate) fn mount(&mut self, access: Access) -> Result<()> {
         let option = match access {
             Access::ReadOnly => "ro",
             Access::ReadWrite => "rw",
         };
-        let words = ["-t", self.file_system.name(), "-o", option].map(OsStr::new);
+        let file_system = self.file_system.name();
+        let words = ["-t", &file_system, "-o", option].map(OsStr::new);
         let places = [self.device()?.as_os_str(), self.mount_point.as_os_str()];
         programs::run("mount", &[&words[..], &places[..]].concat())?;
         self.mounted = true;
@@ -188,10 +158,6 @@ impl Image {
     }
 
     /// Unmounts the file system, if mounted, which drops its cached pages, inodes and names.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Program`] if it is busy.
     pub(crate) fn unmount(&mut self) -> Result<()> {
         if self.mounted {
             programs::run("umount", &[self.mount_point.as_os_str()])?;

@@ -12,7 +12,7 @@
 //!    │        ├─► candidates                         who takes part
 //!    │        └─► results ─► table                   what came out
 //!    ├─► trees ─► shapes, noise                      the workloads
-//!    ├─► run (s1 to s5) ─► series; findings ─► report, student      the documents' studies
+//!    ├─► run ─► series; study (s1 to s5), student; report           the documents' studies
 //!    ├─► tools ─► races, material, ranks                     the other tools and their rivals
 //!    ├─► simulate ─► haul_simulation; report                    sizes that no machine here has
 //!    ├─► aio                                         the engines over one file
@@ -35,6 +35,7 @@ mod image;
 mod interrupt;
 mod machine;
 mod measure;
+mod names;
 mod noise;
 mod outfile;
 mod programs;
@@ -46,6 +47,7 @@ mod shapes;
 mod simulate;
 mod statistics;
 mod student;
+mod study;
 mod table;
 mod tools;
 mod trees;
@@ -62,6 +64,7 @@ use aio::AioOptions;
 use compare::{CompareOptions, Verdict};
 use error::Error;
 use interrupt::Interrupt;
+use names::Named;
 use run::RunOptions;
 use shapes::{Kind, Shape, ShapeOptions};
 use simulate::SimulateOptions;

@@ -29,7 +29,6 @@ use wait4::Wait4;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 
-/// Resources a command used.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Usage {
     /// Time from before the fork to the exit of the group leader.
@@ -69,20 +68,26 @@ impl Ending {
     }
 }
 
-/// A finished command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
-    /// When the clock started.
     pub(crate) started: Instant,
     pub(crate) usage: Usage,
     pub(crate) ending: Ending,
 }
 
+impl Measured {
+    /// Describes how the command failed, with the first message of those it wrote; `None` if it
+    /// succeeded.
+    pub(crate) fn failure(&self, written: &str) -> Option<String> {
+        let failure = self.ending.failure()?;
+        Some(match written.lines().map(str::trim).find(|line| !line.is_empty()) {
+            Some(message) => format!("{failure}: {message}"),
+            None => failure,
+        })
+    }
+}
+
 /// Runs a command whose standard streams are already set, and measures it.
-///
-/// # Errors
-///
-/// [`Error::Io`] if it cannot be started or waited for; [`Error::Interrupted`] after a signal.
 pub(crate) fn measure(command: &mut Command, limit: Duration, interrupt: &Interrupt) -> Result<Measured> {
     let program = Path::new(command.get_program()).to_owned();
     // With a group ID set, std uses fork instead of vfork. The process group keeps ^C away.

@@ -9,7 +9,6 @@
 //! into slices, provided that all slices but the last are multiples of eight bytes. Not
 //! cryptographically secure.
 
-/// Generator of one file's contents.
 pub(crate) struct Noise {
     state: [u64; 4],
 }
@@ -46,7 +45,6 @@ impl Noise {
     }
 }
 
-/// Performs one step of splitmix64.
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut word = *state;

@@ -14,10 +14,6 @@ pub(crate) struct OutFile(Option<(File, PathBuf)>);
 
 impl OutFile {
     /// Creates the file. Call it before measuring: an unwritable path should not cost an hour.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be created.
     pub(crate) fn create(path: Option<&Path>) -> Result<OutFile> {
         let create = |path: &Path| {
             File::create(path).map(|file| (file, path.to_owned())).map_err(Error::doing("create", path))
@@ -25,21 +21,11 @@ impl OutFile {
         path.map(create).transpose().map(OutFile)
     }
 
-    /// Writes what `make` returns, if there is a file.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be written.
     pub(crate) fn write_text(self, make: impl FnOnce() -> String) -> Result<()> {
         let Some((mut file, path)) = self.0 else { return Ok(()) };
         file.write_all(make().as_bytes()).map_err(Error::doing("write", &path))
     }
 
-    /// Writes a value as JSON, if there is a file.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be written.
     pub(crate) fn write_json(self, value: &impl Serialize) -> Result<()> {
         let Some((file, path)) = self.0 else { return Ok(()) };
         let mut file = BufWriter::new(file);

@@ -21,7 +21,6 @@ use crate::interrupt::Interrupt;
 /// Directories of administration programs, in case PATH is an ordinary user's.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// Returns the directories in PATH.
 pub(crate) fn path_folders() -> Vec<PathBuf> {
     env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default()
 }
@@ -37,10 +36,6 @@ pub(crate) fn is_executable(path: &Path) -> bool {
 }
 
 /// Finds a system program.
-///
-/// # Errors
-///
-/// [`Error::Refused`] if it is not installed.
 pub(crate) fn find(name: &str) -> Result<PathBuf> {
     let mut folders = path_folders();
     folders.extend(SYSTEM_FOLDERS.map(PathBuf::from));
@@ -50,19 +45,11 @@ pub(crate) fn find(name: &str) -> Result<PathBuf> {
 }
 
 /// Runs a short program to completion, ignoring interrupts, and returns its standard output.
-///
-/// # Errors
-///
-/// [`Error::Program`] if it fails, with the last line of its standard error.
 pub(crate) fn run(name: &str, arguments: &[&OsStr]) -> Result<String> {
     run_with(name, arguments, &Interrupt::never())
 }
 
 /// Like [`run`], for a program that may run long: a signal kills it.
-///
-/// # Errors
-///
-/// Those of [`run`], and [`Error::Interrupted`].
 pub(crate) fn run_with(name: &str, arguments: &[&OsStr], interrupt: &Interrupt) -> Result<String> {
     let program = find(name)?;
     let (stdout, stderr) = (scratch()?, scratch()?);
@@ -123,7 +110,6 @@ pub(crate) fn text_of(mut file: File) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns the last non-blank line.
 fn last_line(text: &str) -> String {
     text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned()
 }

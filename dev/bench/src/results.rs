@@ -15,25 +15,20 @@ pub(crate) struct Report {
     pub(crate) machine: Machine,
     pub(crate) candidates: Vec<Candidate>,
     pub(crate) layout: Layout,
-    /// Rounds counted in every series.
     pub(crate) rounds: u32,
     /// The series that were finished.
     pub(crate) series: Vec<Series>,
 }
 
-/// One workload in one cache state.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Series {
     pub(crate) workload: Tree,
-    /// Cache state of the source.
     pub(crate) cache: CacheState,
     /// Results, in the order of the candidates.
     pub(crate) outcomes: Vec<Outcome>,
-    /// Every run, in execution order.
     pub(crate) runs: Vec<Run>,
 }
 
-/// A tree that was copied.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Tree {
     pub(crate) name: String,
@@ -44,11 +39,9 @@ pub(crate) struct Tree {
     pub(crate) digest: Digest,
 }
 
-/// Result of one candidate in one series.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Outcome {
     pub(crate) id: &'static str,
-    /// The candidate's label.
     pub(crate) candidate: String,
     /// Its figures, or the reason it has none.
     #[serde(flatten)]
@@ -58,22 +51,17 @@ pub(crate) struct Outcome {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Figures {
-    /// Every copy was correct.
     Timed(Timed),
-    /// A run failed, for this reason.
     Failed(String),
 }
 
 /// Figures of a candidate whose copies were all correct.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Timed {
-    /// Seconds to the return of the command.
     pub(crate) seconds: Summary,
     /// Seconds to the return of the sync after it.
     pub(crate) seconds_with_sync: Summary,
-    /// CPU seconds, user and system together.
     pub(crate) cpu_seconds: Summary,
-    /// Highest peak memory of any run.
     pub(crate) memory_peak_bytes: u64,
     /// Lowest peak that could have been measured.
     pub(crate) memory_floor_bytes: u64,
@@ -100,7 +88,6 @@ impl Outcome {
     }
 }
 
-/// Summarises the runs of a series, per candidate.
 pub(crate) fn outcomes(candidates: &[Candidate], runs: &[Run]) -> Vec<Outcome> {
     let mut outcomes: Vec<Outcome> = candidates
         .iter()

@@ -24,7 +24,7 @@ use crate::candidates::Candidate;
 use crate::error::Result;
 use crate::ground::{CacheState, Ground, sync};
 use crate::interrupt::Interrupt;
-use crate::measure::{Measured, Usage, measure};
+use crate::measure::{Usage, measure};
 use crate::programs;
 use crate::verify::{self, Digest};
 
@@ -112,22 +112,12 @@ fn run_once(
     let synced = sync(ground.target_top());
     let seconds_with_sync = measured.started.elapsed().as_secs_f64();
     // The clock has stopped; what follows may be slow.
-    let failure = match (ended_badly(&measured, || programs::text_of(said))?, synced) {
+    let failure = match (measured.failure(&programs::text_of(said)?), synced) {
         (Some(failure), _) => Some(failure),
         (None, Err(error)) => Some(format!("its data did not reach the disk: {error}")),
         (None, Ok(())) => wrong_copy(ground, plan.expected, interrupt)?,
     };
     Ok(Run { candidate: candidate.label.clone(), round, usage: measured.usage, seconds_with_sync, failure })
-}
-
-/// Describes how a failed command ended, with its first message; `None` if it succeeded.
-fn ended_badly(measured: &Measured, said: impl FnOnce() -> Result<String>) -> Result<Option<String>> {
-    let Some(failure) = measured.ending.failure() else { return Ok(None) };
-    let said = said()?;
-    Ok(Some(match said.lines().map(str::trim).find(|line| !line.is_empty()) {
-        Some(message) => format!("{failure}: {message}"),
-        None => failure,
-    }))
 }
 
 /// Describes what is wrong with the copy, or returns `None` if it is correct.

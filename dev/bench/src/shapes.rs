@@ -26,6 +26,7 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::names::Named;
 
 /// Maximum number of files or directories of a workload, so that a typo does not fill the disk.
 const ENTRIES_MAX: u64 = 100_000_000;
@@ -55,22 +56,6 @@ pub(crate) enum Kind {
     Practical,
 }
 
-impl Kind {
-    /// Returns the name it has on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Kind::Binary => "binary",
-            Kind::Broad => "broad",
-            Kind::Fat => "fat",
-            Kind::Deep => "deep",
-            Kind::Flat => "flat",
-            Kind::Many => "many",
-            Kind::Large => "large",
-            Kind::Practical => "practical",
-        }
-    }
-}
-
 /// Options that change the parameters of a tree.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ShapeOptions {
@@ -98,7 +83,6 @@ pub(crate) struct ShapeOptions {
 }
 
 impl Default for ShapeOptions {
-    /// Returns options that change nothing.
     fn default() -> ShapeOptions {
         ShapeOptions {
             files: None,
@@ -124,7 +108,6 @@ enum Placing {
 /// A fully specified tree: directories that hold files of one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// The kind it is derived from.
     pub(crate) kind: Kind,
     /// Levels of directories, including the top directory.
     pub(crate) levels: u32,
@@ -141,16 +124,11 @@ pub(crate) struct Totals {
     pub(crate) files: u64,
     /// Directories below the top directory.
     pub(crate) directories: u64,
-    /// Bytes in regular files.
     pub(crate) bytes: u64,
 }
 
 impl Shape {
     /// Applies `options` to the defaults of `kind`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Refused`] if an option does not apply to the kind, or the tree is too large.
     pub(crate) fn new(kind: Kind, options: &ShapeOptions) -> Result<Shape> {
         check_options(kind, options)?;
         let (levels, fan_out, files, file_bytes) = match kind {
@@ -249,7 +227,6 @@ impl Placing {
     }
 }
 
-/// Scales a count, to at least 1.
 fn scaled(count: u64, factor: f64) -> u64 {
     if factor == 1.0 {
         return count;
@@ -304,7 +281,6 @@ pub(crate) mod tests {
         options: ShapeOptions,
     }
 
-    /// Parses shape options as the command line does.
     pub(crate) fn options(line: &str) -> ShapeOptions {
         Line::try_parse_from(["shape"].into_iter().chain(line.split_whitespace())).unwrap().options
     }

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 /// Statistics of one quantity over the counted runs of one candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Summary {
-    /// Number of runs counted.
     pub(crate) count: usize,
     /// The middle run, or the mean of the middle two.
     pub(crate) median: f64,

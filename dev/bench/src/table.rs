@@ -6,6 +6,7 @@
 use crate::candidates::{Candidate, HAUL};
 use crate::ground::{Layout, Sides};
 use crate::machine::Machine;
+use crate::names::Named;
 use crate::results::{Figures, Outcome, Report, Series, Timed, best_rival};
 use crate::statistics::Summary;
 

@@ -147,7 +147,6 @@ mod tests {
         (top, shape)
     }
 
-    /// Small versions of all kinds.
     const SMALL: [(Kind, &str); 8] = [
         (Kind::Binary, "--depth 4 --files 2 --size 100"),
         (Kind::Broad, "--scale 0.02 --size 3000"),

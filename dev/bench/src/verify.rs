@@ -6,10 +6,6 @@
 //! and every copy is compared with that digest. Only if they differ is the copy compared with the
 //! source entry by entry, to report where.
 //!
-//! ```text
-//!   walker (caller) ── batches of paths, at most QUEUE_BATCHES ──► workers: lstat, read, hash, add
-//! ```
-//!
 //! Nothing is kept per file: `measure` explains why the benchmark has to stay small.
 //!
 //! Promises: bytes, types, link targets and permissions are checked, for every entry and the top
@@ -25,13 +21,13 @@ use std::fs::{self, File, FileType, Metadata};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use rayon::ThreadPoolBuilder;
+use rayon::prelude::*;
 use serde::{Serialize, Serializer};
+use walkdir::{DirEntry, WalkDir};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::{Error, Result};
@@ -45,12 +41,8 @@ const PERMISSIONS: u32 = 0o777 & !UMASK;
 pub(crate) const UMASK: u32 = 0o022;
 
 const BUFFER_BYTES: usize = 128 * 1024;
-const BATCH_PATHS: usize = 64;
-const QUEUE_BATCHES: usize = 16;
 const WORKERS_MAX: usize = 8;
-
-/// Paths on their way to a worker.
-type Batch = Vec<PathBuf>;
+const DIRECTORIES_OPEN_MAX: usize = 512;
 
 /// Digest of a whole tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,124 +61,52 @@ impl Serialize for Digest {
 }
 
 /// Reads a whole tree and returns its digest.
-///
-/// # Errors
-///
-/// [`Error::Io`] if anything cannot be read; [`Error::Interrupted`] after a signal.
 pub(crate) fn digest(top: &Path, interrupt: &Interrupt) -> Result<Digest> {
-    let (sender, receiver) = sync_channel(QUEUE_BATCHES);
-    let receiver = Arc::new(Mutex::new(receiver));
     let workers = thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX);
-    thread::scope(|scope| {
-        let running: Vec<_> = (0..workers)
-            .map(|_| {
-                let batches = Arc::clone(&receiver);
-                scope.spawn(move || digest_batches(top, &batches, interrupt))
-            })
-            .collect();
-        // From here on only the workers hold the receiver. If all of them fail, the walker's next
-        // send fails too, so nobody waits forever.
-        drop(receiver);
-        let walked = send_paths(top, &sender);
-        drop(sender);
-        let mut sum = Digest::default();
-        for worker in running {
-            // A panicking worker is a bug in this module: propagate it.
-            let part = worker.join().unwrap_or_else(|payload| resume_unwind(payload))?;
-            sum.0 = sum.0.wrapping_add(part.0);
-        }
-        walked.map(|()| sum)
-    })
-}
-
-/// Hashes batches until the walker has no more.
-fn digest_batches(top: &Path, batches: &Mutex<Receiver<Batch>>, interrupt: &Interrupt) -> Result<Digest> {
-    let mut reader = Reader::new();
-    let mut sum = Digest::default();
-    loop {
-        let received = batches.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        // Disconnected: the walker is done, successfully or not.
-        let Ok(batch) = received else { return Ok(sum) };
+    let hash = |reader: &mut Reader, entry: walkdir::Result<DirEntry>| {
         interrupt.check()?;
-        for path in batch {
-            let entry = reader.read(&path)?;
-            let relative = path.strip_prefix(top).unwrap_or(&path);
-            sum.0 = sum.0.wrapping_add(reader.hash(relative, &entry));
-        }
-    }
+        let entry = entry.map_err(unreadable)?;
+        let read = reader.read(entry.path())?;
+        Ok(reader.hash(entry.path().strip_prefix(top).unwrap_or(entry.path()), &read))
+    };
+    let hashes = || walk(top).par_bridge().map_init(Reader::new, hash);
+    let sum = || hashes().try_reduce(|| 0, |sum, hash| Ok(sum.wrapping_add(hash)));
+    // Threads that end here: the memory of those that stay would be charged to the candidates.
+    let pool = ThreadPoolBuilder::new().num_threads(workers);
+    let sum = pool.build_scoped(|thread| thread.run(), |pool| pool.install(sum));
+    sum.map_err(io::Error::other).map_err(Error::doing("start threads to read", top))?.map(Digest)
 }
 
-/// Sends all paths of a tree, the top first.
-fn send_paths(top: &Path, batches: &SyncSender<Batch>) -> Result<()> {
-    let mut batch = Batch::new();
-    let mut receivers_left = true;
-    walk(top, |path, _| {
-        batch.push(path);
-        if batch.len() == BATCH_PATHS {
-            receivers_left = batches.send(std::mem::take(&mut batch)).is_ok();
-        }
-        // If no receiver is left, the workers hold the error to report.
-        Ok(receivers_left)
-    })?;
-    // Likewise.
-    batches.send(batch).ok();
-    Ok(())
+/// Returns every entry of a tree, the top first; no symbolic link is followed.
+fn walk(top: &Path) -> walkdir::IntoIter {
+    // Above this many open directories the rest of a listing would be kept in memory.
+    WalkDir::new(top).follow_root_links(false).max_open(DIRECTORIES_OPEN_MAX).into_iter()
 }
 
-/// Visits every entry of a tree, the top first, until `visit` returns false.
-fn walk(top: &Path, mut visit: impl FnMut(PathBuf, FileType) -> Result<bool>) -> Result<()> {
-    let facts = fs::symlink_metadata(top).map_err(Error::doing("look at", top))?;
-    let mut directories = Vec::new();
-    if facts.is_dir() {
-        directories.push(top.to_owned());
-    }
-    if !visit(top.to_owned(), facts.file_type())? {
-        return Ok(());
-    }
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(&directory).map_err(Error::doing("read directory", &directory))? {
-            let entry = entry.map_err(Error::doing("read directory", &directory))?;
-            let path = entry.path();
-            let file_type = entry.file_type().map_err(Error::doing("look at", &path))?;
-            if file_type.is_dir() {
-                directories.push(path.clone());
-            }
-            if !visit(path, file_type)? {
-                return Ok(());
-            }
-        }
-    }
-    Ok(())
+fn unreadable(error: walkdir::Error) -> Error {
+    let path = error.path().unwrap_or(Path::new("")).to_owned();
+    let cause = error.into_io_error().unwrap_or_else(|| io::Error::other("a loop of links"));
+    Error::doing("read", &path)(cause)
 }
 
-/// Counts the entries below a directory.
-///
-/// # Errors
-///
-/// [`Error::Io`] if anything cannot be read.
 pub(crate) fn census(top: &Path) -> Result<Totals> {
     let mut totals = Totals::default();
-    walk(top, |path, file_type| {
-        if file_type.is_file() {
-            let facts = fs::symlink_metadata(&path).map_err(Error::doing("look at", &path))?;
-            totals.bytes += facts.len();
+    for entry in walk(top) {
+        let entry = entry.map_err(unreadable)?;
+        if entry.file_type().is_file() {
+            totals.bytes += entry.metadata().map_err(unreadable)?.len();
         }
-        if file_type.is_dir() {
+        if entry.file_type().is_dir() {
             // Only directories below the top are counted.
-            totals.directories += u64::from(path != top);
+            totals.directories += u64::from(entry.depth() > 0);
         } else {
             totals.files += 1;
         }
-        Ok(true)
-    })?;
+    }
     Ok(totals)
 }
 
 /// Compares a copy with its source and returns the first `most` differences.
-///
-/// # Errors
-///
-/// [`Error::Io`] if anything cannot be read; [`Error::Interrupted`] after a signal.
 pub(crate) fn differences(
     source: &Path,
     copy: &Path,
@@ -254,7 +174,6 @@ fn type_name(file_type: FileType) -> &'static str {
     }
 }
 
-/// The compared properties of an entry.
 struct TreeEntry {
     type_name: &'static str,
     permissions: u32,
@@ -375,7 +294,7 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 
     /// A tree of everything that can be made without privileges, and a correct copy of it.
     struct Pair {
@@ -406,14 +325,6 @@ mod tests {
         fn copy(&self) -> PathBuf {
             self.top.path().join("copy")
         }
-
-        /// Asserts that the verifier finds this difference and no other.
-        fn assert_finds(&self, expected: &str) {
-            let never = Interrupt::never();
-            let digests = [self.source(), self.copy()].map(|top| digest(&top, &never).unwrap());
-            assert_ne!(digests[0], digests[1], "the digest does not see: {expected}");
-            assert_eq!(differences(&self.source(), &self.copy(), 10, &never).unwrap(), [expected]);
-        }
     }
 
     fn chmod(path: &Path, mode: u32) {
@@ -428,56 +339,50 @@ mod tests {
         assert!(differences(&pair.source(), &pair.copy(), 10, &never).unwrap().is_empty());
     }
 
-    #[test]
-    fn a_flipped_byte_is_found() {
-        let pair = Pair::new();
-        let file = pair.copy().join("directory/file");
-        let mut bytes = fs::read(&file).unwrap();
-        bytes[299_999] ^= 1;
-        fs::write(&file, bytes).unwrap();
-        pair.assert_finds("directory/file has other content");
-    }
+    /// The difference to be found, and what makes it in the copy.
+    type Spoilt = (&'static str, &'static dyn Fn(&Path));
 
     #[test]
-    fn a_short_file_is_found() {
-        let pair = Pair::new();
-        File::options().write(true).open(pair.copy().join("directory/file")).unwrap().set_len(4096).unwrap();
-        pair.assert_finds("directory/file has 4096 bytes, should have 300000");
-    }
-
-    #[test]
-    fn a_missing_file_is_found() {
-        let pair = Pair::new();
-        fs::remove_file(pair.copy().join("nothing")).unwrap();
-        pair.assert_finds("nothing is missing");
-    }
-
-    #[test]
-    fn a_missing_directory_is_found() {
-        let pair = Pair::new();
-        fs::remove_dir(pair.copy().join("directory/empty")).unwrap();
-        pair.assert_finds("directory/empty is missing");
-    }
-
-    #[test]
-    fn an_extra_file_is_found() {
-        let pair = Pair::new();
-        fs::write(pair.copy().join("directory/.extra.tmp"), "").unwrap();
-        pair.assert_finds("directory/.extra.tmp is not in the source");
-    }
-
-    #[test]
-    fn a_wrong_mode_is_found() {
-        let pair = Pair::new();
-        chmod(&pair.copy().join("nothing"), 0o600);
-        pair.assert_finds("nothing has permissions 0600, should have 0700");
-    }
-
-    #[test]
-    fn a_wrong_mode_of_a_directory_is_found() {
-        let pair = Pair::new();
-        chmod(&pair.copy().join("directory"), 0o700);
-        pair.assert_finds("directory has permissions 0700, should have 0755");
+    fn every_kind_of_difference_is_found() {
+        let differences: [Spoilt; 10] = [
+            ("directory/file has other content", &|copy| {
+                let file = File::options().write(true).open(copy.join("directory/file")).unwrap();
+                file.write_all_at(&[6], 299_999).unwrap();
+            }),
+            ("directory/file has 4096 bytes, should have 300000", &|copy| {
+                File::options().write(true).open(copy.join("directory/file")).unwrap().set_len(4096).unwrap();
+            }),
+            ("nothing is missing", &|copy| fs::remove_file(copy.join("nothing")).unwrap()),
+            ("directory/empty is missing", &|copy| fs::remove_dir(copy.join("directory/empty")).unwrap()),
+            ("directory/.extra.tmp is not in the source", &|copy| {
+                fs::write(copy.join("directory/.extra.tmp"), "").unwrap();
+            }),
+            ("nothing has permissions 0600, should have 0700", &|copy| chmod(&copy.join("nothing"), 0o600)),
+            ("directory has permissions 0700, should have 0755", &|copy| {
+                chmod(&copy.join("directory"), 0o700);
+            }),
+            ("link points to directory/other, should point to directory/file", &|copy| {
+                fs::remove_file(copy.join("link")).unwrap();
+                symlink("directory/other", copy.join("link")).unwrap();
+            }),
+            // The link was followed.
+            ("link is a file, should be a symbolic link", &|copy| {
+                fs::remove_file(copy.join("link")).unwrap();
+                fs::copy(copy.join("directory/file"), copy.join("link")).unwrap();
+            }),
+            ("fifo is a file, should be a FIFO", &|copy| {
+                fs::remove_file(copy.join("fifo")).unwrap();
+                fs::write(copy.join("fifo"), "").unwrap();
+            }),
+        ];
+        for (expected, spoil) in differences {
+            let pair = Pair::new();
+            spoil(&pair.copy());
+            let never = Interrupt::never();
+            let digests = [pair.source(), pair.copy()].map(|top| digest(&top, &never).unwrap());
+            assert_ne!(digests[0], digests[1], "the digest does not see: {expected}");
+            assert_eq!(super::differences(&pair.source(), &pair.copy(), 10, &never).unwrap(), [expected]);
+        }
     }
 
     #[test]
@@ -487,30 +392,6 @@ mod tests {
         let never = Interrupt::never();
         assert!(differences(&pair.source(), &pair.copy(), 10, &never).unwrap().is_empty());
         assert_eq!(digest(&pair.source(), &never).unwrap(), digest(&pair.copy(), &never).unwrap());
-    }
-
-    #[test]
-    fn a_wrong_link_target_is_found() {
-        let pair = Pair::new();
-        fs::remove_file(pair.copy().join("link")).unwrap();
-        symlink("directory/other", pair.copy().join("link")).unwrap();
-        pair.assert_finds("link points to directory/other, should point to directory/file");
-    }
-
-    #[test]
-    fn a_link_that_was_followed_is_found() {
-        let pair = Pair::new();
-        fs::remove_file(pair.copy().join("link")).unwrap();
-        fs::copy(pair.copy().join("directory/file"), pair.copy().join("link")).unwrap();
-        pair.assert_finds("link is a file, should be a symbolic link");
-    }
-
-    #[test]
-    fn a_fifo_that_became_a_file_is_found() {
-        let pair = Pair::new();
-        fs::remove_file(pair.copy().join("fifo")).unwrap();
-        fs::write(pair.copy().join("fifo"), "").unwrap();
-        pair.assert_finds("fifo is a file, should be a FIFO");
     }
 
     #[test]

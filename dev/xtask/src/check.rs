@@ -40,14 +40,13 @@ fn one_way_to_skip() -> Result<(), Failure> {
         .map(|folder| workspace.join(folder))
         .to_vec();
     while let Some(folder) = folders.pop() {
-        let failed = |error| Failure(format!("{}: {error}", folder.display()));
-        for entry in std::fs::read_dir(&folder).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
+        for entry in fs_err::read_dir(&folder)? {
+            let path = entry?.path();
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|end| end == "rs")
                 && !path.ends_with("testkit/src/skip.rs")
-                && prints_a_skip(&std::fs::read_to_string(&path).map_err(failed)?)
+                && prints_a_skip(&fs_err::read_to_string(&path)?)
             {
                 let path = path.strip_prefix(&workspace).unwrap_or(&path).display();
                 return Err(Failure(format!("{path}: a test skips by itself; use haul_testkit::skip!")));

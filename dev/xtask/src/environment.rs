@@ -13,9 +13,6 @@ const AIO_OPERATIONS: u64 = 16_384;
 
 /// Returns true if a condition from the skip list holds here. A condition is a word; `missing` and
 /// `no-filesystem` are followed by a name.
-///
-/// # Errors
-/// If the condition is unknown.
 pub(crate) fn holds(condition: &str) -> Result<bool, Failure> {
     let (word, name) = condition.split_once(' ').unwrap_or((condition, ""));
     match (word, name) {
@@ -35,7 +32,7 @@ pub(crate) fn holds(condition: &str) -> Result<bool, Failure> {
     }
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().nth(1));
     effective == Some("0")

@@ -14,6 +14,7 @@ mod zsh;
 
 use std::mem;
 
+use fs_err as fs;
 use serde::de::DeserializeOwned;
 
 use crate::steps::{Failure, cargo, output_of, say, workspace};
@@ -26,11 +27,10 @@ type Generated = (String, Vec<u8>);
 pub(crate) fn write() -> Result<(), Failure> {
     for (file, content) in generated()? {
         let path = workspace().join(&file);
-        let fail = |error| Failure(format!("cannot write {file}: {error}"));
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(fail)?;
+            fs::create_dir_all(folder)?;
         }
-        std::fs::write(&path, content).map_err(fail)?;
+        fs::write(&path, content)?;
         say(&format!("wrote {file}"));
     }
     Ok(())
@@ -40,9 +40,7 @@ pub(crate) fn write() -> Result<(), Failure> {
 pub(crate) fn check() -> Result<(), Failure> {
     say("==> generated files");
     for (file, content) in generated()? {
-        let path = workspace().join(&file);
-        let there = std::fs::read(&path).map_err(|error| Failure(format!("cannot read {file}: {error}")))?;
-        if there != content {
+        if fs::read(workspace().join(&file))? != content {
             return Err(Failure(format!("{file} is not what the code generates: run 'cargo xtask gen'")));
         }
     }
@@ -78,8 +76,7 @@ fn generated() -> Result<Vec<Generated>, Failure> {
         }
     }
     let map = "ARCHITECTURE.md";
-    let text = std::fs::read_to_string(workspace().join(map))
-        .map_err(|error| Failure(format!("cannot read {map}: {error}")))?;
+    let text = fs::read_to_string(workspace().join(map))?;
     generated.push((map.to_owned(), path::counted(&text, &workspace().join("crates"))?.into_bytes()));
     Ok(generated)
 }
@@ -91,4 +88,10 @@ fn definitions<T: DeserializeOwned>(package: &str) -> Result<T, Failure> {
 
 fn printed(words: &[&str]) -> Result<Vec<u8>, Failure> {
     output_of(cargo(&["run", "--quiet", "--package", "haul-cli", "--"]).args(words))
+}
+
+/// Replaces each line `@name@` of a template with the generated part of that name.
+fn inserted(template: &str, parts: impl IntoIterator<Item = (&'static str, String)>) -> String {
+    let insert = |text: String, (name, part): (&str, String)| text.replace(&format!("@{name}@\n"), &part);
+    parts.into_iter().fold(template.to_owned(), insert)
 }

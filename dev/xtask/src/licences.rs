@@ -4,6 +4,7 @@
 use std::process::Command;
 
 use serde_json::Value;
+use spdx::{Expression, ParseMode};
 
 use crate::steps::{Failure, cargo, output_of, say};
 
@@ -60,51 +61,12 @@ fn refusal(package: &Value) -> Option<String> {
     (!is_allowed(licence)).then(|| format!("  {name}: '{licence}'"))
 }
 
-/// Returns true if an SPDX expression can be satisfied by licences on the list. `AND` binds tighter
-/// than `OR`; `/` is the old form of `OR`. Invalid expressions are not satisfied.
+/// Returns true if an SPDX expression can be satisfied by licences on the list. An invalid
+/// expression can't.
 fn is_allowed(expression: &str) -> bool {
-    let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
-    let words: Vec<&str> = spaced.split_whitespace().collect();
-    let mut rest = words.as_slice();
-    any_of(&mut rest) == Some(true) && rest.is_empty()
-}
-
-fn any_of(rest: &mut &[&str]) -> Option<bool> {
-    let mut allowed = all_of(rest)?;
-    while let ["OR", after @ ..] = *rest {
-        *rest = after;
-        allowed |= all_of(rest)?;
-    }
-    Some(allowed)
-}
-
-fn all_of(rest: &mut &[&str]) -> Option<bool> {
-    let mut allowed = one(rest)?;
-    while let ["AND", after @ ..] = *rest {
-        *rest = after;
-        allowed &= one(rest)?;
-    }
-    Some(allowed)
-}
-
-fn one(rest: &mut &[&str]) -> Option<bool> {
-    match *rest {
-        ["(", after @ ..] => {
-            *rest = after;
-            let allowed = any_of(rest)?;
-            *rest = rest.strip_prefix(&[")"])?;
-            Some(allowed)
-        }
-        [licence, "WITH", exception, after @ ..] => {
-            *rest = after;
-            Some(ALLOWED.contains(&format!("{licence} WITH {exception}").as_str()))
-        }
-        [licence, after @ ..] => {
-            *rest = after;
-            Some(ALLOWED.contains(licence))
-        }
-        [] => None,
-    }
+    // Old packages have `/` for `OR`.
+    let parsed = Expression::parse_mode(expression, ParseMode::LAX);
+    parsed.is_ok_and(|parsed| parsed.evaluate(|licence| ALLOWED.contains(&licence.to_string().as_str())))
 }
 
 #[cfg(test)]

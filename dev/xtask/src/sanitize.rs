@@ -148,11 +148,9 @@ impl Nightly {
 
     /// Returns a command for the toolchain's cargo, with a separate target directory.
     fn cargo(words: &[&str], folder: &str) -> Result<Command, Failure> {
-        let target =
-            target_folder().ok_or_else(|| Failure("the target directory is not found".to_owned()))?;
         let mut command = Command::new("rustup");
         command.args(["run", "nightly", "cargo"]).args(words);
-        command.env("CARGO_TARGET_DIR", target.join("sanitize").join(folder));
+        command.env("CARGO_TARGET_DIR", target_folder()?.join("sanitize").join(folder));
         command.current_dir(crate::steps::workspace()).env_remove("CARGO").env_remove("RUSTC");
         Ok(command)
     }

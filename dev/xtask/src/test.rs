@@ -63,14 +63,13 @@ pub(crate) fn run_round(
     skips: &mut Skips,
 ) -> Result<(), Failure> {
     let path = std::env::temp_dir().join(format!("haul-skips-{}", std::process::id()));
-    let failed = |error| Failure(format!("{}: {error}", path.display()));
     // Create an empty file, so that a missing file afterwards means that nobody could write it.
-    std::fs::write(&path, "").map_err(failed)?;
+    fs_err::write(&path, "")?;
     let passed = totals.passed;
     let succeeded = run_listening(command.env("HAUL_SKIPS", &path), |line| totals.read(line))?;
     totals.broken += usize::from(!succeeded || totals.passed == passed);
-    skips.add(&std::fs::read_to_string(&path).map_err(failed)?);
-    std::fs::remove_file(&path).map_err(failed)
+    skips.add(&fs_err::read_to_string(&path)?);
+    Ok(fs_err::remove_file(&path)?)
 }
 
 impl Totals {

@@ -1,6 +1,6 @@
 //! Checks that comments and prose are at most 100 columns wide. `rustfmt` wraps code only.
 
-use std::fs;
+use fs_err as fs;
 
 use crate::steps::{Failure, output_of, say, workspace};
 
@@ -9,9 +9,6 @@ const COLUMNS_MAX: usize = 100;
 
 /// Checks the comments of every Rust, TOML and shell file, and the prose of every Markdown file,
 /// that git knows.
-///
-/// # Errors
-/// If a line is too wide. Every one is printed.
 pub(crate) fn check() -> Result<(), Failure> {
     let workspace = workspace();
     let mut list = std::process::Command::new("git");
@@ -23,7 +20,7 @@ pub(crate) fn check() -> Result<(), Failure> {
             Ok(text) => text,
             // Removed, but not yet in the index.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(Failure(format!("{path}: {error}"))),
+            Err(error) => return Err(error.into()),
         };
         for number in too_wide(&text, prose) {
             say(&format!("{path}:{number}: wider than {COLUMNS_MAX} columns"));

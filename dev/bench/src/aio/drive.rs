@@ -31,31 +31,22 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::noise::Noise;
 
-/// The work of one engine in one round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job<'a> {
     pub(crate) file: &'a TestFile,
     pub(crate) settings: Settings,
-    /// Kind of transfer.
     pub(crate) transfer: Transfer,
-    /// Order of the records.
     pub(crate) order: &'a Order,
 }
 
-/// Result of a round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Timing {
     /// Seconds from the first submission to the last completion.
     pub(crate) seconds: f64,
-    /// Maximum number of records in flight at once.
     pub(crate) in_flight_max: usize,
 }
 
 /// Transfers every record through `engine`.
-///
-/// # Errors
-///
-/// The first failed transfer, a record with the wrong bytes, or a signal.
 pub(crate) fn run(engine: &mut dyn Engine, job: &Job<'_>, interrupt: &Interrupt) -> Result<Timing> {
     let mut run = Run::new(engine, job)?;
     let began = Instant::now();
@@ -86,7 +77,6 @@ struct Run<'a> {
     iteration: usize,
     /// Position of the next record in the order.
     next: u32,
-    /// Number of records completed.
     finished: u32,
     in_flight_max: usize,
     done: Vec<Done>,

@@ -23,7 +23,6 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::noise::Noise;
 
-/// Size of a stamp, in bytes.
 const STAMP_BYTES: usize = 16;
 
 /// `TMPFS_MAGIC` from `linux/magic.h`.
@@ -35,13 +34,11 @@ const DROPS_MAX: u32 = 20;
 /// How certain it is that nothing of the file is in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dropped {
-    /// Confirmed.
     Surely,
     /// Everything was dropped, but the kernel cannot report what it kept (before Linux 6.5).
     AsFarAsKnown,
 }
 
-/// An unnamed file of stamped records.
 #[derive(Debug)]
 pub(crate) struct TestFile {
     file: File,
@@ -120,7 +117,6 @@ impl TestFile {
         self.synchronize()
     }
 
-    /// Waits until all data is on disk.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.file.sync_all().map_err(|source| self.failed("write", source))
     }
@@ -204,7 +200,6 @@ impl TestFile {
     }
 }
 
-/// Header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     record: u32,
@@ -226,10 +221,6 @@ impl Stamp {
     }
 
     /// Fails unless `record`, which may be shorter than a stamp, starts with this stamp.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`] with `InvalidData`.
     pub(crate) fn check(self, record: &[u8]) -> Result<()> {
         let known = record.len().min(STAMP_BYTES);
         if known > 0 && record[..known] == self.bytes()[..known] {

@@ -31,6 +31,7 @@ use crate::compare::Verdict;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::machine::Machine;
+use crate::names::Named;
 
 use drive::Job;
 use file::{Dropped, TestFile};
@@ -80,10 +81,6 @@ pub(crate) fn aio(
 }
 
 /// Finds the engines asked for, and those the kernel refuses.
-///
-/// # Errors
-///
-/// [`Error::Refused`] if an engine asked for by name is refused.
 fn engines(names: &[String], settings: Settings) -> Result<(Vec<&'static Listed>, Vec<Refused>)> {
     let (mut usable, mut refused) = (Vec::new(), Vec::new());
     for listed in
@@ -146,7 +143,6 @@ impl Benchmark<'_> {
         Ok(rows.filter_map(|(listed, result)| result.row(listed.name, pattern, kind, direct)).collect())
     }
 
-    /// Runs one round of one engine.
     fn round(&mut self, listed: &Listed, order: &Order, kind: Transfer) -> Result<Round> {
         let settings = self.report.settings;
         if self.file.drop_cache()? == Dropped::AsFarAsKnown {

@@ -26,7 +26,6 @@ impl Order {
         Order { count, shuffled }
     }
 
-    /// Returns the number of records.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::aio::settings::{Pattern, Settings, Transfer};
 use crate::machine::Machine;
+use crate::names::Named;
 use crate::statistics::Summary;
 
 /// Results of one benchmark; the content of `--json`.
@@ -19,11 +20,9 @@ pub(crate) struct Report {
     pub(crate) results: Vec<Row>,
 }
 
-/// An engine that could not be measured.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Refused {
     pub(crate) engine: &'static str,
-    /// The reason.
     pub(crate) why: String,
 }
 
@@ -31,7 +30,6 @@ pub(crate) struct Refused {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) engine: &'static str,
-    /// Order of the records.
     pub(crate) pattern: Pattern,
     pub(crate) kind: Transfer,
     /// True if the page cache was bypassed.
@@ -54,14 +52,12 @@ pub(crate) struct Row {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
-    /// In 10^6 bytes per second.
     pub(crate) speed: f64,
     /// Seconds of the fsync afterwards, if there was one.
     pub(crate) fsync_seconds: Option<f64>,
     pub(crate) in_flight_max: usize,
 }
 
-/// Accumulates the counted rounds of one engine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rounds {
     speeds: Vec<f64>,
@@ -101,7 +97,6 @@ impl Rounds {
     }
 }
 
-/// Formats the settings and the column headings.
 pub(crate) fn heading(report: &Report) -> String {
     let Settings { file_bytes, record_bytes, records, depth, per_iteration, max_submit, alignment, .. } =
         report.settings;
@@ -127,8 +122,8 @@ pub(crate) fn row(row: &Row) -> String {
     let none = || "-".to_owned();
     line(&[
         row.engine.to_owned(),
-        row.pattern.name().to_owned(),
-        row.kind.name().to_owned(),
+        row.pattern.name(),
+        row.kind.name(),
         if row.direct { "direct" } else { "buffered" }.to_owned(),
         speed(row.megabytes_per_second),
         row.deviation.map_or_else(none, speed),

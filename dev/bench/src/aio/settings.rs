@@ -54,27 +54,6 @@ pub(crate) enum Transfer {
     Write,
 }
 
-impl Pattern {
-    /// Returns its name on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Pattern::Sequential => "sequential",
-            Pattern::Random => "random",
-        }
-    }
-}
-
-impl Transfer {
-    /// Returns its name on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Transfer::Read => "read",
-            Transfer::SyncWrite => "sync-write",
-            Transfer::Write => "write",
-        }
-    }
-}
-
 /// Options of `haul-bench aio`. The defaults are those of aio-stress in the figures of the
 /// buffered-AIO patches.
 #[derive(Args, Clone, Debug)]
@@ -124,18 +103,15 @@ pub(crate) struct AioOptions {
     pub(crate) json: bool,
 }
 
-/// Validated settings of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Settings {
     /// Size of the file, a multiple of the record size.
     pub(crate) file_bytes: u64,
     pub(crate) record_bytes: usize,
     pub(crate) records: u32,
-    /// Maximum number of records in flight.
     pub(crate) depth: usize,
     /// Records issued before completions are reaped.
     pub(crate) per_iteration: usize,
-    /// Maximum number of records passed to the kernel at once.
     pub(crate) max_submit: usize,
     /// Alignment of records and buffers, in bytes.
     pub(crate) alignment: u64,
@@ -143,16 +119,10 @@ pub(crate) struct Settings {
     pub(crate) direct: bool,
     /// Seed of the contents and of random orders.
     pub(crate) seed: u64,
-    /// Rounds counted.
     pub(crate) rounds: u32,
 }
 
 impl Settings {
-    /// Validates the options.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Refused`] with the allowed range.
     pub(crate) fn new(options: &AioOptions) -> Result<Settings> {
         let AioOptions { direct, file_size, record_size, depth, alignment, seed, rounds, .. } = *options;
         check_alignment(alignment)?;
@@ -236,7 +206,6 @@ pub(crate) mod tests {
         options: AioOptions,
     }
 
-    /// Parses options as the command line does.
     pub(crate) fn options(line: &str) -> std::result::Result<AioOptions, clap::Error> {
         Line::try_parse_from(["aio"].into_iter().chain(line.split_whitespace())).map(|line| line.options)
     }

@@ -5,6 +5,7 @@
 
 use super::canvas::{Anchor, At, Canvas, LETTER, WIDTH, shortened, tick_label, ticks};
 use super::figure::{Bar, Bars, Group, Source, Value, digits};
+use crate::study::Role;
 
 const ROW: f64 = 18.0;
 const BAR: f64 = 11.0;
@@ -72,7 +73,7 @@ fn draw_grid(canvas: &mut Canvas, frame: &Frame, bottom: f64, axis: &str) {
 }
 
 fn draw_bar(canvas: &mut Canvas, frame: &Frame, y: f64, bar: &Bar, source: Source) {
-    let emphasis = if bar.tone.is_auto() { "label strong" } else { "label" };
+    let emphasis = if bar.role == Role::Auto { "label strong" } else { "label" };
     let label = shortened(&bar.label, ((frame.left - 4.0) / LETTER * 1.05) as usize);
     canvas.text(At { x: frame.left - 6.0, y: y + 12.5 }, Anchor::End, emphasis, &label);
     match &bar.value {
@@ -83,8 +84,8 @@ fn draw_bar(canvas: &mut Canvas, frame: &Frame, y: f64, bar: &Bar, source: Sourc
         }
         Ok(value) => {
             let class = match source {
-                Source::Measured => format!("bar {}", bar.tone.class()),
-                Source::Published(_) => format!("bar hollow {}", bar.tone.class()),
+                Source::Measured => format!("bar {}", bar.role.class()),
+                Source::Published(_) => format!("bar hollow {}", bar.role.class()),
             };
             let end = frame.x(value.mean);
             let corner = At { x: frame.left, y: y + (ROW - BAR) / 2.0 };
@@ -102,10 +103,10 @@ fn draw_number(canvas: &mut Canvas, frame: &Frame, y: f64, value: Value, bar: &B
     }
     let behind = frame.x(value.mean + value.deviation) + 6.0;
     let number = digits(value.mean);
-    let emphasis = if bar.tone.is_auto() { "number strong" } else { "number" };
+    let emphasis = if bar.role == Role::Auto { "number strong" } else { "number" };
     canvas.text(At { x: behind, y: y + 12.5 }, Anchor::Start, emphasis, &number);
     // Bold digits are wider.
-    let letter = if bar.tone.is_auto() { LETTER * 1.2 } else { LETTER };
+    let letter = if bar.role == Role::Auto { LETTER * 1.2 } else { LETTER };
     let after = behind + number.len() as f64 * letter + 7.0;
     canvas.text(At { x: after, y: y + 12.5 }, Anchor::Start, "number tick", &bar.remark);
 }

@@ -14,7 +14,6 @@ pub(crate) enum Anchor {
     End,
 }
 
-/// A plot under construction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Canvas {
     body: String,
@@ -22,14 +21,11 @@ pub(crate) struct Canvas {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct At {
-    /// Distance from the left edge.
     pub(crate) x: f64,
-    /// Distance from the top edge.
     pub(crate) y: f64,
 }
 
 impl Canvas {
-    /// Adds a line of text.
     pub(crate) fn text(&mut self, at: At, anchor: Anchor, class: &str, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
@@ -61,7 +57,6 @@ impl Canvas {
         ));
     }
 
-    /// Adds a polyline.
     pub(crate) fn path(&mut self, points: &[At], class: &str) {
         let points: Vec<String> = points.iter().map(|at| format!("{:.1},{:.1}", at.x, at.y)).collect();
         self.body.push_str(&format!("<polyline points=\"{}\" class=\"{class}\"/>", points.join(" ")));

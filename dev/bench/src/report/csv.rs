@@ -1,8 +1,8 @@
 //! Writes one CSV record per figure, measured and published, as in RFC 4180.
 
-use crate::run::findings::{Figures, Findings, Line, Measured, Outcome, Test};
+use crate::names::Named;
+use crate::study::findings::{Figures, Findings, Line, Measured, Outcome, Test};
 
-/// Column names.
 const COLUMNS: [&str; 28] = [
     "study",
     "source",
@@ -34,7 +34,6 @@ const COLUMNS: [&str; 28] = [
     "failure",
 ];
 
-/// Formats all figures.
 pub(crate) fn whole(findings: &Findings) -> String {
     let mut out = String::new();
     record(&mut out, COLUMNS.map(str::to_owned));
@@ -43,11 +42,12 @@ pub(crate) fn whole(findings: &Findings) -> String {
             record(&mut out, measured(findings, part, line));
         }
     }
-    for one in findings.published {
+    for one in &findings.published {
         let mut fields: [String; 28] = Default::default();
-        let known = [(2, one.part), (5, one.id), (7, one.quantity), (8, one.unit)];
-        let study = [(0, findings.study.name()), (1, "published")];
-        known.into_iter().chain(study).for_each(|(field, value)| fields[field] = value.to_owned());
+        let study = findings.study.name();
+        let known = [(0, study.as_str()), (1, "published"), (2, one.part.as_ref()), (5, one.id)];
+        let known = known.into_iter().chain([(7, one.quantity), (8, one.unit)]);
+        known.for_each(|(field, value)| fields[field] = value.to_owned());
         fields[10] = one.value.to_string();
         record(&mut out, fields);
     }
@@ -64,7 +64,7 @@ fn measured(findings: &Findings, part: &Measured, line: &Line) -> [String; 28] {
     let figure = |value: fn(&Figures) -> Option<f64>| some(figures.and_then(|figures| value(figures)));
     let tested = |value: fn(&Test) -> Option<f64>| some(test.and_then(value));
     [
-        findings.study.name().to_owned(),
+        findings.study.name(),
         "measured".to_owned(),
         part.name.clone(),
         part.group.clone(),
@@ -110,8 +110,8 @@ fn record(out: &mut String, fields: [String; 28]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::findings::tests::example;
-    use crate::run::study::Name;
+    use crate::study::Name;
+    use crate::study::findings::tests::example;
 
     /// Splits a record into its fields, like an RFC 4180 reader.
     fn fields(record: &str) -> Vec<String> {

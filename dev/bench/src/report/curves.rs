@@ -2,7 +2,8 @@
 //! do not depend on the varied parameter.
 
 use super::canvas::{Anchor, At, Canvas, LETTER, WIDTH, tick_label, ticks};
-use super::figure::{Curves, Tone};
+use super::figure::Curves;
+use crate::study::Role;
 
 const HEIGHT: f64 = 300.0;
 const TOP: f64 = 22.0;
@@ -48,7 +49,7 @@ impl Frame {
 struct Name<'a> {
     y: f64,
     label: &'a str,
-    tone: Tone,
+    role: Role,
 }
 
 pub(crate) fn draw(curves: &Curves) -> String {
@@ -58,12 +59,12 @@ pub(crate) fn draw(curves: &Curves) -> String {
     let mut names = Vec::new();
     for level in &curves.levels {
         let y = frame.y(level.value);
-        let class = format!("level {}", level.tone.class());
+        let class = format!("level {}", level.role.class());
         canvas.line(At { x: LEFT, y }, At { x: frame.right, y }, &class);
-        names.push(Name { y, label: &level.label, tone: level.tone });
+        names.push(Name { y, label: &level.label, role: level.role });
     }
     for curve in &curves.curves {
-        let class = curve.tone.class();
+        let class = curve.role.class();
         let points: Vec<At> =
             curve.points.iter().map(|(x, value)| At { x: frame.x(*x), y: frame.y(value.mean) }).collect();
         for ((_, value), at) in curve.points.iter().zip(&points) {
@@ -77,7 +78,7 @@ pub(crate) fn draw(curves: &Curves) -> String {
             canvas.dot(*at, 3.0, &format!("dot {class}"));
         }
         if let Some(end) = points.last() {
-            names.push(Name { y: end.y, label: &curve.label, tone: curve.tone });
+            names.push(Name { y: end.y, label: &curve.label, role: curve.role });
         }
     }
     draw_names(&mut canvas, &frame, names);
@@ -118,8 +119,8 @@ fn draw_names(canvas: &mut Canvas, frame: &Frame, mut names: Vec<Name<'_>>) {
         limit = name.y - LINE;
     }
     for name in &names {
-        let strong = if name.tone.is_auto() { " strong" } else { "" };
-        let class = format!("name {}{strong}", name.tone.class());
+        let strong = if name.role == Role::Auto { " strong" } else { "" };
+        let class = format!("name {}{strong}", name.role.class());
         canvas.text(At { x: frame.right + 7.0, y: name.y + 4.0 }, Anchor::Start, &class, name.label);
     }
 }

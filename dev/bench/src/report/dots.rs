@@ -34,10 +34,10 @@ pub(crate) fn draw(dots: &Dots) -> String {
             canvas.line(At { x: x(one), y }, At { x: x(other), y }, "link");
         }
         if let Some(published) = row.published {
-            canvas.dot(At { x: x(published), y }, 4.0, &format!("dot hollow {}", row.tone.class()));
+            canvas.dot(At { x: x(published), y }, 4.0, &format!("dot hollow {}", row.role.class()));
         }
         if let Some(measured) = row.measured {
-            canvas.dot(At { x: x(measured), y }, 4.5, &format!("dot {}", row.tone.class()));
+            canvas.dot(At { x: x(measured), y }, 4.5, &format!("dot {}", row.role.class()));
         }
     }
     canvas.finish(bottom + BOTTOM, &dots.title)

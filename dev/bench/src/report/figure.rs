@@ -3,8 +3,8 @@
 //! The studies (`s1` to `s5`) and `simulated` describe what to show with these types. `bars`,
 //! `curves` and `dots` draw the panels; `text` and `html` write the rest.
 
-use crate::run::findings::{Figures, Line, Outcome};
-use crate::run::study::{Role, Unit};
+use crate::study::findings::{Figures, Line, Outcome};
+use crate::study::{Role, Unit};
 use crate::table;
 
 /// A row of panels with a caption.
@@ -13,18 +13,13 @@ pub(crate) struct Figure {
     pub(crate) title: String,
     /// One or two sentences below the panels.
     pub(crate) caption: String,
-    /// Plots; on a phone they stack.
     pub(crate) panels: Vec<Panel>,
 }
 
-/// One plot.
 #[derive(Clone, Debug)]
 pub(crate) enum Panel {
-    /// Horizontal bars, in groups.
     Bars(Bars),
-    /// Curves over a varied parameter.
     Curves(Curves),
-    /// Dots on an axis of ratios.
     Dots(Dots),
 }
 
@@ -36,14 +31,11 @@ pub(crate) enum Source {
     Published(&'static str),
 }
 
-/// A plot of horizontal bars.
 #[derive(Clone, Debug)]
 pub(crate) struct Bars {
     pub(crate) title: String,
     pub(crate) source: Source,
-    /// Label of the axis.
     pub(crate) axis: String,
-    /// Groups, from top to bottom.
     pub(crate) groups: Vec<Group>,
 }
 
@@ -51,7 +43,6 @@ pub(crate) struct Bars {
 pub(crate) struct Group {
     /// Heading above the group; may be empty.
     pub(crate) heading: String,
-    /// Bars, from top to bottom.
     pub(crate) bars: Vec<Bar>,
 }
 
@@ -59,7 +50,7 @@ pub(crate) struct Group {
 pub(crate) struct Bar {
     /// Text to the left of the bar.
     pub(crate) label: String,
-    pub(crate) tone: Tone,
+    pub(crate) role: Role,
     /// Length of the bar, or why there is none.
     pub(crate) value: std::result::Result<Value, String>,
     /// Text after the number.
@@ -74,11 +65,9 @@ pub(crate) struct Value {
     pub(crate) deviation: f64,
 }
 
-/// A plot of curves.
 #[derive(Clone, Debug)]
 pub(crate) struct Curves {
     pub(crate) title: String,
-    /// Label of the y axis.
     pub(crate) axis: String,
     /// Label of the x axis, the varied parameter, on a scale of powers of two.
     pub(crate) x_axis: String,
@@ -91,17 +80,15 @@ pub(crate) struct Curves {
 pub(crate) struct Curve {
     /// Text at the end of the curve.
     pub(crate) label: String,
-    pub(crate) tone: Tone,
-    /// Points, from left to right.
+    pub(crate) role: Role,
     pub(crate) points: Vec<(f64, Value)>,
 }
 
-/// A horizontal line.
 #[derive(Clone, Debug)]
 pub(crate) struct Level {
     /// Text at the end of the line.
     pub(crate) label: String,
-    pub(crate) tone: Tone,
+    pub(crate) role: Role,
     pub(crate) value: f64,
 }
 
@@ -109,9 +96,7 @@ pub(crate) struct Level {
 #[derive(Clone, Debug)]
 pub(crate) struct Dots {
     pub(crate) title: String,
-    /// Label of the axis.
     pub(crate) axis: String,
-    /// Rows, from top to bottom.
     pub(crate) rows: Vec<DotRow>,
 }
 
@@ -119,47 +104,29 @@ pub(crate) struct Dots {
 pub(crate) struct DotRow {
     /// Text to the left of the row.
     pub(crate) label: String,
-    /// Colour of the measured dot.
-    pub(crate) tone: Tone,
-    /// Ratio measured here.
+    pub(crate) role: Role,
     pub(crate) measured: Option<f64>,
-    /// Ratio in the document.
     pub(crate) published: Option<f64>,
 }
 
-/// Colour of a bar or curve, named after what it stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tone(&'static str);
-
-impl Tone {
-    pub(crate) fn of(role: Role) -> Tone {
-        Tone(match role {
+impl Role {
+    /// Returns the class in the style sheet that gives the role its colour.
+    pub(crate) fn class(self) -> &'static str {
+        match self {
             Role::Reference => "reference",
             Role::Auto => "auto",
             Role::Sync => "sync",
             Role::IoUring => "uring",
             Role::IoUringRegistered => "uring-rb",
-            Role::PosixAio => "posix",
+            Role::PosixAio | Role::Rival => "posix",
             Role::KernelAio => "kernel",
             Role::Retry => "retry",
             Role::Ablation => "ablation",
-            Role::Rival => "posix",
-        })
-    }
-
-    /// Returns its class in the style sheet.
-    pub(crate) fn class(self) -> &'static str {
-        self.0
-    }
-
-    /// True for haul's own choice, which is highlighted.
-    pub(crate) fn is_auto(self) -> bool {
-        self.0 == "auto"
+        }
     }
 }
 
 impl Value {
-    /// Returns the mean and deviation of `figures`.
     pub(crate) fn of(figures: &Figures) -> Value {
         Value { mean: figures.value.mean, deviation: figures.value.deviation.unwrap_or_default() }
     }
@@ -171,29 +138,107 @@ impl Value {
 }
 
 impl Bar {
-    /// Makes the bar of a setting.
     pub(crate) fn of(line: &Line) -> Bar {
         let value = match &line.outcome {
             Outcome::Timed(figures) => Ok(Value::of(figures)),
             Outcome::Failed(why) => Err(why.clone()),
         };
-        Bar { label: line.label.clone(), tone: Tone::of(line.role), value, remark: String::new() }
+        Bar { label: line.label.clone(), role: line.role, value, remark: String::new() }
     }
 
-    pub(crate) fn published(label: &str, tone: Tone, value: f64) -> Bar {
-        Bar { label: label.to_owned(), tone, value: Ok(Value::exactly(value)), remark: String::new() }
+    pub(crate) fn published(label: &str, role: Role, value: f64) -> Bar {
+        Bar { label: label.to_owned(), role, value: Ok(Value::exactly(value)), remark: String::new() }
     }
 
-    /// Replaces the label.
     pub(crate) fn called(self, label: &str) -> Bar {
         Bar { label: label.to_owned(), ..self }
     }
 }
 
+impl Panel {
+    /// Makes a panel of bars that were measured here.
+    pub(crate) fn bars(
+        title: impl Into<String>,
+        axis: &str,
+        groups: impl IntoIterator<Item = Group>,
+    ) -> Panel {
+        let groups = groups.into_iter().collect();
+        Panel::Bars(Bars { title: title.into(), source: Source::Measured, axis: axis.to_owned(), groups })
+    }
+
+    pub(crate) fn curves(
+        title: impl Into<String>,
+        axis: &str,
+        x_axis: &str,
+        curves: impl IntoIterator<Item = Curve>,
+        levels: impl IntoIterator<Item = Level>,
+    ) -> Panel {
+        Panel::Curves(Curves {
+            title: title.into(),
+            axis: axis.to_owned(),
+            x_axis: x_axis.to_owned(),
+            curves: curves.into_iter().filter(|curve| !curve.points.is_empty()).collect(),
+            levels: levels.into_iter().collect(),
+        })
+    }
+
+    /// Names the machine on which the bars were measured for the document.
+    pub(crate) fn published(self, machine: &'static str) -> Panel {
+        match self {
+            Panel::Bars(bars) => Panel::Bars(Bars { source: Source::Published(machine), ..bars }),
+            other => other,
+        }
+    }
+}
+
+impl Group {
+    pub(crate) fn new(heading: impl Into<String>, bars: impl IntoIterator<Item = Bar>) -> Group {
+        Group { heading: heading.into(), bars: bars.into_iter().collect() }
+    }
+}
+
+impl Level {
+    pub(crate) fn new(label: &str, role: Role, value: f64) -> Level {
+        Level { label: label.to_owned(), role, value }
+    }
+}
+
+impl Curve {
+    pub(crate) fn new(
+        label: impl Into<String>,
+        role: Role,
+        points: impl IntoIterator<Item = (f64, Value)>,
+    ) -> Curve {
+        Curve { label: label.into(), role, points: points.into_iter().collect() }
+    }
+}
+
+impl Row {
+    pub(crate) fn new(name: impl Into<String>, cells: impl IntoIterator<Item = String>) -> Row {
+        Row { name: name.into(), cells: Ok(cells.into_iter().collect()), is_auto: false }
+    }
+}
+
+impl Table {
+    pub(crate) fn new(
+        title: impl Into<String>,
+        note: impl Into<String>,
+        columns: impl IntoIterator<Item: Into<String>>,
+        rows: impl IntoIterator<Item = Row>,
+    ) -> Table {
+        let columns = columns.into_iter().map(Into::into).collect();
+        Table { title: title.into(), note: note.into(), columns, rows: rows.into_iter().collect() }
+    }
+}
+
+/// Formats what may be missing, as a dash then.
+pub(crate) fn or_dash<T>(value: Option<T>, format: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), format)
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     pub(crate) title: String,
-    /// Note below the table.
     pub(crate) note: String,
     /// Columns after the name, from left to right.
     pub(crate) columns: Vec<String>,
@@ -205,21 +250,18 @@ pub(crate) struct Row {
     pub(crate) name: String,
     /// Cells, or why there are none.
     pub(crate) cells: std::result::Result<Vec<String>, String>,
-    /// True for haul's own choice.
     pub(crate) is_auto: bool,
 }
 
 /// A claim of a document, with what was measured here.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
-    /// Statement of the document.
     pub(crate) said: String,
     /// Our result, or "not measured".
     pub(crate) measured: String,
 }
 
 impl Claim {
-    /// Pairs a claim with its measurement.
     pub(crate) fn new(said: &str, measured: Option<String>) -> Claim {
         Claim { said: said.to_owned(), measured: measured.unwrap_or_else(|| "not measured".to_owned()) }
     }
@@ -295,8 +337,8 @@ pub(crate) fn winners<'a>(parts: impl Iterator<Item = impl Iterator<Item = &'a L
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::findings::tests::example;
-    use crate::run::study::Name;
+    use crate::study::Name;
+    use crate::study::findings::tests::example;
 
     #[test]
     fn numbers_are_short() {

@@ -9,13 +9,13 @@ use super::canvas::escaped;
 use super::figure::{Bars, Claim, Dots, Figure, Panel, Row, Source, Table};
 use super::tables::{LEGEND, details};
 use super::{View, bars, curves, dots, facts, view};
-use crate::run::findings::Findings;
-use crate::run::published::document;
+use crate::names::Named;
 use crate::simulate::published::{MACHINE, TITLE};
+use crate::study::findings::Findings;
+use crate::study::published::document;
 
 const STYLE: &str = include_str!("style.css");
 
-/// Formats the page of a study.
 pub(crate) fn whole(findings: &Findings) -> String {
     let view = view(findings);
     let document = document(findings.study);
@@ -31,7 +31,6 @@ pub(crate) fn whole(findings: &Findings) -> String {
     out
 }
 
-/// Formats the page of the simulations.
 pub(super) fn simulated(view: &View, facts: &[(&'static str, String)]) -> String {
     let mut out = String::new();
     write_head(&mut out, "haul bench simulate", view, [TITLE, MACHINE]);
@@ -166,13 +165,12 @@ fn write_commands(out: &mut String, findings: &Findings) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::findings::Outcome;
-    use crate::run::findings::tests::example;
-    use crate::run::study::Name;
+    use crate::study::Name;
+    use crate::study::findings::Outcome;
+    use crate::study::findings::tests::example;
 
     const STUDIES: [Name; 5] = [Name::S1, Name::S2, Name::S3, Name::S4, Name::S5];
 
-    /// Parses the page after its document type as XML.
     fn parsed(page: &str) -> roxmltree::Document<'_> {
         let body = page.strip_prefix("<!DOCTYPE html>\n").unwrap();
         roxmltree::Document::parse(body).unwrap()

@@ -25,16 +25,13 @@ pub(crate) mod simulated;
 mod tables;
 pub(crate) mod text;
 
-use crate::run::findings::Findings;
-use crate::run::study::Name;
+use crate::study::Name;
+use crate::study::findings::Findings;
 
 use figure::{Claim, Figure, Table};
 
-/// Content of a study's report.
 struct View {
-    /// Title: the study in a few words.
     title: &'static str,
-    /// One paragraph on what the study measures.
     about: &'static str,
     /// Claims of the document, each with our measurement.
     claims: Vec<Claim>,

@@ -2,12 +2,12 @@
 
 use super::View;
 use super::figure::{
-    Bar, Bars, Claim, DotRow, Dots, Figure, Group, Panel, Row, Source, Table, Tone, digits, number, winners,
+    Bar, Claim, DotRow, Dots, Figure, Group, Panel, Row, Table, digits, number, or_dash, winners,
 };
-use crate::run::findings::{Findings, Measured};
-use crate::run::published::{document, find};
-use crate::run::s1::{COLUMNS, DEPTHS, SIZES, group, label};
-use crate::run::study::{AUTO, CP, Role};
+use crate::study::findings::{Findings, Line, Measured};
+use crate::study::published::document;
+use crate::study::s1::{COLUMNS, DEPTHS, SIZES, group, label};
+use crate::study::{AUTO, CP, Role};
 
 /// The asynchronous programs, with their names in the document, and haul's own choice, which is not
 /// in the document.
@@ -21,8 +21,6 @@ const PROGRAMS: [(&str, Role, &str); 4] = [
 pub(crate) fn view(findings: &Findings) -> View {
     let mut figures: Vec<Figure> = DEPTHS.iter().filter_map(|(levels, _)| depth(findings, *levels)).collect();
     figures.push(then_and_now(findings));
-    let mut tables = vec![table_1(findings)];
-    tables.push(published_table(findings));
     View {
         title: "cp -r over Linux AIO, ten years and more later",
         about: "Trees of directories with files of one size, copied with nothing in memory by GNU cp, by \
@@ -31,7 +29,7 @@ pub(crate) fn view(findings: &Findings) -> View {
                 settings: a buffer of one page, the target allocated beforehand, the source announced.",
         claims: claims(findings),
         figures,
-        tables,
+        tables: vec![table_1(findings), published_table(findings)],
     }
 }
 
@@ -39,25 +37,15 @@ fn depth(findings: &Findings, levels: u32) -> Option<Figure> {
     let group_name = group(levels);
     let parts: Vec<&Measured> = findings.group(&group_name).collect();
     let files = parts.first()?.totals.files;
-    let ours = parts
-        .iter()
-        .map(|part| Group { heading: part.label.clone(), bars: part.lines.iter().map(Bar::of).collect() });
-    let theirs = parts.iter().map(|part| Group {
-        heading: part.label.clone(),
-        bars: part
-            .lines
-            .iter()
-            .filter_map(|line| {
-                let value = find(findings.published, &part.name, &line.id)?;
-                Some(Bar::published(&line.label, Tone::of(line.role), value))
-            })
-            .collect(),
+    let ours = parts.iter().map(|part| Group::new(&part.label, part.lines.iter().map(Bar::of)));
+    let theirs = parts.iter().map(|part| {
+        let bar = |line: &Line| {
+            let value = findings.published_value(&part.name, &line.id)?;
+            Some(Bar::published(&line.label, line.role, value))
+        };
+        Group::new(&part.label, part.lines.iter().filter_map(bar))
     });
-    let axis = "seconds to return; shorter is better".to_owned();
-    let source = Source::Published(document(findings.study).short);
-    let bars = |title: &str, source, groups| {
-        Panel::Bars(Bars { title: title.to_owned(), source, axis: axis.clone(), groups })
-    };
+    let axis = "seconds to return; shorter is better";
     let title = format!("{levels} levels, {files} files");
     let winners = winners(parts.iter().map(|part| part.lines.iter()), findings.unit);
     Some(Figure {
@@ -68,17 +56,20 @@ fn depth(findings: &Findings, levels: u32) -> Option<Figure> {
              own). {winners}",
             findings.rounds
         ),
-        panels: vec![bars(&title, Source::Measured, ours.collect()), bars(&title, source, theirs.collect())],
+        panels: vec![
+            Panel::bars(&title, axis, ours),
+            Panel::bars(&title, axis, theirs).published(document(findings.study).short),
+        ],
     })
 }
 
 fn then_and_now(findings: &Findings) -> Figure {
     let panels = PROGRAMS.map(|(id, role, title)| {
         let rows = findings.parts.iter().map(|part| {
-            let published = |id| find(findings.published, &part.name, id);
+            let published = |id| findings.published_value(&part.name, id);
             DotRow {
                 label: format!("{}, {}", part.group, part.label),
-                tone: Tone::of(role),
+                role,
                 measured: ratio(part.mean(id), part.mean(CP)),
                 published: ratio(published(id), published(CP)),
             }
@@ -115,7 +106,7 @@ fn table_1(findings: &Findings) -> Table {
 
 fn published_table(findings: &Findings) -> Table {
     let cell = |levels: u32, kilobytes: u64, id: &str| {
-        let value = find(findings.published, &format!("depth-{levels}/{kilobytes}K"), id)?;
+        let value = findings.published_value(&format!("depth-{levels}/{kilobytes}K"), id)?;
         Some(digits(value))
     };
     form("Table 1, as published: completion time in seconds", &COLUMNS[..4], &cell)
@@ -130,16 +121,11 @@ fn form(title: &str, columns: &[&str], cell: &dyn Fn(u32, u64, &str) -> Option<S
         });
     let rows = SIZES.iter().map(|kilobytes| {
         let cells = DEPTHS.iter().flat_map(|(levels, _)| {
-            columns.iter().map(|id| cell(*levels, *kilobytes, id).unwrap_or_else(|| "-".to_owned()))
+            columns.iter().map(|id| or_dash(cell(*levels, *kilobytes, id), |cell| cell))
         });
-        Row { name: label(*kilobytes), cells: Ok(cells.collect()), is_auto: false }
+        Row::new(label(*kilobytes), cells)
     });
-    Table {
-        title: title.to_owned(),
-        note: "d2, d4, d8: levels of directories.".to_owned(),
-        columns: headings.collect(),
-        rows: rows.collect(),
-    }
+    Table::new(title, "d2, d4, d8: levels of directories.", headings, rows)
 }
 
 fn claims(findings: &Findings) -> Vec<Claim> {

@@ -1,15 +1,12 @@
 //! Report of S2: the six rows of aio-stress, buffered and direct, beside the document's table.
 
 use super::View;
-use super::figure::{
-    Bar, Bars, Claim, Figure, Group, Panel, Row, Source, Table, Tone, joined, rate, winners,
-};
-use crate::run::findings::{Figures, Findings, Line, Measured};
-use crate::run::published::{document, find};
-use crate::run::s2::{DIRECT, ENGINES, ROWS};
-use crate::run::study::Role;
+use super::figure::{Bar, Claim, Figure, Group, Panel, Row, Table, joined, or_dash, rate, winners};
+use crate::study::Role;
+use crate::study::findings::{Figures, Findings, Line, Measured};
+use crate::study::published::document;
+use crate::study::s2::{DIRECT, ENGINES, ROWS};
 
-/// The document's columns of numbers.
 const PUBLISHED: [(&str, &str, Role); 4] = [
     ("vanilla", "vanilla", Role::Sync),
     ("patched", "patched (retry)", Role::Retry),
@@ -40,21 +37,12 @@ fn is_direct(line: &Line) -> bool {
 
 fn by_mode(findings: &Findings) -> Figure {
     let panel = |title: &str, direct: bool| {
-        let groups = findings.parts.iter().map(|part| Group {
-            heading: part.label.clone(),
-            bars: part
-                .lines
-                .iter()
-                .filter(|line| is_direct(line) == direct)
-                .map(|line| Bar::of(line).called(line.id.trim_end_matches(DIRECT)))
-                .collect(),
+        let groups = findings.parts.iter().map(|part| {
+            let lines = part.lines.iter().filter(|line| is_direct(line) == direct);
+            let bars = lines.map(|line| Bar::of(line).called(line.id.trim_end_matches(DIRECT)));
+            Group::new(&part.label, bars)
         });
-        Panel::Bars(Bars {
-            title: title.to_owned(),
-            source: Source::Measured,
-            axis: "MB/s; longer is better".to_owned(),
-            groups: groups.collect(),
-        })
+        Panel::bars(title, "MB/s; longer is better", groups)
     };
     let buffered = |part: &'_ Measured| part.lines.iter().filter(|line| !is_direct(line)).cloned().collect();
     let buffered: Vec<Vec<Line>> = findings.parts.iter().map(buffered).collect();
@@ -71,50 +59,39 @@ fn by_mode(findings: &Findings) -> Figure {
 }
 
 fn published_figure(findings: &Findings) -> Figure {
-    let groups = ROWS.iter().map(|row| Group {
-        heading: row.label.to_owned(),
-        bars: PUBLISHED
-            .iter()
-            .filter_map(|(id, label, role)| {
-                let value = find(findings.published, row.name, id)?;
-                Some(Bar::published(label, Tone::of(*role), value))
-            })
-            .collect(),
+    let groups = ROWS.iter().map(|row| {
+        let bars = PUBLISHED.iter().filter_map(|(id, label, role)| {
+            Some(Bar::published(label, *role, findings.published_value(row.name, id)?))
+        });
+        Group::new(row.label, bars)
     });
-    let panel = Bars {
-        title: "The document\u{2019}s table".to_owned(),
-        source: Source::Published(document(findings.study).short),
-        axis: "MB/s; longer is better".to_owned(),
-        groups: groups.collect(),
-    };
-    let gain =
-        findings.parts.iter().map(|part| Group { heading: part.label.clone(), bars: gains(findings, part) });
-    let gains = Bars {
-        title: "Gain over the blocking way".to_owned(),
-        source: Source::Measured,
-        axis: "times the throughput of the blocking engine; 1 is no gain".to_owned(),
-        groups: gain.collect(),
-    };
+    let then = Panel::bars("The document\u{2019}s table", "MB/s; longer is better", groups)
+        .published(document(findings.study).short);
+    let gains = Panel::bars(
+        "Gain over the blocking way",
+        "times the throughput of the blocking engine; 1 is no gain",
+        findings.parts.iter().map(|part| Group::new(&part.label, gains(findings, part))),
+    );
     Figure {
         title: "Then and now: what not waiting gains".to_owned(),
         caption:
             "Left, what the document measured with and without its patches. Right, the throughput of each \
                   engine through the page cache here, divided by that of the blocking engine."
                 .to_owned(),
-        panels: vec![Panel::Bars(panel), Panel::Bars(gains)],
+        panels: vec![then, gains],
     }
 }
 
 /// Returns each engine's rate through the page cache, relative to the blocking engine.
 fn gains(findings: &Findings, part: &Measured) -> Vec<Bar> {
-    let published = |id| find(findings.published, &part.name, id);
+    let published = |id| findings.published_value(&part.name, id);
     let then = published("patched").zip(published("vanilla")).map(|(patched, vanilla)| patched / vanilla);
     ENGINES
         .iter()
         .filter(|(engine, _)| *engine != "sync")
         .filter_map(|(engine, role)| {
             let gain = part.mean(engine)? / part.mean("sync")?;
-            let bar = Bar::published(engine, Tone::of(*role), gain);
+            let bar = Bar::published(engine, *role, gain);
             let remark = match (then, *engine) {
                 (Some(then), "retry") => format!("(then {then:.1})"),
                 _ => String::new(),
@@ -126,20 +103,12 @@ fn gains(findings: &Findings, part: &Measured) -> Vec<Bar> {
 
 /// Returns rows by engines: through the page cache if `mode` is empty, or with O_DIRECT.
 fn table(findings: &Findings, title: &str, mode: &str) -> Table {
-    let cells = |part: &Measured| {
+    let row = |part: &Measured| {
         let engines = ENGINES.iter().map(|(engine, _)| part.line(&format!("{engine}{mode}")));
-        let cells = engines.map(|line| line.and_then(Line::timed).map_or_else(|| "-".to_owned(), cell));
-        cells.collect()
+        Row::new(&part.label, engines.map(|line| or_dash(line.and_then(Line::timed), cell)))
     };
-    let rows = findings.parts.iter();
-    let rows =
-        rows.map(|part| Row { name: part.label.clone(), cells: Ok(cells(part)), is_auto: false }).collect();
-    Table {
-        title: title.to_owned(),
-        note: "In parentheses: the rate when the fsync afterwards counts too.".to_owned(),
-        columns: ENGINES.map(|(engine, _)| engine.to_owned()).to_vec(),
-        rows,
-    }
+    let note = "In parentheses: the rate when the fsync afterwards counts too.";
+    Table::new(title, note, ENGINES.map(|(engine, _)| engine), findings.parts.iter().map(row))
 }
 
 /// Formats a rate, followed by the rate including the fsync in parentheses, if there was one.
@@ -150,7 +119,7 @@ fn cell(figures: &Figures) -> String {
 
 /// Returns the table as printed, including its numbers in parentheses.
 fn published_table(findings: &Findings) -> Table {
-    let value = |part: &str, id: &str| find(findings.published, part, id);
+    let value = |part: &str, id: &str| findings.published_value(part, id);
     let rows = ROWS.iter().map(|row| {
         let with_second = |id: &str| {
             let first = value(row.name, id).map(|value| format!("{value:.2}"));
@@ -159,22 +128,14 @@ fn published_table(findings: &Findings) -> Table {
                 (first, _) => first.unwrap_or_default(),
             }
         };
-        let direct = ["vanilla/direct", "patched/direct"]
-            .iter()
-            .filter_map(|id| value(row.name, id).map(|value| format!("{value:.2}")))
-            .collect::<Vec<_>>();
-        Row {
-            name: row.label.to_owned(),
-            cells: Ok(vec![with_second("vanilla"), with_second("patched"), direct.join(", ")]),
-            is_auto: false,
-        }
+        let direct = ["vanilla/direct", "patched/direct"].into_iter();
+        let direct = direct.filter_map(|id| value(row.name, id).map(|value| format!("{value:.2}")));
+        let direct = joined(direct, ", ").unwrap_or_default();
+        Row::new(row.label, [with_second("vanilla"), with_second("patched"), direct])
     });
-    Table {
-        title: "aio-stress, as published: MB/s".to_owned(),
-        note: "The document does not say what the numbers in parentheses are; aio-stress prints the rate with its fsync so.".to_owned(),
-        columns: ["Vanilla", "Patched", "O_DIRECT (vanilla, patched)"].map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    }
+    let note = "The document does not say what the numbers in parentheses are; aio-stress prints the rate with its fsync so.";
+    let columns = ["Vanilla", "Patched", "O_DIRECT (vanilla, patched)"];
+    Table::new("aio-stress, as published: MB/s", note, columns, rows)
 }
 
 fn claims(findings: &Findings) -> Vec<Claim> {

@@ -2,12 +2,13 @@
 
 use super::View;
 use super::figure::{
-    Bar, Bars, Claim, Curve, Curves, Figure, Group, Level, Panel, Row, Source, Table, Tone, Value, joined,
-    number, winners,
+    Bar, Claim, Curve, Figure, Group, Level, Panel, Row, Table, Value, joined, number, or_dash, winners,
 };
-use crate::run::findings::{Findings, Line, Measured};
-use crate::run::s3::{ALLOCATING, ALLOCATION, DEPTHS, ENGINES, MODES, OPS, SIZES, blocking_id, depth_id, id};
-use crate::run::study::{AUTO, CP, Role, Unit};
+use crate::study::findings::{Findings, Line, Measured};
+use crate::study::s3::{
+    ALLOCATING, ALLOCATION, DEPTHS, ENGINES, MODES, OPS, SIZES, blocking_id, depth_id, id,
+};
+use crate::study::{AUTO, CP, Role, Unit};
 
 pub(crate) fn view(findings: &Findings) -> View {
     let mut figures: Vec<Figure> = SIZES.iter().filter_map(|(name, _)| kinds(findings, name)).collect();
@@ -25,25 +26,20 @@ pub(crate) fn view(findings: &Findings) -> View {
     }
 }
 
-fn seconds_axis() -> String {
-    "seconds to return; shorter is better".to_owned()
-}
+const SECONDS: &str = "seconds to return; shorter is better";
 
 fn kinds(findings: &Findings, name: &str) -> Option<Figure> {
     let part = findings.part(name)?;
     let panel = |mode: &str, title: &str| {
         let bar = |id: &str, label: &str| part.line(id).map(|line| Bar::of(line).called(label));
         let beside = [bar(CP, "cp -r"), bar(&blocking_id(mode), "sync"), bar(AUTO, "haul (auto)")];
-        let mut groups = vec![Group {
-            heading: "blocking, and haul\u{2019}s own choice".to_owned(),
-            bars: beside.into_iter().flatten().collect(),
-        }];
-        groups.extend(OPS.iter().map(|ops| Group {
-            heading: (*ops).to_owned(),
-            bars: ENGINES.iter().filter_map(|(engine, ..)| bar(&id(engine, ops, mode), engine)).collect(),
-        }));
-        groups.retain(|group| !group.bars.is_empty());
-        Panel::Bars(Bars { title: title.to_owned(), source: Source::Measured, axis: seconds_axis(), groups })
+        let others = Group::new("blocking, and haul\u{2019}s own choice", beside.into_iter().flatten());
+        let engines = OPS.iter().map(|ops| {
+            let bars = ENGINES.iter().filter_map(|(engine, ..)| bar(&id(engine, ops, mode), engine));
+            Group::new(*ops, bars)
+        });
+        let groups = std::iter::once(others).chain(engines).filter(|group| !group.bars.is_empty());
+        Panel::bars(title, SECONDS, groups)
     };
     let winner = winners(std::iter::once(part.lines.iter()), findings.unit);
     Some(Figure {
@@ -95,31 +91,20 @@ fn depths(findings: &Findings) -> Option<Figure> {
 }
 
 fn depth_panel(part: &Measured, title: &str) -> Panel {
-    let curves = [&ENGINES[0], &ENGINES[1]].into_iter().filter_map(|(engine, role, _)| {
-        let points: Vec<(f64, Value)> = DEPTHS
-            .iter()
-            .filter_map(|depth| {
-                let line = part.line(&depth_id(engine, *depth))?;
-                Some((f64::from(*depth), Value::of(line.timed()?)))
-            })
-            .collect();
-        let curve = Curve { label: (*engine).to_owned(), tone: Tone::of(*role), points };
-        (!curve.points.is_empty()).then_some(curve)
+    let curves = [&ENGINES[0], &ENGINES[1]].map(|(engine, role, _)| {
+        let point = |depth: &u32| {
+            let line = part.line(&depth_id(engine, *depth))?;
+            Some((f64::from(*depth), Value::of(line.timed()?)))
+        };
+        Curve::new(*engine, *role, DEPTHS.iter().filter_map(point))
     });
     let levels = [(CP, "cp -r"), (AUTO, "haul (auto)")].into_iter().filter_map(|(id, label)| {
         let line = part.line(id)?;
-        Some(Level { label: label.to_owned(), tone: Tone::of(line.role), value: line.mean()? })
+        Some(Level::new(label, line.role, line.mean()?))
     });
-    Panel::Curves(Curves {
-        title: title.to_owned(),
-        axis: "seconds".to_owned(),
-        x_axis: "files in flight".to_owned(),
-        curves: curves.collect(),
-        levels: levels.collect(),
-    })
+    Panel::curves(title, "seconds", "files in flight", curves, levels)
 }
 
-/// Returns the depth at which each engine was fastest.
 fn best_depths(part: &Measured) -> Option<String> {
     let best = [ENGINES[0].0, ENGINES[1].0].into_iter().filter_map(|engine| {
         let timed = DEPTHS.iter().filter_map(|depth| Some((*depth, part.mean(&depth_id(engine, *depth))?)));
@@ -132,33 +117,20 @@ fn best_depths(part: &Measured) -> Option<String> {
 fn fallocate(findings: &Findings) -> Option<Figure> {
     let part = findings.part("fallocate")?;
     let panels = MODES.map(|(mode, _)| {
-        let groups = ALLOCATING.iter().map(|(engine, ..)| Group {
-            heading: (*engine).to_owned(),
-            bars: ALLOCATION
-                .iter()
-                .filter_map(|(which, _)| Some(Bar::of(part.line(&id(engine, which, mode))?).called(which)))
-                .collect(),
+        let groups = ALLOCATING.iter().map(|(engine, ..)| {
+            let bar = |which| Some(Bar::of(part.line(&id(engine, which, mode))?).called(which));
+            Group::new(*engine, ALLOCATION.iter().filter_map(|(which, _)| bar(which)))
         });
         let theirs = findings.published.iter().filter(|one| one.part == "fallocate");
         let theirs = theirs.filter_map(|one| {
             let engine = one.id.strip_suffix(mode)?.trim_end_matches('/');
             let role = ALLOCATING.iter().find(|(name, ..)| *name == engine)?.1;
-            Some(Bar::published(engine, Tone::of(role), one.value))
+            Some(Bar::published(engine, role, one.value))
         });
-        let theirs = Group { heading: String::new(), bars: theirs.collect() };
+        let title = format!("less time with fallocate, {mode}");
         [
-            Panel::Bars(Bars {
-                title: format!("fallocate, {mode}"),
-                source: Source::Measured,
-                axis: seconds_axis(),
-                groups: groups.collect(),
-            }),
-            Panel::Bars(Bars {
-                title: format!("less time with fallocate, {mode}"),
-                source: Source::Published("2022, laptop"),
-                axis: "% of the time saved".to_owned(),
-                groups: vec![theirs],
-            }),
+            Panel::bars(format!("fallocate, {mode}"), SECONDS, groups),
+            Panel::bars(title, "% of the time saved", [Group::new("", theirs)]).published("2022, laptop"),
         ]
     });
     Some(Figure {
@@ -181,14 +153,10 @@ fn memory(findings: &Findings) -> Option<Figure> {
                 let ids = ENGINES.iter().map(|(engine, ..)| id(engine, OPS[0], mode));
                 let ids = [CP.to_owned()].into_iter().chain(ids).chain([AUTO.to_owned()]);
                 let bars = ids.filter_map(|id| memory_bar(part.line(&id)?));
-                Some(Group { heading: part.label.clone(), bars: bars.collect() })
+                Some(Group::new(&part.label, bars))
             });
-            Panel::Bars(Bars {
-                title: format!("Peak memory, {mode}"),
-                source: Source::Measured,
-                axis: "MB, largest resident set of any run".to_owned(),
-                groups: groups.filter(|group| !group.bars.is_empty()).collect(),
-            })
+            let groups = groups.filter(|group| !group.bars.is_empty());
+            Panel::bars(format!("Peak memory, {mode}"), "MB, largest resident set of any run", groups)
         })
         .collect();
     let has_bars = panels.iter().any(|panel| matches!(panel, Panel::Bars(bars) if !bars.groups.is_empty()));
@@ -207,36 +175,31 @@ fn memory_bar(line: &Line) -> Option<Bar> {
     let engine = line.id.split('/').next().unwrap_or(&line.id);
     let label = if line.id.contains('/') { engine } else { line.label.as_str() };
     let megabytes = line.timed()?.memory_peak_bytes as f64 / 1e6;
-    Some(Bar::published(label, Tone::of(line.role), megabytes))
+    Some(Bar::published(label, line.role, megabytes))
 }
 
 /// Returns a table of engines by kinds of operations, for one file size.
 fn table(findings: &Findings, name: &str) -> Option<Table> {
     let part = findings.part(name)?;
     let columns = ["", "D:"].into_iter().flat_map(|mode| OPS.iter().map(move |ops| format!("{mode}{ops}")));
-    let cell = |id: &str| part.mean(id).map_or_else(|| "-".to_owned(), |mean| number(mean, Unit::Seconds));
+    let cell = |id: &str| or_dash(part.mean(id), |mean| number(mean, Unit::Seconds));
     let mut rows: Vec<Row> = ENGINES
         .iter()
         .map(|(engine, ..)| {
             let ids = MODES.iter().flat_map(|(mode, _)| OPS.iter().map(move |ops| id(engine, ops, mode)));
-            Row { name: (*engine).to_owned(), cells: Ok(ids.map(|id| cell(&id)).collect()), is_auto: false }
+            Row::new(*engine, ids.map(|id| cell(&id)))
         })
         .collect();
     let once = |name: &str, buffered: String, direct: String, role: Role| {
         let none = || "-".to_owned();
-        let cells = vec![buffered, none(), none(), direct, none(), none()];
-        Row { name: name.to_owned(), cells: Ok(cells), is_auto: role == Role::Auto }
+        let cells = [buffered, none(), none(), direct, none(), none()];
+        Row { is_auto: role == Role::Auto, ..Row::new(name, cells) }
     };
     rows.push(once("sync", cell(&blocking_id("buffered")), cell(&blocking_id("direct")), Role::Sync));
     rows.push(once("cp -r", cell(CP), "-".to_owned(), Role::Reference));
     rows.push(once("haul (auto)", cell(AUTO), "-".to_owned(), Role::Auto));
-    Some(Table {
-        title: format!("{}: seconds", part.label),
-        note: "D: with O_DIRECT; rb: with registered buffers. Who knows only one kind of operation stands in the first column."
-            .to_owned(),
-        columns: columns.collect(),
-        rows,
-    })
+    let note = "D: with O_DIRECT; rb: with registered buffers. Who knows only one kind of operation stands in the first column.";
+    Some(Table::new(format!("{}: seconds", part.label), note, columns, rows))
 }
 
 fn claims(findings: &Findings) -> Vec<Claim> {

@@ -1,16 +1,17 @@
 //! Report of S4: broad, fat, deep and practical against cp -r, with the t-tests, and the ablations.
 
 use super::View;
-use super::figure::{
-    Bar, Bars, Claim, Figure, Group, Panel, Row, Source, Table, Tone, joined, number, probability,
-};
-use crate::run::findings::{Findings, Line, Measured, Outcome};
-use crate::run::published::document;
-use crate::run::s4::{AS_DCP, TREES};
-use crate::run::study::{AUTO, CP, Role, Unit};
+use super::figure::{Bar, Claim, Figure, Group, Panel, Row, Table, joined, number, or_dash, probability};
+use crate::names::Named;
+use crate::study::findings::{Findings, Line, Measured, Outcome};
+use crate::study::published::document;
+use crate::study::s4::{AS_DCP, TREES};
+use crate::study::{AUTO, CP, Role, Unit};
 use crate::table;
 
 const COLUMNS: [&str; 8] = ["s", "\u{b1}", "MB/s", "times as fast", "t", "degrees", "p Welch", "p pooled"];
+
+const AXIS: &str = "seconds to return; shorter is better";
 
 pub(crate) fn view(findings: &Findings) -> View {
     let mut figures = vec![against_cp(findings)];
@@ -28,10 +29,9 @@ pub(crate) fn view(findings: &Findings) -> View {
 }
 
 fn trees(findings: &Findings) -> impl Iterator<Item = &Measured> {
-    TREES.iter().filter_map(|kind| findings.part(kind.name()))
+    TREES.iter().filter_map(|kind| findings.part(&kind.name()))
 }
 
-/// Returns the p-value of Welch's test, as a remark.
 fn remark(line: &Line) -> String {
     let test = line.timed().and_then(|figures| figures.test.as_ref());
     let welch = test.and_then(|test| test.welch);
@@ -42,12 +42,8 @@ fn against_cp(findings: &Findings) -> Figure {
     let panel = |part: &Measured| {
         let totals = part.totals;
         let bars = part.lines.iter().map(|line| Bar { remark: remark(line), ..Bar::of(line) });
-        Panel::Bars(Bars {
-            title: format!("{}: {} files, {:.0} MB", part.label, totals.files, totals.bytes as f64 / 1e6),
-            source: Source::Measured,
-            axis: "seconds to return; shorter is better".to_owned(),
-            groups: vec![Group { heading: String::new(), bars: bars.collect() }],
-        })
+        let size = format!("{} files, {:.0} MB", totals.files, totals.bytes as f64 / 1e6);
+        Panel::bars(format!("{}: {size}", part.label), AXIS, [Group::new("", bars)])
     };
     let mut panels: Vec<Panel> = trees(findings).map(panel).collect();
     panels.push(published_factors(findings));
@@ -73,39 +69,24 @@ fn against_cp(findings: &Findings) -> Figure {
 fn published_factors(findings: &Findings) -> Panel {
     let groups = ["broad", "fat", "deep"].map(|name| {
         let bars = findings.published.iter().filter(|one| one.part == name && one.unit == "x");
-        let bars = bars.map(|one| Bar::published(one.id, Tone::of(Role::PosixAio), one.value));
-        Group { heading: name.to_owned(), bars: bars.collect() }
+        let bars = bars.map(|one| Bar::published(one.id, Role::PosixAio, one.value));
+        Group::new(name, bars)
     });
-    Panel::Bars(Bars {
-        title: "dcp, times as fast as cp -r".to_owned(),
-        source: Source::Published(document(findings.study).short),
-        axis: "times as fast as cp -r (the text names these pairs only)".to_owned(),
-        groups: groups.to_vec(),
-    })
+    let axis = "times as fast as cp -r (the text names these pairs only)";
+    Panel::bars("dcp, times as fast as cp -r", axis, groups).published(document(findings.study).short)
 }
 
 fn published_practical(findings: &Findings) -> Panel {
-    let is_time = |id: &str| {
-        let of_practical = findings.published.iter().filter(|one| one.part == "practical");
-        of_practical
-            .filter(|one| one.quantity == "completion time")
-            .find(|one| one.id == id)
-            .map(|one| one.value)
-    };
     let bars = [("cp", "cp -r", Role::Reference), ("dcp", "dcp", Role::PosixAio)];
     let bars = bars.iter().filter_map(|(id, label, role)| {
-        let mut bar = Bar::published(label, Tone::of(*role), is_time(id)?);
+        let mut bar = Bar::published(label, *role, findings.published_value("practical", id)?);
         if *id == "dcp" {
             bar.remark = "p < 0.01".to_owned();
         }
         Some(bar)
     });
-    Panel::Bars(Bars {
-        title: "practical: 5.7 GB".to_owned(),
-        source: Source::Published("hdd to hdd"),
-        axis: "seconds (deviation: 5 s)".to_owned(),
-        groups: vec![Group { heading: String::new(), bars: bars.collect() }],
-    })
+    Panel::bars("practical: 5.7 GB", "seconds (deviation: 5 s)", [Group::new("", bars)])
+        .published("hdd to hdd")
 }
 
 fn ablations(findings: &Findings) -> Option<Figure> {
@@ -113,12 +94,7 @@ fn ablations(findings: &Findings) -> Option<Figure> {
         .group("ablations")
         .map(|part| {
             let bars = part.lines.iter().map(|line| Bar { remark: remark(line), ..Bar::of(line) });
-            Panel::Bars(Bars {
-                title: part.label.clone(),
-                source: Source::Measured,
-                axis: "seconds to return; shorter is better".to_owned(),
-                groups: vec![Group { heading: String::new(), bars: bars.collect() }],
-            })
+            Panel::bars(&part.label, AXIS, [Group::new("", bars)])
         })
         .collect();
     (!panels.is_empty()).then(|| Figure {
@@ -134,32 +110,27 @@ fn ablations(findings: &Findings) -> Option<Figure> {
 /// Returns the table a paper would print: mean, deviation, and the tests.
 fn tests(findings: &Findings) -> Table {
     let rows = trees(findings).flat_map(|part| part.lines.iter().map(move |line| test_row(part, line)));
-    Table {
-        title: "Against cp -r: mean, sample standard deviation, one-tailed unpaired t-tests".to_owned(),
-        note: "MB/s: bytes of the tree over the mean time. p Welch is the probability in the plots and beside the claims; \
-               p pooled is that of the document\u{2019}s test, which assumes equal variances."
-            .to_owned(),
-        columns: COLUMNS.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    }
+    let title = "Against cp -r: mean, sample standard deviation, one-tailed unpaired t-tests";
+    let note = "MB/s: bytes of the tree over the mean time. p Welch is the probability in the plots and beside the claims; \
+               p pooled is that of the document\u{2019}s test, which assumes equal variances.";
+    Table::new(title, note, COLUMNS, rows)
 }
 
 fn test_row(part: &Measured, line: &Line) -> Row {
     let cells = match &line.outcome {
         Outcome::Failed(why) => Err(why.clone()),
         Outcome::Timed(figures) => {
-            let none = || "-".to_owned();
             let test = figures.test.as_ref();
             let welch = test.and_then(|test| test.welch);
             Ok(vec![
                 number(figures.value.mean, Unit::Seconds),
-                figures.value.deviation.map_or_else(none, table::seconds),
+                or_dash(figures.value.deviation, table::seconds),
                 format!("{:.0}", part.totals.bytes as f64 / 1e6 / figures.value.mean),
-                test.map_or_else(none, |test| format!("{:.2}", test.times_as_good)),
-                welch.map_or_else(none, |welch| format!("{:.2}", welch.t)),
-                welch.map_or_else(none, |welch| format!("{:.1}", welch.degrees)),
-                welch.map_or_else(none, |welch| probability(welch.p)),
-                test.and_then(|test| test.pooled).map_or_else(none, |pooled| probability(pooled.p)),
+                or_dash(test, |test| format!("{:.2}", test.times_as_good)),
+                or_dash(welch, |welch| format!("{:.2}", welch.t)),
+                or_dash(welch, |welch| format!("{:.1}", welch.degrees)),
+                or_dash(welch, |welch| probability(welch.p)),
+                or_dash(test.and_then(|test| test.pooled), |pooled| probability(pooled.p)),
             ])
         }
     };
@@ -167,15 +138,14 @@ fn test_row(part: &Measured, line: &Line) -> Row {
 }
 
 fn ablation_tables(findings: &Findings) -> Vec<Table> {
-    let table = |part: &Measured| Table {
-        title: format!("{}: one optimisation less", part.label),
-        note: "Tested for being slower than the whole program.".to_owned(),
-        columns: COLUMNS.map(str::to_owned).to_vec(),
-        rows: part
-            .lines
-            .iter()
-            .map(|line| Row { name: line.label.clone(), ..test_row(part, line) })
-            .collect(),
+    let table = |part: &Measured| {
+        let row = |line: &Line| Row { name: line.label.clone(), ..test_row(part, line) };
+        Table::new(
+            format!("{}: one optimisation less", part.label),
+            "Tested for being slower than the whole program.",
+            COLUMNS,
+            part.lines.iter().map(row),
+        )
     };
     findings.group("ablations").map(table).collect()
 }

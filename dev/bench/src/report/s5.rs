@@ -1,13 +1,11 @@
 //! Report of S5: rates over the number of clients, below the ceiling of the file system.
 
 use super::View;
-use super::figure::{
-    Bar, Bars, Claim, Curve, Curves, Figure, Group, Level, Panel, Row, Source, Table, Tone, Value, rate,
-};
-use crate::run::findings::{Findings, Line, Measured};
-use crate::run::published::document;
-use crate::run::s5::{CLIENT_RATE, CLIENTS, TARGET_RATE, TARGETS, ceiling, dcp_id, haul_id};
-use crate::run::study::{CP, Role};
+use super::figure::{Bar, Claim, Curve, Figure, Group, Level, Panel, Row, Table, Value, or_dash, rate};
+use crate::study::findings::{Findings, Line, Measured};
+use crate::study::published::document;
+use crate::study::s5::{CLIENT_RATE, CLIENTS, TARGET_RATE, TARGETS, ceiling, dcp_id, haul_id};
+use crate::study::{CP, Role};
 
 pub(crate) fn view(findings: &Findings) -> View {
     let of = Ceilings { known: findings.has_ceiling };
@@ -67,40 +65,27 @@ fn figure(part: &Measured, of: Ceilings) -> Figure {
             part.totals.bytes as f64 / 1e6,
             part.totals.files,
         ),
-        panels: vec![Panel::Curves(curves(part, of))],
+        panels: vec![curves(part, of)],
     }
 }
 
-fn curves(part: &Measured, of: Ceilings) -> Curves {
+fn curves(part: &Measured, of: Ceilings) -> Panel {
     let curve = |label: &str, role, id: fn(u32) -> String| {
         let point = |count: &u32| {
             let line = part.line(&id(*count))?;
             Some((f64::from(*count), Value::of(line.timed()?)))
         };
-        let points: Vec<_> = CLIENTS.iter().filter_map(point).collect();
-        Curve { label: label.to_owned(), tone: Tone::of(role), points }
+        Curve::new(label, role, CLIENTS.iter().filter_map(point))
     };
     let limit = CLIENTS.iter().map(|count| (f64::from(*count), Value::exactly(ceiling(*count))));
-    let ceiling =
-        Curve { label: "ceiling".to_owned(), tone: Tone::of(Role::Ablation), points: limit.collect() };
-    let mut curves = vec![curve("haul", Role::Auto, haul_id), curve("dcp", Role::Rival, dcp_id)];
-    if of.known {
-        curves.insert(0, ceiling);
-    }
-    curves.retain(|curve| !curve.points.is_empty());
-    let level = |line: &Line| {
-        Some(Level { label: "cp -r, 1 client".to_owned(), tone: Tone::of(line.role), value: line.mean()? })
-    };
-    Curves {
-        title: "Rate over clients".to_owned(),
-        axis: "MB/s; higher is better".to_owned(),
-        x_axis: "clients".to_owned(),
-        curves,
-        levels: part.line(CP).and_then(level).into_iter().collect(),
-    }
+    let ceiling = Curve::new("ceiling", Role::Ablation, limit);
+    let measured = [curve("haul", Role::Auto, haul_id), curve("dcp", Role::Rival, dcp_id)];
+    let curves = of.known.then_some(ceiling).into_iter().chain(measured);
+    let level = |line: &Line| Some(Level::new("cp -r, 1 client", line.role, line.mean()?));
+    let levels = part.line(CP).and_then(level);
+    Panel::curves("Rate over clients", "MB/s; higher is better", "clients", curves, levels)
 }
 
-/// Returns the largest number of clients with a figure.
 fn most_clients(findings: &Findings) -> Option<u32> {
     let is_measured = |count: &u32| findings.parts.iter().any(|part| part.mean(&haul_id(*count)).is_some());
     CLIENTS.into_iter().rev().find(is_measured)
@@ -111,15 +96,12 @@ fn beside(findings: &Findings, of: Ceilings) -> Option<Figure> {
     let most = most_clients(findings)?;
     let measured = findings.parts.iter().filter_map(|part| {
         let (many, alone) = (part.mean(&haul_id(most))?, part.mean(CP)?);
-        Some(Bar::published(&part.label, Tone::of(Role::Auto), many / alone))
+        Some(Bar::published(&part.label, Role::Auto, many / alone))
     });
     let published = findings.published.iter().filter(|one| one.unit == "x");
-    let published = published.map(|one| Bar::published(one.part, Tone::of(Role::Rival), one.value));
-    let panel = |title: String, source, bars| {
-        let groups = vec![Group { heading: String::new(), bars }];
-        Panel::Bars(Bars { title, source, axis: "times as fast as cp -r".to_owned(), groups })
-    };
-    let document = document(findings.study);
+    let published = published.map(|one| Bar::published(&one.part, Role::Rival, one.value));
+    let panel =
+        |title: String, bars: Vec<Bar>| Panel::bars(title, "times as fast as cp -r", [Group::new("", bars)]);
     Some(Figure {
         title: "Beside one client with cp -r".to_owned(),
         caption: format!(
@@ -132,29 +114,26 @@ fn beside(findings: &Findings, of: Ceilings) -> Option<Figure> {
             },
         ),
         panels: vec![
-            panel(format!("haul, {most} clients"), Source::Measured, measured.collect()),
-            panel("spdcp, the document".to_owned(), Source::Published(document.short), published.collect()),
+            panel(format!("haul, {most} clients"), measured.collect()),
+            panel("spdcp, the document".to_owned(), published.collect())
+                .published(document(findings.study).short),
         ],
     })
 }
 
 fn table(findings: &Findings, of: Ceilings) -> Table {
     let row = |part: &Measured| {
-        let cell = |count: &u32| match part.mean(&haul_id(*count)) {
-            Some(mean) => format!("{}{}", rate(mean), of.share((" (", "%)"), *count, mean)),
-            None => "-".to_owned(),
+        let cell = |count: &u32| {
+            or_dash(part.mean(&haul_id(*count)), |mean| {
+                format!("{}{}", rate(mean), of.share((" (", "%)"), *count, mean))
+            })
         };
-        let alone = part.mean(CP).map_or_else(|| "-".to_owned(), rate);
-        let cells = std::iter::once(alone).chain(CLIENTS.iter().map(cell)).collect();
-        Row { name: part.label.clone(), cells: Ok(cells), is_auto: false }
+        Row::new(&part.label, std::iter::once(or_dash(part.mean(CP), rate)).chain(CLIENTS.iter().map(cell)))
     };
     let clients = CLIENTS.iter().map(|count| format!("haul, {count}"));
-    Table {
-        title: if of.known { "MB/s, and the share of what so many clients could" } else { "MB/s" }.to_owned(),
-        note: "Behind haul, the number of clients.".to_owned(),
-        columns: std::iter::once("cp -r".to_owned()).chain(clients).collect(),
-        rows: findings.parts.iter().map(row).collect(),
-    }
+    let columns = std::iter::once("cp -r".to_owned()).chain(clients);
+    let title = if of.known { "MB/s, and the share of what so many clients could" } else { "MB/s" };
+    Table::new(title, "Behind haul, the number of clients.", columns, findings.parts.iter().map(row))
 }
 
 fn claims(findings: &Findings, of: Ceilings) -> Vec<Claim> {

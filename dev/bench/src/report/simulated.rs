@@ -3,17 +3,16 @@
 use haul_simulation::{Faults, Machine, Walk};
 
 use super::View;
-use super::figure::{Claim, Curve, Curves, Figure, Level, Panel, Row, Table, Tone, Value, digits, rate};
+use super::figure::{Claim, Curve, Figure, Level, Panel, Row, Table, Value, digits, rate};
 use super::html;
-use crate::run::study::Role;
 use crate::simulate::published::{self, PEAK, Published};
 use crate::simulate::scenes::{
     COMPRESSED_BYTES, COMPRESSION, COMPRESSION_RATE, Client, FAULTS_CLIENTS, LIST_RATES, RANKS_SERVERS,
     SMALL_CLIENTS,
 };
 use crate::simulate::{Point, Simulated};
+use crate::study::Role;
 
-/// Formats the progress line of one job.
 pub(crate) fn line(point: &Point) -> String {
     let (bottleneck, busy) = point.outcome.busy.bottleneck();
     let what = format!("workload {}, {} clients", point.workload, point.clients);
@@ -43,7 +42,6 @@ fn walk_name(walk: Walk) -> &'static str {
     }
 }
 
-/// Formats the tables for a terminal.
 pub(crate) fn text(simulated: &Simulated) -> String {
     let mut out = String::from("Simulated, not measured: the assumptions are in docs/scale.md.\n");
     for table in tables(simulated) {
@@ -187,33 +185,22 @@ fn figures(simulated: &Simulated) -> Vec<Figure> {
 }
 
 fn rate_panel(simulated: &Simulated, published: &Published) -> Panel {
-    let curve = |client, label: &str, role| Curve {
-        label: label.to_owned(),
-        tone: Tone::of(role),
-        points: points(simulated, published.workload, client, Point::rate),
+    let curve = |client, label: &str, role| {
+        Curve::new(label, role, points(simulated, published.workload, client, Point::rate))
     };
-    let level = |label: &str, value, role| Level { label: label.to_owned(), tone: Tone::of(role), value };
-    let mut curves = vec![
-        curve(Client::Haul, "haul", Role::Auto),
-        curve(Client::OneRequest, "one request", Role::IoUring),
+    let title = match published.workload {
+        "1" => "Workload 1: 2400 files of 100 MB",
+        "2" => "Workload 2: 10 files of 24,000 MB",
+        _ => "Workload 3: 1200 of 100 MB, 5 of 24,000 MB",
+    };
+    let curves =
+        [curve(Client::Haul, "haul", Role::Auto), curve(Client::OneRequest, "one request", Role::IoUring)];
+    let levels = [
+        Level::new("targets", Role::Ablation, PEAK),
+        Level::new("spdcp, published", Role::Sync, published.spdcp),
+        Level::new("cp, published", Role::Reference, published.cp),
     ];
-    curves.retain(|curve| !curve.points.is_empty());
-    Panel::Curves(Curves {
-        title: match published.workload {
-            "1" => "Workload 1: 2400 files of 100 MB",
-            "2" => "Workload 2: 10 files of 24,000 MB",
-            _ => "Workload 3: 1200 of 100 MB, 5 of 24,000 MB",
-        }
-        .to_owned(),
-        axis: "MB/s, simulated".to_owned(),
-        x_axis: "clients".to_owned(),
-        curves,
-        levels: vec![
-            level("targets", PEAK, Role::Ablation),
-            level("spdcp, published", published.spdcp, Role::Sync),
-            level("cp, published", published.cp, Role::Reference),
-        ],
-    })
+    Panel::curves(title, "MB/s, simulated", "clients", curves, levels)
 }
 
 fn points(simulated: &Simulated, workload: &str, client: Client, of: fn(&Point) -> f64) -> Vec<(f64, Value)> {
@@ -223,37 +210,23 @@ fn points(simulated: &Simulated, workload: &str, client: Client, of: fn(&Point) 
 
 fn efficiency_panel(simulated: &Simulated, client: Client, title: &str) -> Panel {
     let roles = [Role::IoUring, Role::PosixAio, Role::KernelAio];
-    let curves = published::ALL.iter().zip(roles).map(|(published, role)| Curve {
-        label: format!("workload {}", published.workload),
-        tone: Tone::of(role),
-        points: points(simulated, published.workload, client, |point| 100.0 * point.efficiency()),
+    let curves = published::ALL.iter().zip(roles).map(|(published, role)| {
+        let points = points(simulated, published.workload, client, |point| 100.0 * point.efficiency());
+        Curve::new(format!("workload {}", published.workload), role, points)
     });
-    Panel::Curves(Curves {
-        title: title.to_owned(),
-        axis: "% of what the hardware allows".to_owned(),
-        x_axis: "clients".to_owned(),
-        curves: curves.filter(|curve| !curve.points.is_empty()).collect(),
-        levels: vec![Level { label: "all of it".to_owned(), tone: Tone::of(Role::Ablation), value: 100.0 }],
-    })
+    let all = Level::new("all of it", Role::Ablation, 100.0);
+    Panel::curves(title, "% of what the hardware allows", "clients", curves, [all])
 }
 
 fn small_figure(simulated: &Simulated) -> Figure {
-    let of =
-        |walk| simulated.points.iter().filter(move |point| point.workload == "small" && point.walk == walk);
-    let curves = |value: fn(&Point) -> f64| {
-        [(Walk::Launch, Role::IoUring), (Walk::Ranks, Role::Auto)]
-            .map(|(walk, role)| Curve {
-                label: walk_name(walk).to_owned(),
-                tone: Tone::of(role),
-                points: of(walk)
-                    .map(|point| (f64::from(point.metadata_servers), Value::exactly(value(point))))
-                    .collect(),
-            })
-            .into()
-    };
-    let panel = |title: &str, axis: &str, curves| {
-        let (title, axis, x_axis) = (title.to_owned(), axis.to_owned(), "metadata servers".to_owned());
-        Panel::Curves(Curves { title, axis, x_axis, curves, levels: Vec::new() })
+    let panel = |title, axis, value: fn(&Point) -> f64| {
+        let curves = [(Walk::Launch, Role::IoUring), (Walk::Ranks, Role::Auto)].map(|(walk, role)| {
+            let points =
+                simulated.points.iter().filter(|point| point.workload == "small" && point.walk == walk);
+            let point = |point: &Point| (f64::from(point.metadata_servers), Value::exactly(value(point)));
+            Curve::new(walk_name(walk), role, points.map(point))
+        });
+        Panel::curves(title, axis, "metadata servers", curves, [])
     };
     Figure {
         title: format!("{} small files on {SMALL_CLIENTS} ranks", simulated.files),
@@ -261,34 +234,23 @@ fn small_figure(simulated: &Simulated) -> Figure {
                   50,000 a second."
             .to_owned(),
         panels: vec![
-            panel("Files a second", "thousand files/s, simulated", curves(|point| point.outcome.files_rate() / 1e3)),
-            panel("The launch process", "% of the time busy", curves(|point| 100.0 * point.outcome.busy.launch)),
+            panel("Files a second", "thousand files/s, simulated", |point| point.outcome.files_rate() / 1e3),
+            panel("The launch process", "% of the time busy", |point| 100.0 * point.outcome.busy.launch),
         ],
     }
 }
 
 fn ranks_figure(simulated: &Simulated) -> Figure {
-    let curve = |walk, role, entries| Curve {
-        label: walk_name(walk).to_owned(),
-        tone: Tone::of(role),
-        points: simulated
-            .by_ranks
-            .iter()
-            .filter(|point| point.walk == walk && point.directory_entries == entries)
-            .map(|point| (f64::from(point.clients), Value::exactly(point.outcome.files_rate() / 1e3)))
-            .collect(),
+    let curve = |walk, role, entries| {
+        let is_of = |point: &&Point| point.walk == walk && point.directory_entries == entries;
+        let point =
+            |point: &Point| (f64::from(point.clients), Value::exactly(point.outcome.files_rate() / 1e3));
+        Curve::new(walk_name(walk), role, simulated.by_ranks.iter().filter(is_of).map(point))
     };
     let panel = |(entries, rate): (u64, f64)| {
-        Panel::Curves(Curves {
-            title: format!("{entries} files a directory: one process lists {rate:.0} a second"),
-            axis: "thousand files/s, simulated".to_owned(),
-            x_axis: "ranks".to_owned(),
-            curves: vec![
-                curve(Walk::Launch, Role::IoUring, entries),
-                curve(Walk::Ranks, Role::Auto, entries),
-            ],
-            levels: Vec::new(),
-        })
+        let title = format!("{entries} files a directory: one process lists {rate:.0} a second");
+        let curves = [curve(Walk::Launch, Role::IoUring, entries), curve(Walk::Ranks, Role::Auto, entries)];
+        Panel::curves(title, "thousand files/s, simulated", "ranks", curves, [])
     };
     Figure {
         title: "Who lists: the launch process or the ranks".to_owned(),
@@ -302,7 +264,7 @@ fn ranks_figure(simulated: &Simulated) -> Figure {
 
 fn tables(simulated: &Simulated) -> Vec<Table> {
     let mut tables = Vec::new();
-    let rates = |point: &Point| row(point.clients.to_string(), rate_cells(point));
+    let rates = |point: &Point| Row::new(point.clients.to_string(), rate_cells(point));
     let of = |workload: &'static str| move |point: &&Point| point.workload == workload;
     let points = || simulated.points.iter();
     for published in &published::ALL {
@@ -316,7 +278,7 @@ fn tables(simulated: &Simulated) -> Vec<Table> {
     tables.push(table(title, &["MB/s", "efficiency"], points().filter(of(COMPRESSION)).map(rates)));
     for walk in [Walk::Launch, Walk::Ranks] {
         let rows = points().filter(of("small")).filter(|point| point.walk == walk);
-        let rows = rows.map(|point| row(point.metadata_servers.to_string(), small_cells(point)));
+        let rows = rows.map(|point| Row::new(point.metadata_servers.to_string(), small_cells(point)));
         let title = format!("{} small files, {}, by metadata servers", simulated.files, walk_name(walk));
         tables.push(table(title, &["files/s", "messages/1000"], rows));
     }
@@ -324,7 +286,7 @@ fn tables(simulated: &Simulated) -> Vec<Table> {
         for walk in [Walk::Launch, Walk::Ranks] {
             let rows = simulated.by_ranks.iter();
             let rows = rows.filter(|point| point.walk == walk && point.directory_entries == entries);
-            let rows = rows.map(|point| row(point.clients.to_string(), small_cells(point)));
+            let rows = rows.map(|point| Row::new(point.clients.to_string(), small_cells(point)));
             let title = format!(
                 "Small files, {entries} a directory, {}, {RANKS_SERVERS} metadata servers, by ranks",
                 walk_name(walk)
@@ -350,11 +312,9 @@ fn table(title: String, first: &[&str], rows: impl Iterator<Item = Row>) -> Tabl
         "rank 0 %",
         "launch %",
     ];
-    let columns = first.iter().chain(&rest).map(|&column| column.to_owned()).collect();
-    Table { title, note: String::new(), columns, rows: rows.collect() }
+    Table::new(title, "", first.iter().chain(&rest).copied(), rows)
 }
 
-/// Describes the simulated faults.
 fn faults_text(faults: &Faults) -> String {
     let mut parts = Vec::new();
     if faults.lost_ranks > 0 {
@@ -386,11 +346,10 @@ fn cases_tables(simulated: &Simulated) -> Vec<Table> {
                 format!("{:.1}%", 100.0 * again),
                 outcome.attempts.to_string(),
             ];
-            row(point.case.to_owned(), cells.into())
+            Row::new(point.case, cells)
         });
         let columns = ["seconds", "longer", if workload == "small" { "files/s" } else { "MB/s" }];
-        let columns = columns.into_iter().chain(["copied again", "attempts"]).map(str::to_owned).collect();
-        Some(Table { title, note: String::new(), columns, rows: rows.collect() })
+        Some(Table::new(title, "", columns.into_iter().chain(["copied again", "attempts"]), rows))
     };
     let documents = published::ALL.iter().filter_map(|published| {
         let workload = published.workload;
@@ -400,10 +359,6 @@ fn cases_tables(simulated: &Simulated) -> Vec<Table> {
         "Small files on {SMALL_CLIENTS} ranks, --walk=ranks, {RANKS_SERVERS} metadata servers: what goes wrong"
     );
     documents.chain(table("small", title)).collect()
-}
-
-fn row(name: String, cells: Vec<String>) -> Row {
-    Row { name, cells: Ok(cells), is_auto: false }
 }
 
 fn rate_cells(point: &Point) -> Vec<String> {
@@ -448,12 +403,8 @@ fn machine_table(name: &str, machine: &Machine) -> Table {
         ("directories the launch process makes at once", machine.launch_workers.to_string()),
         ("entries under way at most", machine.outstanding_entries.to_string()),
     ];
-    Table {
-        title: format!("The modelled machine: {name}"),
-        note: String::new(),
-        columns: vec!["value".to_owned()],
-        rows: rows.into_iter().map(|(name, value)| row(name.to_owned(), vec![value])).collect(),
-    }
+    let rows = rows.into_iter().map(|(name, value)| Row::new(name, [value]));
+    Table::new(format!("The modelled machine: {name}"), "", ["value"], rows)
 }
 
 #[cfg(test)]

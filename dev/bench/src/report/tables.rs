@@ -1,11 +1,11 @@
 //! Tables of details: every figure of every setting of a part.
 
-use super::figure::{Row, Table, number, probability, rate};
-use crate::run::findings::{Figures, Findings, Line, Measured, Outcome, Test};
-use crate::run::study::{AUTO, Unit};
+use super::figure::{Row, Table, number, or_dash, probability, rate};
+use crate::student::TTest;
+use crate::study::findings::{Figures, Findings, Line, Measured, Outcome, Test};
+use crate::study::{AUTO, Unit};
 use crate::table;
 
-/// Returns the table of details of each part.
 pub(crate) fn details(findings: &Findings) -> Vec<Table> {
     findings.parts.iter().map(|part| part_table(part, findings.unit)).collect()
 }
@@ -35,12 +35,8 @@ fn part_table(part: &Measured, unit: Unit) -> Table {
         "p Welch",
         "p pooled",
     ];
-    Table {
-        title: format!("{}: {size}", part.name),
-        note: note(part),
-        columns: columns.into_iter().map(str::to_owned).collect(),
-        rows: part.lines.iter().map(|line| row(line, unit)).collect(),
-    }
+    let rows = part.lines.iter().map(|line| row(line, unit));
+    Table::new(format!("{}: {size}", part.name), note(part), columns, rows)
 }
 
 /// Names the setting the others were tested against.
@@ -64,25 +60,23 @@ fn row(line: &Line, unit: Unit) -> Row {
 }
 
 fn cells(figures: &Figures, unit: Unit) -> Vec<String> {
-    let none = || "-".to_owned();
-    let mut cells = vec![
-        number(figures.value.mean, unit),
-        figures.value.deviation.map_or_else(none, |deviation| number(deviation, unit)),
-        number(figures.value.median, unit),
-    ];
-    cells.push(figures.with_sync.map_or_else(none, |synced| number(synced.mean, unit)));
-    cells.push(table::seconds(figures.cpu_seconds_per_gib));
-    cells.push(figures.cpu_seconds_per_thousand_files.map_or_else(none, table::seconds));
-    cells.push(table::peak(figures.memory_peak_bytes, figures.memory_floor_bytes, rate));
+    let number = |value: f64| number(value, unit);
     let test = figures.test.as_ref();
-    cells.push(test.map_or_else(none, |test| format!("{:.2}", test.times_as_good)));
-    let p = |pick: fn(&Test) -> Option<f64>| test.and_then(pick).map_or_else(none, probability);
-    cells.push(p(|test| test.welch.map(|found| found.p)));
-    cells.push(p(|test| test.pooled.map(|found| found.p)));
-    cells
+    let p = |pick: fn(&Test) -> Option<TTest>| or_dash(test.and_then(pick), |test| probability(test.p));
+    vec![
+        number(figures.value.mean),
+        or_dash(figures.value.deviation, number),
+        number(figures.value.median),
+        or_dash(figures.with_sync, |synced| number(synced.mean)),
+        table::seconds(figures.cpu_seconds_per_gib),
+        or_dash(figures.cpu_seconds_per_thousand_files, table::seconds),
+        table::peak(figures.memory_peak_bytes, figures.memory_floor_bytes, rate),
+        or_dash(test, |test| format!("{:.2}", test.times_as_good)),
+        p(|test| test.welch),
+        p(|test| test.pooled),
+    ]
 }
 
-/// Explains the columns of the tables of details.
 pub(crate) const LEGEND: &str = "Means of the counted rounds, with the sample standard deviation (\u{b1}) and the median. \
     synced: the same when the sync that follows counts too. CPU/GiB and CPU/1000: \
     processor seconds, of user and kernel together, for each GiB and for every thousand files. peak MB: \

@@ -4,14 +4,14 @@
 use super::figure::{Row, Table};
 use super::tables::{LEGEND, details};
 use super::{facts, view};
-use crate::run::findings::Findings;
-use crate::run::published::document;
+use crate::names::Named;
+use crate::study::findings::Findings;
+use crate::study::published::document;
 use crate::table::write_paragraph;
 
 /// Maximum width of the row names, in columns; a longer name gets a line of its own.
 const NAME_WIDTH: usize = 22;
 
-/// Formats the whole report.
 pub(crate) fn whole(findings: &Findings) -> String {
     let view = view(findings);
     let document = document(findings.study);
@@ -92,8 +92,8 @@ fn paragraph(out: &mut String, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::findings::tests::example;
-    use crate::run::study::Name;
+    use crate::study::Name;
+    use crate::study::findings::tests::example;
     use crate::table::WIDTH;
 
     #[test]

@@ -2,21 +2,18 @@
 //!
 //! Adjacent parts with the same tree share its test bed, so the tree is made only once.
 
-use std::time::Duration;
-
 use super::Session;
-use super::findings::{Collected, Measured, RunFigures, measured};
-use super::study::{Part, Setting, Study, Unit, Work};
 use crate::candidates::{self, Candidate, HAUL, Search};
 use crate::error::{Error, Result};
 use crate::ground::{CacheState, Ground, Layout, Workload};
 use crate::programs;
 use crate::series::{self, Plan, Run};
 use crate::shapes::{Shape, Totals};
+use crate::study::findings::{Collected, Measured, RunFigures, measured};
+use crate::study::{Part, Setting, Study, Unit, Work};
 use crate::table;
 use crate::verify::Digest;
 
-/// Seed of all trees.
 const SEED: u64 = 1;
 
 /// Runs all parts; `done` is called with each as soon as it is finished.
@@ -113,7 +110,7 @@ impl Copier {
         let plan = Plan {
             rounds: session.rounds,
             cache: CacheState::Cold,
-            limit: Duration::from_secs(session.options.time_limit.into()),
+            limit: session.limit(),
             expected: digest,
         };
         let interrupt = session.interrupt;
@@ -160,7 +157,7 @@ mod tests {
     fn a_setting_is_found_again_among_the_candidates() {
         assert_eq!(candidate_label(&Setting::gnu()), "GNU cp");
         assert_eq!(candidate_label(&Setting::auto()), "haul");
-        let own = Setting::haul("x", super::super::study::Role::Sync, "--engine=sync  -j 1");
+        let own = Setting::haul("x", crate::study::Role::Sync, "--engine=sync  -j 1");
         assert_eq!(candidate_label(&own), "haul --engine=sync -j 1");
     }
 }

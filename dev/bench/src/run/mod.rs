@@ -2,34 +2,24 @@
 //! own choice beside them.
 //!
 //! ```text
-//!   RunOptions ─► study (s1 ... s5: data) ─► copies | rates | striped: paired runs
-//!                                                            │
-//!                                                            ▼
-//!                             --from FILE (its JSON) ─► findings ─► report: text, CSV, JSON, HTML
+//!   RunOptions ─► study                  ─► copies | rates | striped: paired runs
+//!                                        │
+//!                                        ▼
+//!         --from FILE (its JSON) ─► findings ─► report: text, CSV, JSON, HTML
 //! ```
-//!
-//! - [`mod@study`]: the structure of a study; `s1` to `s5`: the five studies.
-//! - [`findings`]: what was measured; [`published`]: the figures in the documents.
 //!
 //! Promises: every run starts with nothing of the source in memory, and every copy is read back; if
 //! a study stops early, the finished parts are still reported.
 
 pub(crate) mod copies;
-pub(crate) mod findings;
 pub(crate) mod mounted;
-pub(crate) mod published;
 pub(crate) mod rates;
-pub(crate) mod s1;
-pub(crate) mod s2;
-pub(crate) mod s3;
-pub(crate) mod s4;
-pub(crate) mod s5;
 pub(crate) mod striped;
-pub(crate) mod study;
 
 use std::fs::File;
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 
@@ -40,12 +30,12 @@ use crate::ground::{Layout, Sides, check_place};
 use crate::image::FileSystem;
 use crate::interrupt::Interrupt;
 use crate::machine::Machine;
+use crate::names::Named;
 use crate::outfile::OutFile;
 use crate::report;
+use crate::study::findings::{Collected, Findings, Outcome, RunFigures};
+use crate::study::{AUTO, Ablate, CP, Name, Part, Setting, Study, Unit, published, s5, study};
 use crate::verify::UMASK;
-
-use findings::{Findings, Outcome};
-use study::{AUTO, Name, Study, Unit};
 
 /// Options of `haul-bench run`.
 #[derive(Args, Clone, Debug)]
@@ -99,54 +89,54 @@ pub(crate) struct RunOptions {
     html: Option<PathBuf>,
 }
 
-/// Selects the runs with one optimisation turned off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ablate {
-    Yes,
-    No,
-}
-
 impl RunOptions {
-    /// Returns the file systems of the test bed.
     pub(crate) fn layout(&self) -> Layout {
         Layout { source: self.fs, target: self.fs, sides: Sides::Two }
     }
 }
 
-/// State of a run of a study.
 pub(crate) struct Session<'a> {
     pub(crate) options: &'a RunOptions,
-    /// Rounds counted.
     pub(crate) rounds: u32,
     /// Absolute path of the haul binary; for s2, of this program, whose engines are measured.
     pub(crate) program: PathBuf,
-    /// Where progress is written.
     pub(crate) progress: &'a mut dyn Write,
     pub(crate) interrupt: &'a Interrupt,
 }
 
 impl Session<'_> {
-    /// Writes a progress line.
     pub(crate) fn tell(&mut self, line: &str) -> Result<()> {
         writeln!(self.progress, "{line}").map_err(Error::no_output)
     }
-}
 
-/// Builds a study.
-///
-/// # Errors
-///
-/// [`Error::Refused`] for a scale that is not positive.
-pub(crate) fn study(name: Name, scale: f64, ablate: Ablate) -> Result<Study> {
-    if !(scale.is_finite() && scale > 0.0) {
-        return Err(Error::Refused("--scale must be greater than 0".to_owned()));
+    pub(crate) fn limit(&self) -> Duration {
+        Duration::from_secs(self.options.time_limit.into())
     }
-    match name {
-        Name::S1 => s1::study(scale),
-        Name::S2 => s2::study(scale),
-        Name::S3 => s3::study(scale),
-        Name::S4 => s4::study(scale, ablate),
-        Name::S5 => s5::study(scale, striped::has_dcp()),
+
+    /// Runs the settings of a part, whose figures are rates, in turn. One that fails drops out.
+    pub(crate) fn run_in_turn<'p>(
+        &mut self,
+        part: &'p Part,
+        command: impl Fn(&Setting) -> String,
+        mut run_once: impl FnMut(&Self, &Setting, u32) -> Result<RunFigures>,
+    ) -> Result<Vec<Collected<'p>>> {
+        let collected = |setting| Collected { setting, command: command(setting), runs: Vec::new() };
+        let mut collected: Vec<_> = part.settings.iter().map(collected).collect();
+        for round in 0..=self.rounds {
+            for one in &mut collected {
+                if one.runs.iter().any(|run| run.failure.is_some()) {
+                    continue;
+                }
+                let run = run_once(self, one.setting, round)?;
+                let figure = match &run.failure {
+                    Some(why) => format!("out: {why}"),
+                    None => format!("{:.1} MB/s", run.value),
+                };
+                self.tell(&format!("{} {round}/{} {}: {figure}", part.name, self.rounds, one.setting.id))?;
+                one.runs.push(run);
+            }
+        }
+        Ok(collected)
     }
 }
 
@@ -211,7 +201,6 @@ fn laid_out(options: &RunOptions) -> Result<Study> {
     Ok(study)
 }
 
-/// Returns the program that the study measures.
 fn measured_program(options: &RunOptions) -> Result<PathBuf> {
     match options.study {
         Name::S2 => std::env::current_exe()
@@ -304,7 +293,7 @@ fn print(findings: &Findings, output: &mut dyn Write) -> Result<()> {
 fn verdict(findings: &Findings) -> Verdict {
     let failed = findings.parts.iter().flat_map(|part| &part.lines).any(|line| match &line.outcome {
         Outcome::Timed(_) => false,
-        Outcome::Failed(why) => line.id == AUTO || (line.id != study::CP && why.starts_with("wrong copy")),
+        Outcome::Failed(why) => line.id == AUTO || (line.id != CP && why.starts_with("wrong copy")),
     });
     if failed { Verdict::HaulFailed } else { Verdict::Good }
 }

@@ -30,10 +30,6 @@ pub(crate) fn place(mounts: &[PathBuf]) -> String {
 }
 
 /// Refuses paths that cannot be accessed, and two paths to the same mount.
-///
-/// # Errors
-///
-/// [`Error::Refused`] names the two that are the same; [`Error::Io`] if a mount cannot be accessed.
 pub(crate) fn check(mounts: &[PathBuf]) -> Result<()> {
     let mut devices: Vec<(u64, &Path)> = Vec::new();
     for mount in mounts {
@@ -51,10 +47,6 @@ pub(crate) fn check(mounts: &[PathBuf]) -> Result<()> {
 }
 
 /// Creates a directory on the first mount, and checks that the others show it.
-///
-/// # Errors
-///
-/// [`Error::Refused`] if one does not; [`Error::Io`] if it cannot be created.
 pub(crate) fn make_directory(mounts: &[PathBuf]) -> Result<PathBuf> {
     let Some(first) = mounts.first() else { return Err(Error::Refused("--mounts names none".to_owned())) };
     let made = tempfile::Builder::new().prefix("haul-bench-").tempdir_in(first);
@@ -70,11 +62,6 @@ pub(crate) fn make_directory(mounts: &[PathBuf]) -> Result<PathBuf> {
     Ok(made.keep())
 }
 
-/// Drops clean pages, inodes and names from the kernel's caches.
-///
-/// # Errors
-///
-/// [`Error::Io`] if that is not permitted.
 pub(crate) fn drop_caches() -> Result<()> {
     let switch = Path::new("/proc/sys/vm/drop_caches");
     fs::write(switch, "3").map_err(Error::doing("write", switch))
@@ -82,10 +69,6 @@ pub(crate) fn drop_caches() -> Result<()> {
 
 /// Synchronises everything each client wrote of a tree, all clients at once. `roots` are the tree
 /// as each client sees it.
-///
-/// # Errors
-///
-/// The first failure of any client.
 pub(crate) fn synchronise(roots: &[PathBuf]) -> Result<()> {
     std::thread::scope(|scope| {
         let clients: Vec<_> = roots.iter().map(|root| scope.spawn(|| synchronise_tree(root))).collect();

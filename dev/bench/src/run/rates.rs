@@ -15,17 +15,16 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::Session;
-use super::findings::{Collected, Measured, RunFigures, measured};
-use super::study::{Part, Setting, Study, Unit, Work};
 use crate::error::{Error, Result};
 use crate::image::{Access, Image, Room};
 use crate::measure::measure;
 use crate::programs;
+use crate::study::findings::{Measured, RunFigures, measured};
+use crate::study::{Part, Setting, Study, Unit, Work};
 
 /// The output of `haul-bench aio`, as far as it is used.
 #[derive(Deserialize)]
@@ -57,10 +56,6 @@ struct Rate {
 }
 
 /// Runs all parts; `done` is called with each as soon as it is finished.
-///
-/// # Errors
-///
-/// Any failure of the image.
 pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut(Measured)) -> Result<()> {
     let room = Room { bytes: study.largest().bytes, entries: 16 };
     let work = tempfile::Builder::new()
@@ -85,32 +80,14 @@ pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut
 }
 
 fn run_part(image: &mut Image, part: &Part, session: &mut Session<'_>) -> Result<Measured> {
-    let mut collected: Vec<Collected<'_>> = part
-        .settings
-        .iter()
-        .map(|setting| {
-            let command = format!("haul-bench {} DIRECTORY", words(part, setting).join(" "));
-            Collected { setting, command, runs: Vec::new() }
-        })
-        .collect();
-    for round in 0..=session.rounds {
-        for one in &mut collected {
-            if one.runs.iter().any(|run| run.failure.is_some()) {
-                continue;
-            }
-            image.format()?;
-            image.mount(Access::ReadWrite)?;
-            let run = run_once(image.mount_point(), part, one.setting, round, session)?;
-            image.unmount()?;
-            let figure = match &run.failure {
-                Some(why) => format!("out: {why}"),
-                None => format!("{:.1} MB/s", run.value),
-            };
-            session
-                .tell(&format!("{} {round}/{} {}: {figure}", part.name, session.rounds, one.setting.id))?;
-            one.runs.push(run);
-        }
-    }
+    let command = |setting: &Setting| format!("haul-bench {} DIRECTORY", words(part, setting).join(" "));
+    let collected = session.run_in_turn(part, command, |session, setting, round| {
+        image.format()?;
+        image.mount(Access::ReadWrite)?;
+        let run = run_once(image.mount_point(), part, setting, round, session)?;
+        image.unmount()?;
+        Ok(run)
+    })?;
     Ok(measured(part, part.work.totals(), None, collected, Unit::MegabytesPerSecond))
 }
 
@@ -135,13 +112,9 @@ fn run_once(
     let mut command = Command::new(&session.program);
     command.args(words(part, setting)).arg(directory).env("LC_ALL", "C");
     command.stdin(Stdio::null()).stdout(programs::share(&printed)?).stderr(programs::share(&said)?);
-    let limit = Duration::from_secs(session.options.time_limit.into());
-    let measured = measure(&mut command, limit, session.interrupt)?;
-    let said = programs::text_of(said)?;
-    let complaint = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    let rate = match measured.ending.failure() {
-        Some(failure) if complaint.is_empty() => Err(failure),
-        Some(failure) => Err(format!("{failure}: {complaint}")),
+    let measured = measure(&mut command, session.limit(), session.interrupt)?;
+    let rate = match measured.failure(&programs::text_of(said)?) {
+        Some(failure) => Err(failure),
         None => read_rate(&programs::text_of(printed)?, part.work.totals().bytes),
     };
     Ok(RunFigures {
@@ -171,6 +144,7 @@ fn read_rate(printed: &str, bytes: u64) -> std::result::Result<Rate, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::study::{Ablate, Name, study};
 
     #[test]
     fn a_rate_is_read_among_other_figures_and_must_be_one() {
@@ -190,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_inner_loop_gets_the_rows_words_and_the_engines() {
-        let study = super::super::study(super::super::study::Name::S2, 0.125, super::super::Ablate::No);
+        let study = study(Name::S2, 0.125, Ablate::No);
         let part = &study.unwrap().parts[0];
         let line = words(part, &part.settings[6]).join(" ");
         assert_eq!(

@@ -21,30 +21,26 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use rustix::fs::{XattrFlags, setxattr};
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::Session;
-use super::findings::{Collected, Measured, RunFigures, measured};
-use super::s5::{CLIENT_RATE, CLIENTS, TARGET_RATE, TARGETS};
-use super::study::{Directory, Part, Setting, Study, Unit, Work};
 use super::{RunOptions, mounted};
 use crate::error::{Error, Result};
 use crate::measure::measure;
 use crate::programs;
+use crate::study::findings::{Measured, RunFigures, measured};
+use crate::study::s5::{CLIENT_RATE, CLIENTS, TARGET_RATE, TARGETS};
+use crate::study::{Directory, Part, Setting, Study, Unit, Work};
 use crate::trees;
 use crate::verify::{Digest, digest};
 
 /// How a cold cache is ensured, and what a rate includes.
 pub(crate) const COLD: &str = "cold: a client forgets what it has of a file when that is opened; every copy was read back and \
      compared; a rate is that until all of it is on the targets";
-/// Seed of the files' contents.
 const SEED: u64 = 1;
-/// Stripe size, in bytes.
 const STRIPE_BYTES: u32 = 1 << 20;
-/// Directory of an in-memory file system.
 const MEMORY: &str = "/dev/shm";
 /// Attribute of the stand-in that turns its pacing on and off.
 const PACE: &str = "user.standin.pace";
@@ -64,12 +60,6 @@ const LAUNCHERS: [(&str, &str); 5] = [
     ("OMPI_MCA_mpi_yield_when_idle", "1"),
 ];
 
-/// True if dcp is installed.
-pub(crate) fn has_dcp() -> bool {
-    programs::find("dcp").is_ok()
-}
-
-/// Describes the file system the study runs on.
 pub(crate) fn place(options: &RunOptions) -> String {
     if !options.mounts.is_empty() {
         return mounted::place(&options.mounts);
@@ -83,10 +73,6 @@ pub(crate) fn place(options: &RunOptions) -> String {
 }
 
 /// Refuses a machine on which the study cannot run.
-///
-/// # Errors
-///
-/// [`Error::Refused`] names what is missing.
 pub(crate) fn check(study: &Study, options: &RunOptions) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::Refused("s5 mounts file systems: it needs root".to_owned()));
@@ -113,10 +99,6 @@ fn memory() -> PathBuf {
 }
 
 /// Runs all parts; `done` is called with each as soon as it is finished.
-///
-/// # Errors
-///
-/// Any failure of the test bed.
 pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut(Measured)) -> Result<()> {
     let mounts = &session.options.mounts;
     let standin = if mounts.is_empty() { Some(find_standin(session)?) } else { None };
@@ -149,7 +131,6 @@ fn find_standin(session: &Session<'_>) -> Result<PathBuf> {
 pub(crate) struct Ground {
     storage: Storage,
     clients: u32,
-    /// Removed at the end.
     work: tempfile::TempDir,
 }
 
@@ -176,11 +157,6 @@ fn prepare_work() -> Result<tempfile::TempDir> {
 }
 
 impl Ground {
-    /// Starts and mounts the stand-in.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be started or does not mount.
     pub(crate) fn start(standin: &Path) -> Result<Ground> {
         let work = prepare_work()?;
         let clients = CLIENTS.iter().max().copied().unwrap_or(1);
@@ -223,7 +199,6 @@ impl Ground {
         }
     }
 
-    /// Returns the mount of a client.
     pub(crate) fn client(&self, number: u32) -> PathBuf {
         self.work.path().join(format!("client{number}"))
     }
@@ -234,10 +209,6 @@ impl Ground {
     }
 
     /// Turns the pacing of the stand-in on or off; does nothing on another file system.
-    ///
-    /// # Errors
-    ///
-    /// If the stand-in refuses.
     pub(crate) fn pace(&self, pace: &str) -> Result<()> {
         if let Storage::Given(_) = self.storage {
             return Ok(());
@@ -247,7 +218,6 @@ impl Ground {
             .map_err(|errno| Error::doing("set the pace of", &root)(errno.into()))
     }
 
-    /// Makes the source and returns its digest.
     fn prepare(&self, directories: &[Directory], session: &Session<'_>) -> Result<Digest> {
         self.pace("off")?;
         let source = self.client(0).join("source");
@@ -273,10 +243,6 @@ impl Ground {
     }
 
     /// Waits until all written data is on the targets.
-    ///
-    /// # Errors
-    ///
-    /// If some of it cannot be written.
     pub(crate) fn drain(&self) -> Result<()> {
         let clients = (0..self.clients).map(|number| self.client(number));
         match self.storage {
@@ -307,10 +273,6 @@ impl Ground {
     }
 
     /// Stops the stand-in, or removes the directory made for the study.
-    ///
-    /// # Errors
-    ///
-    /// If something could not be removed.
     pub(crate) fn end(self) -> Result<()> {
         match self.storage {
             Storage::StandIn(child) => end_standin(child, self.work),
@@ -361,26 +323,9 @@ fn layout(stripes: u16) -> Vec<u8> {
 }
 
 fn run_part(ground: &Ground, part: &Part, expected: Digest, session: &mut Session<'_>) -> Result<Measured> {
-    let mut collected: Vec<Collected<'_>> = part
-        .settings
-        .iter()
-        .map(|setting| Collected { setting, command: shown(setting), runs: Vec::new() })
-        .collect();
-    for round in 0..=session.rounds {
-        for one in &mut collected {
-            if one.runs.iter().any(|run| run.failure.is_some()) {
-                continue;
-            }
-            let run = run_once(ground, part, one.setting, (round, expected), session)?;
-            let figure = match &run.failure {
-                Some(why) => format!("out: {why}"),
-                None => format!("{:.1} MB/s", run.value),
-            };
-            session
-                .tell(&format!("{} {round}/{} {}: {figure}", part.name, session.rounds, one.setting.id))?;
-            one.runs.push(run);
-        }
-    }
+    let collected = session.run_in_turn(part, shown, |session, setting, round| {
+        run_once(ground, part, setting, (round, expected), session)
+    })?;
     let digest = Some(expected.to_string());
     Ok(measured(part, part.work.totals(), digest, collected, Unit::MegabytesPerSecond))
 }
@@ -438,17 +383,14 @@ fn run_once(
     let (printed, said) = (programs::scratch()?, programs::scratch()?);
     let mut command = command(ground, setting, &session.program);
     command.stdin(Stdio::null()).stdout(programs::share(&printed)?).stderr(programs::share(&said)?);
-    let limit = Duration::from_secs(session.options.time_limit.into());
-    let measured = measure(&mut command, limit, session.interrupt)?;
+    let measured = measure(&mut command, session.limit(), session.interrupt)?;
     if target.exists() {
         ground.drain()?;
     }
     let seconds = measured.started.elapsed().as_secs_f64();
     ground.pace("off")?;
-    let said = programs::text_of(said)?;
-    let complaint = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    let failure = match measured.ending.failure() {
-        Some(failure) => Some(format!("{failure}: {complaint}")),
+    let failure = match measured.failure(&programs::text_of(said)?) {
+        Some(failure) => Some(failure),
         None if digest(&target, session.interrupt)? != expected => Some("wrong copy".to_owned()),
         None => None,
     };
@@ -463,12 +405,11 @@ fn run_once(
 
 #[cfg(test)]
 mod tests {
-    use super::super::study::Setting;
     use super::*;
 
     #[test]
     fn each_setting_has_its_program_and_clients() {
-        let study = super::super::s5::study(0.001, true).unwrap();
+        let study = crate::study::s5::study(0.001, true).unwrap();
         let lines: Vec<String> = study.parts[0].settings.iter().map(shown).collect();
         assert_eq!(lines[0], "cp -r -T SOURCE TARGET");
         assert_eq!(lines[3], "mpirun -n 4 haul cp -r -T --copy-layout SOURCE TARGET");

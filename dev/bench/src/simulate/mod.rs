@@ -75,7 +75,6 @@ pub(crate) struct Point {
     pub(crate) metadata_servers: u32,
     /// Who lists directories.
     pub(crate) walk: Walk,
-    /// Entries per directory.
     pub(crate) directory_entries: u64,
     /// Name of the fault; empty if the command line sets the faults.
     pub(crate) case: &'static str,
@@ -92,7 +91,6 @@ pub(crate) struct Simulated {
     /// Number of small files, on 1,000 ranks.
     pub(crate) files: u64,
     pub(crate) machines: Vec<(&'static str, haul_simulation::Machine)>,
-    /// Figures in the document.
     pub(crate) published: Vec<published::Published>,
     /// Faults from the command line, in all jobs except `cases`.
     pub(crate) faults: Faults,
@@ -138,7 +136,6 @@ impl Point {
         }
     }
 
-    /// Returns the rate in MB/s.
     pub(crate) fn rate(&self) -> f64 {
         self.outcome.rate() / 1e6
     }
@@ -149,11 +146,6 @@ impl Point {
     }
 }
 
-/// Runs the simulations and reports the results.
-///
-/// # Errors
-///
-/// [`Error::Io`] if a file cannot be written; [`Error::Interrupted`] after a signal.
 pub(crate) fn run(
     options: &SimulateOptions,
     output: &mut dyn Write,

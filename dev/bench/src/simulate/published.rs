@@ -17,7 +17,6 @@ pub(crate) const PEAK: f64 = 10_000.0;
 /// Published figures of one workload.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Published {
-    /// Number of the workload.
     pub(crate) workload: &'static str,
     /// Rate of GNU cp, in MB/s.
     pub(crate) cp: f64,

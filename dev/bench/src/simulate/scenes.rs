@@ -19,7 +19,6 @@ pub(crate) enum Client {
     OneRequest,
 }
 
-/// A job to simulate.
 pub(crate) struct Planned {
     /// Its name in reports.
     pub(crate) workload: &'static str,
@@ -31,7 +30,6 @@ pub(crate) struct Planned {
 
 /// Parameters from the command line that apply to all jobs.
 pub(crate) struct Assumptions {
-    /// Number of small files to copy.
     pub(crate) files: u64,
     pub(crate) faults: Faults,
     /// Entries per second that one process lists; `None` for the measured rate.
@@ -45,13 +43,11 @@ pub(crate) struct Assumptions {
 /// docs/measurements/cluster.md, "Listing".
 pub(crate) const LIST_RATES: [(u64, f64); 2] = [(1000, 572_000.0), (100, 96_000.0)];
 
-/// Returns the time one process takes to list an entry, at `rate` entries per second.
 fn list_cost(rate: f64) -> Duration {
     Duration::from_secs_f64(1.0 / rate)
 }
 
 impl Assumptions {
-    /// Applies the parameters of the command line to a scene.
     fn adapt(&self, mut scene: Scene) -> Scene {
         (scene.faults, scene.seed) = (self.faults, self.seed);
         if let Some(rate) = self.list_rate {
@@ -61,7 +57,6 @@ impl Assumptions {
     }
 }
 
-/// Ranks in the jobs with small files.
 pub(crate) const SMALL_CLIENTS: u32 = 1000;
 
 /// Metadata servers in those jobs.
@@ -127,7 +122,6 @@ pub(crate) fn small_files_machine(metadata_servers: u32) -> Machine {
     }
 }
 
-/// Name of the compression workload.
 pub(crate) const COMPRESSION: &str = "compression";
 
 /// Files to compress, and the bytes of each: the document's test file, twenty times for each of
@@ -158,7 +152,6 @@ fn compression(assumed: &Assumptions) -> impl Iterator<Item = Planned> {
     })
 }
 
-/// Returns a workload of the document, by number.
 fn workload(number: &str) -> Workload {
     let ordinary = |files| Class { files, bytes: 100_000_000, stripes: STRIPES_ORDINARY };
     let checkpoint = |files| Class { files, bytes: 24_000_000_000, stripes: STRIPES_CHECKPOINT };
@@ -239,7 +232,6 @@ pub(crate) fn by_ranks(assumed: &Assumptions) -> Vec<Planned> {
     planned
 }
 
-/// Clients in the document's workloads with faults.
 pub(crate) const FAULTS_CLIENTS: u32 = 100;
 
 /// Time from the loss of a rank until the next attempt makes progress: the timeout for a silent

@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use walkdir::{DirEntry, WalkDir};
+
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::programs;
@@ -14,7 +16,6 @@ use crate::trees;
 
 use super::races::Material;
 
-/// Seed of the generated tree.
 const SEED: u64 = 1;
 
 /// Size of the data to compress at scale 1, in bytes.
@@ -23,22 +24,15 @@ const DATA_BYTES: f64 = (1_u64 << 30) as f64;
 /// Directories that text and binary files are taken from.
 const SYSTEM: [&str; 2] = ["/usr/share", "/usr/lib"];
 
-/// Parameters of the materials.
 #[derive(Clone, Debug)]
 pub(crate) struct Makings {
     /// Size of the data, relative to its default.
     pub(crate) scale: f64,
-    /// Tree of many small files.
     pub(crate) many: Shape,
-    /// Real directory.
     pub(crate) share: PathBuf,
 }
 
 impl Makings {
-    /// Validates the parameters.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] for a scale that is not positive.
     pub(crate) fn new(scale: f64, share: &Path) -> Result<Self> {
         if !(scale.is_finite() && scale > 0.0) {
             return Err(Error::Refused("--scale must be greater than 0".to_owned()));
@@ -49,9 +43,6 @@ impl Makings {
 }
 
 /// Makes a material as the directory `place`, which must not exist yet.
-///
-/// # Errors
-/// Any failure on the way.
 pub(crate) fn make(material: Material, makings: &Makings, place: &Path, interrupt: &Interrupt) -> Result<()> {
     let beside = place.with_extension("beside");
     match material {
@@ -102,16 +93,8 @@ fn data(path: &Path, bytes: u64, interrupt: &Interrupt) -> Result<()> {
 
 /// Lists regular files in reverse order of their names, for `pop`.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
-    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
-                Ok(kind) if kind.is_file() => files.push(entry.path()),
-                _ => {}
-            }
-        }
-    }
+    let entries = WalkDir::new(folder).into_iter().flatten().filter(|entry| entry.file_type().is_file());
+    let mut files: Vec<_> = entries.map(DirEntry::into_path).collect();
     files.sort_unstable_by(|one, other| other.cmp(one));
     files
 }

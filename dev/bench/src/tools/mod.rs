@@ -68,7 +68,6 @@ pub(crate) struct ToolsOptions {
     json: Option<PathBuf>,
 }
 
-/// Result of a race.
 #[derive(Debug, Serialize)]
 struct Outcome {
     race: &'static str,
@@ -76,17 +75,13 @@ struct Outcome {
     aims: Vec<Reached>,
 }
 
-/// Runs of one participant.
 #[derive(Debug, Serialize)]
 struct Ran {
     name: &'static str,
-    /// Seconds of the counted rounds.
     seconds: Vec<f64>,
-    /// Why it has no time, if it failed.
     failure: Option<String>,
 }
 
-/// An aim, with the ratio measured.
 #[derive(Debug, Serialize)]
 struct Reached {
     than: &'static str,
@@ -103,9 +98,6 @@ struct Report {
 }
 
 /// Races the tools, writing the table to `output` and progress to `progress`.
-///
-/// # Errors
-/// [`Error::Refused`] if it cannot run here, or any failure of the test bed.
 pub(crate) fn run(
     options: &ToolsOptions,
     output: &mut dyn Write,
@@ -187,23 +179,31 @@ impl MatchDay<'_> {
     fn race(&mut self, ground: &mut Ground, race: &'static Race, expected: Digest) -> Result<()> {
         let is_there =
             |runner: &&Runner| runner.program.is_none_or(|program| programs::find(program).is_ok());
-        let mut ran: Vec<(&Runner, Ran)> =
-            race.runners.iter().filter(is_there).map(|runner| (runner, Ran::new(runner.name))).collect();
+        let runners = race.runners.iter().filter(is_there).map(|runner| (runner.name, runner));
+        self.in_turn(race.name, runners, race.aims, |day, runner| {
+            ground.ready(race.cache, expected, day.interrupt)?;
+            day.run_once(ground, runner, race.check)
+        })
+    }
+
+    /// Runs all participants in turn and reports them. One that fails drops out.
+    fn in_turn<T>(
+        &mut self,
+        race: &'static str,
+        participants: impl Iterator<Item = (&'static str, T)>,
+        aims: &[Aim],
+        mut run_once: impl FnMut(&Self, &T) -> Result<std::result::Result<f64, String>>,
+    ) -> Result<()> {
+        let mut ran: Vec<(T, Ran)> = participants.map(|(name, runner)| (runner, Ran::new(name))).collect();
         for round in 0..=self.options.rounds {
             for (runner, ran) in ran.iter_mut().filter(|(_, ran)| ran.failure.is_none()) {
-                ground.ready(race.cache, expected, self.interrupt)?;
-                let outcome = self.run_once(ground, runner, race.check)?;
-                self.tell(&format!(
-                    "{} {round}/{} {}: {}",
-                    race.name,
-                    self.options.rounds,
-                    runner.name,
-                    shown(&outcome)
-                ))?;
+                let outcome = run_once(self, runner)?;
+                let shown = shown(&outcome);
+                self.tell(&format!("{race} {round}/{} {}: {shown}", self.options.rounds, ran.name))?;
                 ran.note(round, outcome);
             }
         }
-        self.conclude(race.name, ran.into_iter().map(|(_, ran)| ran).collect(), race.aims)
+        self.conclude(race, ran.into_iter().map(|(_, ran)| ran).collect(), aims)
     }
 
     /// Runs one participant once; returns its seconds, or why there are none.
@@ -218,9 +218,8 @@ impl MatchDay<'_> {
         command.stderr(programs::share(&said)?);
         let limit = Duration::from_secs(self.options.time_limit.into());
         let measured = measure(&mut command, limit, self.interrupt)?;
-        if let Some(failure) = measured.ending.failure() {
-            let said = programs::text_of(said)?;
-            return Ok(Err(format!("{failure}: {}", said.lines().next().unwrap_or_default())));
+        if let Some(failure) = measured.failure(&programs::text_of(said)?) {
+            return Ok(Err(failure));
         }
         let checked = measure(&mut self.shell(ground, check), limit * 4, self.interrupt)?;
         Ok(match checked.ending.failure() {
@@ -236,7 +235,6 @@ impl MatchDay<'_> {
         command
     }
 
-    /// Stores the result of a race and writes its table rows.
     fn conclude(&mut self, race: &'static str, runners: Vec<Ran>, aims: &[Aim]) -> Result<()> {
         let haul = runners.first().and_then(Ran::median);
         let reached = |aim: &Aim| {
@@ -300,7 +298,6 @@ fn shown(outcome: &std::result::Result<f64, String>) -> String {
     }
 }
 
-/// Formats the table rows of a race.
 fn lines(outcome: &Outcome) -> String {
     let haul = outcome.runners.first().and_then(Ran::median);
     let line = |ran: &Ran| {

@@ -28,16 +28,13 @@ pub(crate) struct Runner {
     pub(crate) name: &'static str,
     /// Program it needs; `None` for haul.
     pub(crate) program: Option<&'static str>,
-    /// Its shell command.
     pub(crate) line: &'static str,
 }
 
 /// An aim: the minimum ratio of another participant's time to haul's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Aim {
-    /// Name of the other participant.
     pub(crate) than: &'static str,
-    /// The ratio.
     pub(crate) times: f64,
 }
 
@@ -61,7 +58,6 @@ pub(crate) struct Race {
     pub(crate) name: &'static str,
     pub(crate) tool: Tool,
     pub(crate) material: Material,
-    /// Cache state of the source.
     pub(crate) cache: CacheState,
     /// Participants; haul comes first.
     pub(crate) runners: &'static [Runner],

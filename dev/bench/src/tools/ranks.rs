@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use super::races::{Aim, Tool};
-use super::{MatchDay, Ran, beside, shown};
+use super::{MatchDay, beside};
 use crate::error::{Error, Result};
 use crate::measure::measure;
 use crate::programs;
@@ -15,10 +15,8 @@ use crate::run::striped::Ground;
 use crate::shapes::{Kind, Shape, ShapeOptions};
 use crate::trees;
 
-/// Number of ranks that race against one.
 const RANKS: u32 = 4;
 
-/// Names and rank counts of the participants.
 const FEW_AND_MANY: [(&str, u32); 2] = [("4 ranks", RANKS), ("1 rank", 1)];
 
 const AIMS: &[Aim] = &[Aim { than: "1 rank", times: 3.0 }];
@@ -39,11 +37,9 @@ const RACES: [RankRace; 3] = [
     ("ranks-grep", &["grep", "-r", "-a", "-c", "", "S"]),
 ];
 
-/// Names of the races.
 pub(super) const NAMES: [&str; 3] = [RACES[0].0, RACES[1].0, RACES[2].0];
 
 impl MatchDay<'_> {
-    /// Runs the selected races of ranks.
     pub(super) fn ranks(&mut self) -> Result<()> {
         let wanted: Vec<_> = RACES.iter().filter(|(name, _)| self.options.wants(Tool::Ranks, name)).collect();
         if wanted.is_empty() {
@@ -74,35 +70,23 @@ impl MatchDay<'_> {
             ..ShapeOptions::default()
         };
         let shape = Shape::new(Kind::Many, &options)?;
-        let mut ran = FEW_AND_MANY.map(|(runner, ranks)| (ranks, Ran::new(runner)));
-        for round in 0..=self.options.rounds {
-            for (ranks, ran) in ran.iter_mut().filter(|(_, ran)| ran.failure.is_none()) {
-                // Created anew for each run: leftovers of the previous run must not be there.
-                ground.pace("off")?;
-                for place in ["source", "target"].map(|place| ground.client(0).join(place)) {
-                    if place.exists() {
-                        fs::remove_dir_all(&place).map_err(Error::doing("remove", &place))?;
-                    }
+        self.in_turn(name, FEW_AND_MANY.into_iter(), AIMS, |day, ranks| {
+            // Created anew for each run: leftovers of the previous run must not be there.
+            ground.pace("off")?;
+            let [source, target] = ["source", "target"].map(|place| ground.client(0).join(place));
+            for place in [&source, &target] {
+                if place.exists() {
+                    fs::remove_dir_all(place).map_err(Error::doing("remove", place))?;
                 }
-                trees::make(&shape, 1, &ground.client(0).join("source"), self.interrupt)?;
-                let target = ground.client(0).join("target");
-                fs::create_dir(&target).map_err(Error::doing("create", &target))?;
-                ground.drain()?;
-                ground.pace("on")?;
-                let outcome = self.run_ranks(ground, *ranks, words);
-                ground.pace("off")?;
-                let outcome =
-                    outcome?.and_then(|(seconds, lines)| made(ground, name, files, lines).map(|()| seconds));
-                self.tell(&format!(
-                    "{name} {round}/{} {}: {}",
-                    self.options.rounds,
-                    ran.name,
-                    shown(&outcome)
-                ))?;
-                ran.note(round, outcome);
             }
-        }
-        self.conclude(name, ran.into_iter().map(|(_, ran)| ran).collect(), AIMS)
+            trees::make(&shape, 1, &source, day.interrupt)?;
+            fs::create_dir(&target).map_err(Error::doing("create", &target))?;
+            ground.drain()?;
+            ground.pace("on")?;
+            let outcome = day.run_ranks(ground, *ranks, words);
+            ground.pace("off")?;
+            Ok(outcome?.and_then(|(seconds, lines)| made(ground, name, files, lines).map(|()| seconds)))
+        })
     }
 
     /// Runs haul on `ranks` ranks. Returns the seconds until everything is on the targets and the
@@ -126,12 +110,8 @@ impl MatchDay<'_> {
         let measured = measure(&mut command, limit, self.interrupt)?;
         ground.drain()?;
         let seconds = measured.started.elapsed().as_secs_f64();
-        let said = programs::text_of(said)?;
-        let printed = programs::text_of(printed)?;
-        Ok(match measured.ending.failure() {
-            Some(failure) => Err(format!("{failure}: {}", said.lines().next().unwrap_or_default())),
-            None => Ok((seconds, printed.lines().count() as u64)),
-        })
+        let lines = programs::text_of(printed)?.lines().count() as u64;
+        Ok(measured.failure(&programs::text_of(said)?).map_or(Ok((seconds, lines)), Err))
     }
 }
 

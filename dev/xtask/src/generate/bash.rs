@@ -6,109 +6,25 @@
 //! handles `=` as a separate word, because bash splits the command line there.
 
 use super::definitions::{Argument, Command, Names, Place, names, places, programs};
+use super::inserted;
 
-const HEAD: &str = r#"# Completion of haul for bash, and of the programs in whose place it stands.
-# Generated from the options' definitions: cargo xtask gen.
-
-_haul() {
-    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
-    local command=haul option= lead= words= list= names= ended= word
-    local IFS=$' \t\n'
-    COMPREPLY=()
-    case ${COMP_WORDS[0]##*/} in
-"#;
-
-const WORDS: &str = r#"    esac
-    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-        [[ $word == -- ]] && ended=yes
-        case $command/$word in
-"#;
-
-const OPTION: &str = r#"        esac
-    done
-
-    # Which option's argument the word is, if it is one.
-    if [[ $ended ]]; then
-        :
-    elif [[ $cur == --*=* ]]; then
-        option=${cur%%=*} lead=${cur%%=*}= cur=${cur#*=}
-    elif [[ $cur == = ]]; then
-        option=$prev cur=
-    elif [[ $prev == = ]]; then
-        option=${COMP_WORDS[COMP_CWORD-2]}
-    else
-        case $command:$prev in
-"#;
-
-const ARGUMENTS: &str = r#"        esac
-    fi
-
-    if [[ $option ]]; then
-        case $command:$option in
-"#;
-
-const OPTIONS: &str = r#"        esac
-    elif [[ $cur == -* && ! $ended ]]; then
-        names=files
-        case $command in
-"#;
-
-const OPERANDS: &str = r#"        esac
-    else
-        case $command in
-"#;
-
-const TAIL: &str = r#"        esac
-    fi
-
-    if [[ $list ]]; then
-        local begun=
-        [[ $cur == *,* ]] && begun=${cur%,*},
-        for word in $list; do
-            [[ ,$begun == *,$word,* ]] || words+=" $begun$word"
-        done
-        compopt -o nospace
-    fi
-    COMPREPLY=($(compgen -P "$lead" -W "$words" -- "$cur"))
-    [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == --*= ]] && compopt -o nospace
-    case $names in
-        files) ;;
-        directories) compopt +o default +o bashdefault -o dirnames ;;
-        *) compopt +o default +o bashdefault ;;
-    esac
-}
-
-complete -o bashdefault -o default -F _haul haul
-"#;
-
-/// Generates the completion script.
 pub(super) fn completion(commands: &[Command]) -> String {
     let places = places(commands);
     let of_each = |write: fn(&Place<'_>) -> String| places.iter().map(write).collect::<String>();
-    let arm = |pattern: &str, does: &str| format!("            {pattern}) {does} ;;\n");
-    let top = format!("words='{} --help --version'", names(commands));
-    [
-        HEAD,
-        &programs(commands)
-            .map(|(program, command)| format!("        {program}) command=haul_{} ;;\n", command.name))
-            .collect::<String>(),
-        WORDS,
-        &of_each(descent),
-        OPTION,
-        &of_each(separate_arguments),
-        ARGUMENTS,
-        &of_each(arguments),
-        OPTIONS,
-        &arm("haul", &top),
-        &of_each(options),
-        OPERANDS,
-        &arm("haul", &format!("words='{}'", names(commands))),
-        &of_each(operands),
-        TAIL,
-        &programs(commands).map(|(program, _)| stands_in(program)).collect::<String>(),
-        ":\n",
-    ]
-    .concat()
+    let top = |words: String| format!("            haul) words='{words}' ;;\n");
+    let names = names(commands);
+    let functions = programs(commands)
+        .map(|(program, command)| format!("        {program}) command=haul_{} ;;\n", command.name));
+    let parts = [
+        ("programs", functions.collect()),
+        ("descents", of_each(descent)),
+        ("separate_arguments", of_each(separate_arguments)),
+        ("arguments", of_each(arguments)),
+        ("options", top(format!("{names} --help --version")) + &of_each(options)),
+        ("operands", top(names) + &of_each(operands)),
+        ("stand_ins", programs(commands).map(|(program, _)| stands_in(program)).collect()),
+    ];
+    inserted(include_str!("templates/haul.bash.in"), parts)
 }
 
 /// Registers completion for a program, if that program is haul.

@@ -25,12 +25,10 @@ pub(super) struct Command {
     pub(super) commands: Vec<Command>,
 }
 
-/// An option.
 #[derive(Debug, Deserialize)]
 pub(super) struct Flag {
     letters: Vec<char>,
     long: String,
-    /// Its other long names.
     #[serde(default)]
     aliases: Vec<String>,
     pub(super) argument: Option<Argument>,
@@ -72,13 +70,11 @@ impl Flag {
         (!self.long.is_empty()).then(|| format!("--{}", self.long))
     }
 
-    /// Returns all its forms.
     pub(super) fn forms(&self) -> Vec<String> {
         let aliases = self.aliases.iter().map(|alias| format!("--{alias}"));
         self.short().into_iter().chain(self.long()).chain(aliases).collect()
     }
 
-    /// Returns its argument, if that is mandatory.
     pub(super) fn required(&self) -> Option<&Argument> {
         self.argument.as_ref().filter(|argument| !argument.optional)
     }
@@ -110,7 +106,6 @@ impl Place<'_> {
 }
 
 impl Command {
-    /// Returns true if it accepts file names.
     pub(super) fn takes_files(&self) -> bool {
         let takes = |operand: &Argument| operand.words.is_empty();
         self.commands.is_empty() && (self.operands.is_empty() || self.operands.iter().any(takes))

@@ -19,7 +19,6 @@ end
 
 ";
 
-/// Generates the completion script.
 pub(super) fn completion(commands: &[Command]) -> String {
     let mut text = HEAD.to_owned();
     text += &choices("", commands);

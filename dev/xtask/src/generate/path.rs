@@ -36,9 +36,7 @@ pub(super) fn counted(text: &str, crates: &Path) -> Result<String, Failure> {
 }
 
 fn lines_of(crates: &Path, file: &str, items: &str) -> Result<usize, Failure> {
-    let path = crates.join(file.trim_matches('`'));
-    let source = std::fs::read_to_string(&path)
-        .map_err(|error| Failure(format!("ARCHITECTURE.md names {}: {error}", path.display())))?;
+    let source = fs_err::read_to_string(crates.join(file.trim_matches('`')))?;
     let source: Vec<_> = source.lines().collect();
     let count = |item: &str| {
         let missing = || Failure(format!("ARCHITECTURE.md names {item}, which {file} doesn't have"));

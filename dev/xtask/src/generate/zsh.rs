@@ -27,7 +27,6 @@ else
 fi
 ";
 
-/// Generates the completion script.
 pub(super) fn completion(commands: &[Command]) -> String {
     let functions: String = places(commands).iter().map(function).collect();
     let services: String = programs(commands)

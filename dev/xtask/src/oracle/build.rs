@@ -4,14 +4,15 @@
 //! Each version has its own directory. A marker file written after a successful build
 //! prevents rebuilds.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::fetch::Package;
-use crate::steps::{Failure, is_installed, say};
+use fs_err as fs;
+use rayon::prelude::*;
 
-/// A built version of the suite.
+use super::fetch::Package;
+use crate::steps::{Failure, cannot_run, is_installed, say};
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Suite {
     pub(crate) version: String,
@@ -52,15 +53,7 @@ pub(crate) fn missing() -> Option<String> {
 
 /// Builds all versions that aren't built yet, concurrently.
 pub(crate) fn suites(packages: &[Package], folder: &Path) -> Result<Vec<Suite>, Failure> {
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = packages.iter().map(|package| scope.spawn(|| suite(package, folder))).collect();
-        threads
-            .into_iter()
-            .map(|thread| {
-                thread.join().unwrap_or_else(|_| Err(Failure("building: a bug in xtask".to_owned())))
-            })
-            .collect()
-    })
+    packages.par_iter().map(|package| suite(package, folder)).collect()
 }
 
 fn suite(package: &Package, folder: &Path) -> Result<Suite, Failure> {
@@ -73,19 +66,18 @@ fn suite(package: &Package, folder: &Path) -> Result<Suite, Failure> {
     }
     say(&format!("building coreutils {}, for its tests (in {})", suite.version, sources.display()));
     build(&package.archive, folder, &sources)?;
-    fs::write(&done, how).map_err(|error| Failure(error.to_string()))?;
+    fs::write(&done, how)?;
     say(&format!("built coreutils {}", suite.version));
     Ok(suite)
 }
 
 fn build(archive: &Path, folder: &Path, sources: &Path) -> Result<(), Failure> {
-    let fail = |error: std::io::Error| Failure(format!("{}: {error}", sources.display()));
     if sources.exists() {
-        fs::remove_dir_all(sources).map_err(fail)?;
+        fs::remove_dir_all(sources)?;
     }
     let log = log_of(sources);
     quietly(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(folder), &log)?;
-    fs::write(sources.join("programs.mk"), MAKEFILE).map_err(fail)?;
+    fs::write(sources.join("programs.mk"), MAKEFILE)?;
     let mut configure = Command::new("./configure");
     configure.args(["--quiet"]).args(CONFIGURED).env("FORCE_UNSAFE_CONFIGURE", "1");
     quietly(configure.current_dir(sources), &log)?;
@@ -106,10 +98,11 @@ fn log_of(sources: &Path) -> PathBuf {
 
 /// Runs a build step with its output redirected to a log. A failure names the log.
 pub(super) fn quietly(command: &mut Command, log: &Path) -> Result<(), Failure> {
-    let name = PathBuf::from(command.get_program()).display().to_string();
-    let fail = |error: std::io::Error| Failure(format!("{name}: {error}"));
-    let out = fs::File::options().create(true).append(true).open(log).map_err(fail)?;
-    let also = out.try_clone().map_err(fail)?;
-    let status = command.stdin(Stdio::null()).stdout(out).stderr(also).status().map_err(fail)?;
-    if status.success() { Ok(()) } else { Err(Failure(format!("{name}: {status}, see {}", log.display()))) }
+    let out = fs::OpenOptions::new().create(true).append(true).open(log)?.into_parts().0;
+    command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+    let status = command.status().map_err(|error| cannot_run(command, &error))?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Failure(format!("{}: {status}, see {}", command.get_program().display(), log.display())))
 }

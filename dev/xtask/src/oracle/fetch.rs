@@ -8,9 +8,10 @@
 //! Downloads are kept and reused without checking for updates. Delete the directory to
 //! download again.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use fs_err as fs;
 
 use crate::steps::{Failure, is_installed, output_of, say};
 
@@ -148,7 +149,7 @@ fn later_than(age: &str) -> &'static [&'static str] {
 /// Downloads the source package of the running release, and of all later ones.
 fn fetch(folder: &Path, archive: &Archive) -> Result<(), Failure> {
     for name in ["state/lists/partial", "cache/archives/partial"] {
-        fs::create_dir_all(folder.join(name)).map_err(|error| Failure(error.to_string()))?;
+        fs::create_dir_all(folder.join(name))?;
     }
     let list = folder.join("sources.list");
     let write = |text: &str| fs::write(&list, text).map_err(|error| Failure(error.to_string()));

@@ -8,12 +8,13 @@
 //! Without root, or if the kernel refuses the namespace, the tests run in the target directory, on
 //! its file system.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use fs_err as fs;
+
 use super::options::{Options, User};
+use crate::environment::is_root;
 use crate::steps::{Failure, is_installed, run, say};
 
 /// Environment variable that tells the process in the namespace where to mount things.
@@ -31,10 +32,8 @@ const NOBODY: [&str; 6] = ["--reuid", "65534", "--regid", "65534", "--groups", E
 /// Groups to which the tests may assign files.
 pub(crate) const EXTRA_GROUPS: &str = "100,60";
 
-/// ID of the unprivileged user.
 pub(crate) const NOBODY_NUMBER: u32 = 65534;
 
-/// A file system to run on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ground {
     pub(crate) file_system: String,
@@ -50,7 +49,6 @@ pub(crate) struct Grounds {
     pub(crate) list: Vec<Ground>,
     /// Where every user can access the suites.
     pub(crate) suites: PathBuf,
-    /// Users who can run tests.
     pub(crate) users: Vec<User>,
 }
 
@@ -68,18 +66,12 @@ pub(crate) fn start_apart(words: &[String]) -> Result<Option<bool>, Failure> {
     if !unshare().arg("true").stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
         return Ok(None);
     }
-    let fail = |error: std::io::Error| Failure(format!("starting apart: {error}"));
     let folder = std::env::temp_dir().join(format!("haul-oracle-{}", std::process::id()));
-    fs::create_dir(&folder).map_err(fail)?;
-    let program = std::env::current_exe().map_err(fail)?;
+    fs::create_dir(&folder)?;
+    let program = std::env::current_exe()?;
     let status = unshare().arg(program).arg("oracle").args(words).env(APART, &folder).status();
-    fs::remove_dir(&folder).map_err(fail)?;
-    Ok(Some(status.map_err(fail)?.success()))
-}
-
-/// Returns true if running as root.
-pub(crate) fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+    fs::remove_dir(&folder)?;
+    Ok(Some(status?.success()))
 }
 
 /// Returns the command prefix that runs a program as this user.
@@ -99,7 +91,7 @@ pub(crate) fn prepare(folder: &Path, options: &Options) -> Result<Grounds, Failu
 fn mounted(place: &Path, folder: &Path, options: &Options) -> Result<Grounds, Failure> {
     let suites = place.join("suites");
     run(Command::new("mount").args(["-t", "tmpfs", "-o", "mode=755", "tmpfs"]).arg(place))?;
-    fs::create_dir(&suites).map_err(|error| Failure(error.to_string()))?;
+    fs::create_dir(&suites)?;
     run(Command::new("mount").arg("--bind").arg(folder).arg(&suites))?;
     let mut list = Vec::new();
     for name in FILE_SYSTEMS.into_iter().filter(|name| options.wants_file_system(name)) {
@@ -118,33 +110,30 @@ fn mounted(place: &Path, folder: &Path, options: &Options) -> Result<Grounds, Fa
     Ok(Grounds { list, suites, users: Vec::new() })
 }
 
-/// Creates and mounts an image.
 fn image(name: &str, place: &Path, folder: &Path) -> Result<PathBuf, Failure> {
     let maker = format!("mkfs.{name}");
     if !is_installed(&maker) {
         return Err(Failure(format!("needs the command {maker}")));
     }
-    let fail = |error: std::io::Error| Failure(format!("image: {error}"));
     let image = folder.join(format!("{name}.image"));
     let point = place.join(name);
-    fs::create_dir(&point).map_err(fail)?;
-    fs::File::create(&image).and_then(|file| file.set_len(IMAGE_BYTES)).map_err(fail)?;
+    fs::create_dir(&point)?;
+    fs::File::create(&image).and_then(|file| file.set_len(IMAGE_BYTES))?;
     let force: &[&str] = if name == "ext4" { &["-F"] } else { &[] };
     let made = run(Command::new(maker).arg("-q").args(force).arg(&image))
         .and_then(|()| run(Command::new("mount").args(["-t", name, "-o", "loop"]).arg(&image).arg(&point)));
     // A mounted image persists after its name is removed.
-    fs::remove_file(&image).map_err(fail)?;
+    fs::remove_file(&image)?;
     made.map(|()| point)
 }
 
 /// Creates the directory to run in if no images can be mounted.
 fn in_place(folder: &Path) -> Result<Grounds, Failure> {
     let ground = here(folder);
-    let fail = |error: std::io::Error| Failure(format!("{}: {error}", ground.folder.display()));
     if ground.folder.exists() {
-        fs::remove_dir_all(&ground.folder).map_err(fail)?;
+        fs::remove_dir_all(&ground.folder)?;
     }
-    fs::create_dir_all(&ground.folder).map_err(fail)?;
+    fs::create_dir_all(&ground.folder)?;
     say("no images are mounted: what they are for is skipped, the rest runs on what the target folder is on");
     Ok(Grounds { list: vec![ground], suites: folder.to_owned(), users: Vec::new() })
 }
@@ -153,7 +142,6 @@ fn here(folder: &Path) -> Ground {
     Ground { file_system: "here".to_owned(), folder: folder.join("ground"), all_tests: true }
 }
 
-/// Lists the users who can run tests.
 fn users(suites: &Path, options: &Options) -> Vec<User> {
     let mut users = Vec::new();
     for user in [User::Root, User::Plain].into_iter().filter(|user| options.wants_user(*user)) {

@@ -22,9 +22,11 @@ mod run;
 mod select;
 mod stage;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use clap::Parser;
+use fs_err as fs;
 
 use build::Suite;
 use fetch::Package;
@@ -34,17 +36,18 @@ use report::Table;
 use run::{Column, Reach, Round};
 use stage::Program;
 
-use crate::setup::setup;
-use crate::steps::{Failure, cargo, is_full_run, output_of, run, say};
+use crate::setup::{setup, target_folder};
+use crate::steps::{Failure, cargo, is_full_run, run, say};
 
 /// Fetches, builds and runs the tests, and prints the results.
 pub(crate) fn oracle(words: &[String]) -> Result<(), Failure> {
-    let options = Options::parse(words)?;
+    let options =
+        Options::parse_from(["cargo xtask oracle"].into_iter().chain(words.iter().map(String::as_str)));
     if let Some(succeeded) = ground::start_apart(words)? {
         return if succeeded { Ok(()) } else { Err(Failure("oracle: see above".to_owned())) };
     }
     let folder = target_folder()?.join("oracle");
-    fs::create_dir_all(&folder).map_err(|error| Failure(format!("{}: {error}", folder.display())))?;
+    fs::create_dir_all(&folder)?;
     let packages = match prepared(&folder) {
         Ok(packages) => packages,
         Err(reason) => {
@@ -119,15 +122,6 @@ fn prepared(folder: &Path) -> Result<Vec<Package>, String> {
     }
 }
 
-/// Returns cargo's target directory.
-fn target_folder() -> Result<PathBuf, Failure> {
-    let text = output_of(&mut cargo(&["metadata", "--format-version", "1", "--no-deps"]))?;
-    let metadata: serde_json::Value =
-        serde_json::from_slice(&text).map_err(|error| Failure(format!("cargo metadata: {error}")))?;
-    let folder = metadata["target_directory"].as_str().map(PathBuf::from);
-    folder.ok_or_else(|| Failure("cargo metadata names no target folder".to_owned()))
-}
-
 fn list(suites: &[Suite], folder: &Path, options: &Options) -> Result<(), Failure> {
     for suite in suites {
         let tests = select::tests(&folder.join(&suite.folder))?;
@@ -149,14 +143,13 @@ fn engines(folder: &Path, options: &Options) -> Result<Vec<String>, Failure> {
             target_folder()?.join("debug/haul")
         }
     };
-    let fail = |error: std::io::Error| Failure(format!("{}: {error}", program.display()));
     // A running executable can't be overwritten.
     if haul.exists() {
-        fs::remove_file(&haul).map_err(fail)?;
+        fs::remove_file(&haul)?;
     }
-    fs::copy(&program, &haul).map_err(fail)?;
+    fs::copy(&program, &haul)?;
     run(Command::new("chmod").args(["-R", "a+rX"]).arg(&haul))?;
-    let said = Command::new(&haul).args(["cp", "--engine=?"]).env("LC_ALL", "C").output().map_err(fail)?;
+    let said = Command::new(&haul).args(["cp", "--engine=?"]).env("LC_ALL", "C").output()?;
     let known = engines_in(&String::from_utf8_lossy(&said.stderr));
     let is_known = |name: &String| name == "all" || known.contains(name);
     match options.engines.iter().find(|name| !is_known(name)) {
@@ -178,7 +171,6 @@ struct Chore {
     folder: PathBuf,
     /// The same directory where every user can access it.
     suites: PathBuf,
-    /// haul's engines.
     engines: Vec<String>,
     newest: Option<Suite>,
 }

@@ -1,14 +1,11 @@
 //! Options of `cargo xtask oracle`.
-//!
-//! A flag accepts all words up to the next flag: `--only cp/link.sh cp/sparse.sh --user root`.
 
-use crate::steps::Failure;
+use clap::{Parser, ValueEnum};
 
-/// The user who runs a test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum User {
     Root,
-    /// An unprivileged user.
+    /// Unprivileged
     Plain,
 }
 
@@ -22,97 +19,54 @@ impl User {
     }
 }
 
-/// Selection of what to run. If a list is empty, the task chooses.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// Runs GNU's own tests of cp with haul as cp. Without a selection, the task chooses.
+#[derive(Debug, Default, Parser)]
+#[command(name = "cargo xtask oracle", disable_help_subcommand = true)]
 pub(crate) struct Options {
-    /// Versions of the suite.
+    /// Versions of the suite
+    #[arg(long = "suite", value_name = "VERSION", num_args = 1..)]
     pub(crate) suites: Vec<String>,
-    /// Tests, by their name in the report, or part of it.
+    /// Tests, by their name in the report, or part of it
+    #[arg(long = "only", value_name = "NAME", num_args = 1..)]
     pub(crate) tests: Vec<String>,
-    /// haul's engines; `auto` is haul's own choice, `all` is all of them.
+    /// haul's engines; 'auto' is haul's own choice, 'all' is all of them
+    #[arg(long = "engine", alias = "engines", value_name = "NAME", num_args = 1..)]
     pub(crate) engines: Vec<String>,
-    /// Users who run the tests.
+    /// Users who run the tests
+    #[arg(long = "user", value_enum, num_args = 1..)]
     pub(crate) users: Vec<User>,
+    /// File systems: ext4, btrfs, xfs
+    #[arg(long = "fs", value_name = "NAME", num_args = 1..)]
     pub(crate) file_systems: Vec<String>,
-    /// True to only list the tests.
+    /// Only list the tests
+    #[arg(long)]
     pub(crate) list: bool,
 }
 
-/// Syntax of the command line.
-pub(crate) const USAGE: &str = "cargo xtask oracle [--suite VERSION...] [--only NAME...] [--engine NAME...|all] \
-                                [--user root|plain] [--fs ext4|btrfs|xfs...] [--list]";
-
 impl Options {
-    /// Parses the words after the task's name.
-    pub(crate) fn parse(words: &[String]) -> Result<Self, Failure> {
-        let mut options = Self::default();
-        let mut flag = String::new();
-        for word in words {
-            let Some(name) = word.strip_prefix("--") else {
-                options.take(&flag, word)?;
-                continue;
-            };
-            let (name, value) =
-                name.split_once('=').map_or((name, None), |(name, value)| (name, Some(value)));
-            name.clone_into(&mut flag);
-            match (name, value) {
-                ("list", None) => options.list = true,
-                ("suite" | "only" | "engine" | "engines" | "user" | "fs", None) => {}
-                (_, Some(value)) => options.take(&flag, value)?,
-                _ => return Err(unknown(word)),
-            }
-        }
-        Ok(options)
-    }
-
-    fn take(&mut self, flag: &str, value: &str) -> Result<(), Failure> {
-        let list = match flag {
-            "suite" => &mut self.suites,
-            "only" => &mut self.tests,
-            "engine" | "engines" => &mut self.engines,
-            "fs" => &mut self.file_systems,
-            "user" => {
-                let user = [User::Root, User::Plain].into_iter().find(|user| user.name() == value);
-                self.users.push(user.ok_or_else(|| unknown(value))?);
-                return Ok(());
-            }
-            _ => return Err(unknown(value)),
-        };
-        list.push(value.to_owned());
-        Ok(())
-    }
-
-    /// Returns true if this version of the suite is selected.
     pub(crate) fn wants_suite(&self, version: &str) -> bool {
         self.suites.is_empty() || self.suites.iter().any(|wanted| wanted == version)
     }
 
-    /// Returns true if this test is selected.
     pub(crate) fn wants_test(&self, name: &str) -> bool {
         self.tests.is_empty() || self.tests.iter().any(|wanted| name.contains(wanted.as_str()))
     }
 
-    /// Returns true if this user is selected.
     pub(crate) fn wants_user(&self, user: User) -> bool {
         self.users.is_empty() || self.users.contains(&user)
     }
 
-    /// Returns true if this file system is selected.
     pub(crate) fn wants_file_system(&self, name: &str) -> bool {
         self.file_systems.is_empty() || self.file_systems.iter().any(|wanted| wanted == name)
     }
-}
-
-fn unknown(word: &str) -> Failure {
-    Failure(format!("'{word}' is not understood: {USAGE}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Options, Failure> {
-        Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    fn parse(line: &str) -> Result<Options, clap::Error> {
+        Options::try_parse_from(["oracle"].into_iter().chain(line.split_whitespace()))
     }
 
     #[test]

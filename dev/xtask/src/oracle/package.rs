@@ -8,10 +8,12 @@
 //!
 //! Promise: haul was called as often as GNU cp, and the packages are identical byte for byte.
 
-use std::fs;
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use fs_err as fs;
 
 use super::build::quietly;
 use super::fetch;
@@ -19,7 +21,6 @@ use super::ground::become_user;
 use super::options::User;
 use crate::steps::{Failure, is_installed, output_of, run, say};
 
-/// Name of this part for `--only`.
 pub(crate) const NAME: &str = "package";
 
 /// The Debian package. Its build compiles nothing, and copies with `cp -a`.
@@ -66,15 +67,11 @@ pub(crate) struct Builder<'a> {
 
 struct Built {
     file: PathBuf,
-    /// Number of calls of `cp`.
     calls: usize,
 }
 
 impl Builder<'_> {
     /// Builds and compares both packages. Sources are fetched to `archive`.
-    ///
-    /// # Errors
-    /// If a package can't be built, or differs.
     pub(crate) fn check(&self, archive: &Path) -> Result<(), Failure> {
         let missing: Vec<_> = NEEDS.into_iter().filter(|program| !is_installed(program)).collect();
         if !missing.is_empty() {
@@ -84,7 +81,7 @@ impl Builder<'_> {
         self.compare("made", &|source| {
             fs::create_dir_all(source.join("debian"))?;
             fs::write(source.join("debian/rules"), RULES)?;
-            fs::set_permissions(source.join("debian/rules"), fs::Permissions::from_mode(0o755))?;
+            fs::set_permissions(source.join("debian/rules"), Permissions::from_mode(0o755))?;
             Ok(())
         })?;
         match fetch::source(archive, DEBIANS) {
@@ -140,7 +137,7 @@ impl Builder<'_> {
             program.display()
         );
         fs::write(tools.join("cp"), wrapper)?;
-        fs::set_permissions(tools.join("cp"), fs::Permissions::from_mode(0o755))?;
+        fs::set_permissions(tools.join("cp"), Permissions::from_mode(0o755))?;
         let source = place.join("source");
         unpack(&source)?;
         let mut words = become_user(User::Plain);

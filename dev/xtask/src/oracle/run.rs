@@ -1,17 +1,17 @@
 //! Runs tests, one per CPU at a time, and determines their results.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
+
+use fs_err as fs;
+use rayon::prelude::*;
 
 use super::ground::{EXTRA_GROUPS, become_user};
 use super::options::User;
 use super::select::{is_long, tries_every_program, why_not_applicable};
 use super::stage::{Program, Stage};
-use crate::steps::Failure;
+use crate::steps::{Failure, cannot_run};
 
 /// Time limit of a test, in seconds.
 const SECONDS_MAX: &str = "240";
@@ -19,7 +19,6 @@ const SECONDS_MAX: &str = "240";
 /// Prepares the shell like the suite's makefile, then executes the test.
 const SHELL: &str = "umask 022; exec \"$@\" 9>&2";
 
-/// The result of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Pass,
@@ -32,13 +31,10 @@ pub(crate) enum Verdict {
     NotApplicable(&'static str),
 }
 
-/// A finished test.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) verdict: Verdict,
-    /// Path of its output.
     pub(crate) log: PathBuf,
-    /// Elapsed time.
     pub(crate) seconds: f64,
 }
 
@@ -55,15 +51,12 @@ pub(crate) enum Reach {
 pub(crate) struct Column {
     pub(crate) program: Program,
     pub(crate) stage: Stage,
-    /// Directory for the logs.
     pub(crate) logs: PathBuf,
     pub(crate) reach: Reach,
 }
 
-/// Everything the tests of a table share.
 #[derive(Debug)]
 pub(crate) struct Round<'a> {
-    /// Version of the suite.
     pub(crate) version: &'a str,
     pub(crate) user: User,
     pub(crate) tests: &'a [String],
@@ -74,39 +67,11 @@ impl Round<'_> {
     /// Runs every test for every column. Returns a row per test with an entry per column, which is
     /// `None` if the column excludes the test.
     pub(crate) fn run(&self) -> Result<Vec<Vec<Option<Outcome>>>, Failure> {
-        let next = AtomicUsize::new(0);
-        let cells = self.tests.len() * self.columns.len();
-        let outcomes = Mutex::new(vec![None; cells]);
-        let work = || -> Result<(), Failure> {
-            loop {
-                let cell = next.fetch_add(1, Ordering::Relaxed);
-                if cell >= cells {
-                    return Ok(());
-                }
-                let outcome = self.cell(cell)?;
-                let mut outcomes = outcomes.lock().map_err(|_| Failure("a bug in xtask".to_owned()))?;
-                if let Some(place) = outcomes.get_mut(cell) {
-                    *place = outcome;
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            let threads = std::thread::available_parallelism().map_or(1, usize::from);
-            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().try_for_each(|thread| {
-                thread.join().unwrap_or_else(|_| Err(Failure("running tests: a bug in xtask".to_owned())))
-            })
-        })?;
-        let outcomes = outcomes.into_inner().map_err(|_| Failure("a bug in xtask".to_owned()))?;
-        Ok(outcomes.chunks(self.columns.len().max(1)).map(<[_]>::to_vec).collect())
+        let row = |test: &String| self.columns.par_iter().map(|column| self.cell(test, column)).collect();
+        self.tests.par_iter().map(row).collect()
     }
 
-    fn cell(&self, cell: usize) -> Result<Option<Outcome>, Failure> {
-        let width = self.columns.len();
-        let (Some(test), Some(column)) = (self.tests.get(cell / width), self.columns.get(cell % width))
-        else {
-            return Ok(None);
-        };
+    fn cell(&self, test: &str, column: &Column) -> Result<Option<Outcome>, Failure> {
         if column.reach == Reach::Copying && (!test.starts_with("cp/") || is_long(test)) {
             return Ok(None);
         }
@@ -118,14 +83,13 @@ impl Round<'_> {
         if let (Program::Haul(_), Some(reason)) = (&column.program, why_not_applicable(self.version, test)) {
             return Ok(Outcome { verdict: Verdict::NotApplicable(reason), log, seconds: 0.0 });
         }
-        let fail = |error: std::io::Error| Failure(format!("{test}: {error}"));
-        let out = fs::File::create(&log).map_err(fail)?;
-        let also = out.try_clone().map_err(fail)?;
+        let out = fs::File::create(&log)?.into_parts().0;
         let mut command = self.command(test, &column.stage);
+        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
         let begun = Instant::now();
-        let status = command.stdin(Stdio::null()).stdout(out).stderr(also).status().map_err(fail)?;
+        let status = command.status().map_err(|error| cannot_run(&command, &error))?;
         let seconds = begun.elapsed().as_secs_f64();
-        let said = fs::read(&log).map_err(fail)?;
+        let said = fs::read(&log)?;
         let verdict = verdict(status.code(), &String::from_utf8_lossy(&said));
         Ok(Outcome { verdict, log, seconds })
     }
@@ -208,11 +172,10 @@ fn reason(line: &str) -> Option<&str> {
 
 /// Creates an empty directory for the logs of a column.
 pub(crate) fn make_logs(folder: &Path) -> Result<PathBuf, Failure> {
-    let fail = |error: std::io::Error| Failure(format!("{}: {error}", folder.display()));
     if folder.exists() {
-        fs::remove_dir_all(folder).map_err(fail)?;
+        fs::remove_dir_all(folder)?;
     }
-    fs::create_dir_all(folder).map_err(fail)?;
+    fs::create_dir_all(folder)?;
     Ok(folder.to_owned())
 }
 

@@ -1,8 +1,9 @@
 //! Selects the tests of a suite that test `cp`.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
+
+use fs_err as fs;
 
 use crate::steps::Failure;
 
@@ -39,15 +40,14 @@ const NOT_APPLICABLE: [(&str, &str, &str); 2] = [
 /// Lists a suite's tests of `cp`, in the form `cp/link.sh`.
 pub(crate) fn tests(suite: &Path) -> Result<Vec<String>, Failure> {
     let folder = suite.join("tests");
-    let fail = |error: std::io::Error| Failure(format!("{}: {error}", folder.display()));
     let mut names = BTreeSet::new();
-    for group in fs::read_dir(&folder).map_err(fail)? {
-        let group = group.map_err(fail)?;
-        if !group.file_type().map_err(fail)?.is_dir() {
+    for group in fs::read_dir(&folder)? {
+        let group = group?;
+        if !group.file_type()?.is_dir() {
             continue;
         }
-        for test in fs::read_dir(group.path()).map_err(fail)? {
-            let test = test.map_err(fail)?;
+        for test in fs::read_dir(group.path())? {
+            let test = test?;
             let (group, name) = (group.file_name(), test.file_name());
             let (Some(group), Some(name)) = (group.to_str(), name.to_str()) else { continue };
             let text = fs::read(test.path()).unwrap_or_default();

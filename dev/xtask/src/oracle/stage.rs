@@ -4,20 +4,22 @@
 //! The directory is on the file system in question and belongs to the user who runs the tests. The
 //! suite's files are symlinks; tests create their own directories next to them.
 
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use fs_err as fs;
+use fs_err::os::unix::fs::{chown, symlink};
+
 use super::build::Suite;
-use super::ground::{Ground, NOBODY_NUMBER, is_root};
+use super::ground::{Ground, NOBODY_NUMBER};
 use super::options::User;
+use crate::environment::is_root;
 use crate::steps::{Failure, output_of};
 
-/// A program to be tested as `cp`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
-    /// The suite's own `cp`.
     Baseline,
     /// haul, with the given engine or its default.
     Haul(Option<String>),
@@ -34,13 +36,11 @@ impl Program {
     }
 }
 
-/// A directory in which tests run.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) folder: PathBuf,
     /// Names of the programs in its `src`.
     pub(crate) programs: Vec<String>,
-    /// Version reported by its `cp`.
     pub(crate) version: String,
 }
 
@@ -56,25 +56,23 @@ pub(crate) fn build(
     let name = format!("{}-{}-{}", suite.version, user.name(), program.name().replace(':', "-"));
     let folder = ground.folder.join(name);
     let built = suites.join(&suite.folder);
-    let fail = |error: std::io::Error| Failure(format!("{}: {error}", folder.display()));
     let bin = folder.join("src");
-    fs::create_dir_all(&bin).map_err(fail)?;
+    fs::create_dir_all(&bin)?;
     for name in ["tests", "init.cfg", "lib"] {
-        symlink(built.join(name), folder.join(name)).map_err(fail)?;
+        symlink(built.join(name), folder.join(name))?;
     }
-    let programs = programs_in(&built.join("src")).map_err(fail)?;
+    let programs = programs_in(&built.join("src"))?;
     for name in programs.iter().filter(|name| *name != "cp") {
-        symlink(built.join("src").join(name), bin.join(name)).map_err(fail)?;
+        symlink(built.join("src").join(name), bin.join(name))?;
     }
-    place(program, &bin.join("cp"), &built, suites).map_err(fail)?;
+    place(program, &bin.join("cp"), &built, suites)?;
     if user == User::Plain && is_root() {
-        chown(&folder, Some(NOBODY_NUMBER), Some(NOBODY_NUMBER)).map_err(fail)?;
+        chown(&folder, Some(NOBODY_NUMBER), Some(NOBODY_NUMBER))?;
     }
     let version = version_of(&bin.join("cp"))?;
     Ok(Stage { folder, programs, version })
 }
 
-/// Installs the program as `cp`.
 fn place(program: &Program, cp: &Path, built: &Path, suites: &Path) -> std::io::Result<()> {
     match program {
         Program::Baseline => symlink(built.join("src/cp"), cp),
@@ -85,12 +83,11 @@ fn place(program: &Program, cp: &Path, built: &Path, suites: &Path) -> std::io::
                 cp,
                 format!("#!/bin/bash\nexec -a cp '{}' --engine={engine} \"$@\"\n", haul.display()),
             )?;
-            fs::set_permissions(cp, fs::Permissions::from_mode(0o755))
+            fs::set_permissions(cp, Permissions::from_mode(0o755))
         }
     }
 }
 
-/// Lists the programs in a build directory.
 fn programs_in(folder: &Path) -> std::io::Result<Vec<String>> {
     let mut programs = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -9,14 +9,12 @@
 //! installed. On another file system (`--mounts`) there are as many clients as mounts, and no
 //! ceiling is known.
 
-use super::study::{Against, CP, Directory, Name, Part, Role, Setting, Study, Unit, Work};
+use super::{Against, CP, Directory, Name, Part, Role, Setting, Study, Unit, Work};
 use crate::error::Result;
 use crate::shapes::{Kind, Shape, ShapeOptions};
 
-/// Numbers of clients.
 pub(crate) const CLIENTS: [u32; 5] = [1, 2, 4, 8, 16];
 
-/// Number of targets of the stand-in.
 pub(crate) const TARGETS: u32 = 8;
 
 /// Rate of each target, each way, in bytes per second.

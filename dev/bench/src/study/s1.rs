@@ -10,14 +10,13 @@
 //! Its programs use a buffer of one page, `fallocate` the target and `fadvise(WILLNEED)` the
 //! source. The cache is cleared before every run, and the figures are means of three runs.
 
-use super::study::{Name, Part, Role, Setting, Study, Unit, Work};
+use super::{Name, Part, Role, Setting, Study, Unit, Work};
 use crate::error::Result;
 use crate::shapes::{Kind, Shape, ShapeOptions};
 
 /// Levels of directories, and files per directory.
 pub(crate) const DEPTHS: [(u32, u64); 3] = [(2, 8), (4, 4), (8, 2)];
 
-/// File sizes, in KiB.
 pub(crate) const SIZES: [u64; 5] = [4, 8, 16, 32, 64];
 
 /// IDs of the programs, in the order of the document's columns, and haul's own choice.

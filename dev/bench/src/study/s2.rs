@@ -11,20 +11,16 @@
 //! the rate with its fsync in parentheses. The document's parentheses probably mean the same, but
 //! it does not say so.)
 
-use super::study::{Against, Name, Part, Role, Setting, Study, Unit, Work};
+use super::{Against, Name, Part, Role, Setting, Study, Unit, Work};
 use crate::error::{Error, Result};
 
-/// A row of the document's table.
 pub(crate) struct Row {
-    /// Name in the document.
     pub(crate) label: &'static str,
     /// Name for `--only`.
     pub(crate) name: &'static str,
-    /// Arguments of `haul-bench aio`.
     words: [&'static str; 4],
 }
 
-/// Rows, in the document's order.
 pub(crate) const ROWS: [Row; 6] = [
     row("Random-Read", "random-read", "random", "read"),
     row("Random-O_SYNC-Write", "random-sync-write", "random", "sync-write"),
@@ -38,7 +34,6 @@ const fn row(label: &'static str, name: &'static str, pattern: &'static str, kin
     Row { label, name, words: ["--pattern", pattern, "--kind", kind] }
 }
 
-/// Engines, and their roles in plots.
 pub(crate) const ENGINES: [(&str, Role); 5] = [
     ("sync", Role::Sync),
     ("kernel-aio", Role::KernelAio),
@@ -50,17 +45,11 @@ pub(crate) const ENGINES: [(&str, Role); 5] = [
 /// Suffix of an engine's ID when it bypasses the page cache.
 pub(crate) const DIRECT: &str = "/direct";
 
-/// Size of the document's file.
 const FILE_BYTES: u64 = 1 << 30;
 
-/// Size of the document's records.
 const RECORD_BYTES: u64 = 64 * 1024;
 
 /// Builds the study; the scale applies to the size of the file, in whole records.
-///
-/// # Errors
-///
-/// [`Error::Refused`] for a file smaller than one iteration.
 pub(crate) fn study(scale: f64) -> Result<Study> {
     let records = (FILE_BYTES as f64 * scale / RECORD_BYTES as f64).round() as u64;
     if records < 8 {

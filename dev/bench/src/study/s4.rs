@@ -7,9 +7,9 @@
 //! threads" is the document's number. The practical test was 5.7 GB of videos in 5 directories; the
 //! number of files is not given, so 10 are used here.
 
-use super::Ablate;
-use super::study::{AUTO, Against, Name, Part, Role, Setting, Study, Unit, Work};
+use super::{AUTO, Ablate, Against, Name, Part, Role, Setting, Study, Unit, Work};
 use crate::error::Result;
+use crate::names::Named;
 use crate::shapes::{Kind, Shape, ShapeOptions};
 
 /// Trees, in the document's order.
@@ -37,11 +37,11 @@ pub(crate) fn study(scale: f64, ablate: Ablate) -> Result<Study> {
         let part = |name: String, group: &str, settings| Part {
             name,
             group: group.to_owned(),
-            label: kind.name().to_owned(),
+            label: kind.name(),
             work: Work::Copy(shape.clone()),
             settings,
         };
-        parts.push(part(kind.name().to_owned(), "against cp -r", programs()));
+        parts.push(part(kind.name(), "against cp -r", programs()));
         if ablate == Ablate::Yes && kind != Kind::Practical {
             parts.push(part(format!("{}-ablated", kind.name()), "ablations", ablations()));
         }

@@ -7,12 +7,23 @@
 //!              └ group "depth 2", label "4 KB": its place in tables and plots
 //! ```
 //!
-//! `s1` to `s5` define the studies; `copies`, `rates` and `striped` run them.
+//! - `s1` to `s5`: the five studies, which `run` measures and `report` shows.
+//! - [`findings`]: what was measured; [`published`]: the figures in the documents.
+
+pub(crate) mod findings;
+pub(crate) mod published;
+pub(crate) mod s1;
+pub(crate) mod s2;
+pub(crate) mod s3;
+pub(crate) mod s4;
+pub(crate) mod s5;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::names::Named;
+use crate::programs;
 use crate::shapes::{Shape, Totals};
 
 /// Files of one size, in a directory of the source.
@@ -24,7 +35,6 @@ pub(crate) struct Directory {
     pub(crate) stripes: u16,
 }
 
-/// Name of a study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Name {
@@ -40,20 +50,6 @@ pub(crate) enum Name {
     S5,
 }
 
-impl Name {
-    /// Returns its name on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Name::S1 => "s1",
-            Name::S2 => "s2",
-            Name::S3 => "s3",
-            Name::S4 => "s4",
-            Name::S5 => "s5",
-        }
-    }
-}
-
-/// Unit of a study's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Unit {
     /// Seconds to the return of the command: lower is better.
@@ -73,13 +69,18 @@ impl Unit {
     }
 }
 
+/// Selects the runs with one optimisation turned off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ablate {
+    Yes,
+    No,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Study {
     pub(crate) name: Name,
     pub(crate) unit: Unit,
-    /// Rounds counted by default.
     pub(crate) rounds: u32,
-    /// Parts, in execution order.
     pub(crate) parts: Vec<Part>,
 }
 
@@ -97,16 +98,12 @@ pub(crate) struct Part {
     pub(crate) settings: Vec<Setting>,
 }
 
-/// The work of a part.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Work {
-    /// Copies a tree.
     Copy(Shape),
-    /// Copies directories on a striped file system.
     Striped(Vec<Directory>),
     /// Reads or writes a file with `haul-bench aio`.
     Rate {
-        /// Size of the file.
         file_bytes: u64,
         /// Arguments that all settings share.
         words: Vec<String>,
@@ -131,29 +128,21 @@ impl Work {
     }
 }
 
-/// Role of a setting in the study; plots give each role a colour.
+/// Role of a setting in the study: haul with one of its engines, or what is beside it. Plots give
+/// each role a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Role {
     /// GNU cp, or whatever the others are compared with.
     Reference,
-    /// haul without options.
     Auto,
-    /// haul with its blocking engine.
     Sync,
-    /// haul with its io_uring engine.
     IoUring,
-    /// haul with its io_uring engine and registered buffers.
     IoUringRegistered,
-    /// haul with its POSIX AIO engine.
     PosixAio,
-    /// haul with its kernel AIO engine.
     KernelAio,
-    /// haul with its retry engine.
     Retry,
-    /// haul with one optimisation turned off.
     Ablation,
-    /// Another program.
     Rival,
 }
 
@@ -164,11 +153,9 @@ pub(crate) enum Against {
     BetterThan(&'static str),
     /// Expected to be worse than the setting with this ID.
     WorseThan(&'static str),
-    /// Not tested.
     Nobody,
 }
 
-/// A program with its options.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     /// Name for `--only` and in the CSV.
@@ -190,7 +177,6 @@ pub(crate) const CP: &str = "cp";
 pub(crate) const AUTO: &str = "haul";
 
 impl Setting {
-    /// Returns the setting for GNU's `cp -r`.
     pub(crate) fn gnu() -> Setting {
         Setting {
             id: CP.to_owned(),
@@ -202,7 +188,6 @@ impl Setting {
         }
     }
 
-    /// Returns the setting for haul without options.
     pub(crate) fn auto() -> Setting {
         Setting { label: "haul (auto)".to_owned(), ..Setting::haul(AUTO, Role::Auto, "") }
     }
@@ -220,19 +205,27 @@ impl Setting {
         }
     }
 
-    /// Replaces the label.
     pub(crate) fn called(self, label: &str) -> Setting {
         Setting { label: label.to_owned(), ..self }
+    }
+}
+
+pub(crate) fn study(name: Name, scale: f64, ablate: Ablate) -> Result<Study> {
+    if !(scale.is_finite() && scale > 0.0) {
+        return Err(Error::Refused("--scale must be greater than 0".to_owned()));
+    }
+    match name {
+        Name::S1 => s1::study(scale),
+        Name::S2 => s2::study(scale),
+        Name::S3 => s3::study(scale),
+        Name::S4 => s4::study(scale, ablate),
+        Name::S5 => s5::study(scale, programs::find("dcp").is_ok()),
     }
 }
 
 impl Study {
     /// Keeps the parts and settings named in `only`. If no part is named, all parts stay; likewise
     /// for settings. The start of a part's name, up to a `/`, also names the part.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Refused`] for an unknown name, or if nothing is left.
     pub(crate) fn keep(&mut self, only: &[String]) -> Result<()> {
         let is_part = |part: &Part, name: &str| {
             part.name == name || part.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'))
@@ -287,7 +280,6 @@ impl Study {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{Ablate, study};
     use std::collections::BTreeSet;
 
     fn names(only: &[&str]) -> Result<Vec<(String, usize)>> {

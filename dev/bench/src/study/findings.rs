@@ -4,20 +4,18 @@
 use serde::{Deserialize, Serialize};
 
 use super::published::Published;
-use super::study::{Against, Name, Part, Role, Setting, Unit};
+use super::{Against, Name, Part, Role, Setting, Unit};
 use crate::machine::Machine;
 use crate::measure::Usage;
 use crate::shapes::Totals;
 use crate::statistics::Summary;
 use crate::student::{Samples, TTest};
 
-/// Results of one run of a study.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Findings {
     pub(crate) study: Name,
     pub(crate) unit: Unit,
     pub(crate) machine: Machine,
-    /// Description of the file systems.
     pub(crate) place: String,
     /// Description of how a cold cache was ensured.
     pub(crate) cold: String,
@@ -26,14 +24,12 @@ pub(crate) struct Findings {
     pub(crate) has_ceiling: bool,
     /// Size relative to the document's.
     pub(crate) scale: f64,
-    /// Rounds counted.
     pub(crate) rounds: u32,
-    /// Version lines of the programs.
     pub(crate) versions: Vec<String>,
     pub(crate) parts: Vec<Measured>,
     /// Figures in the document.
     #[serde(skip_deserializing)]
-    pub(crate) published: &'static [Published],
+    pub(crate) published: Vec<Published>,
 }
 
 /// Default for JSON written before `--mounts`, when the only file system had a known ceiling.
@@ -41,7 +37,6 @@ fn yes() -> bool {
     true
 }
 
-/// Results of one part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Measured {
     pub(crate) name: String,
@@ -53,19 +48,15 @@ pub(crate) struct Measured {
     pub(crate) totals: Totals,
     /// Digest of the tree; `None` for rates.
     pub(crate) digest: Option<String>,
-    /// Results, in the order of the settings.
     pub(crate) lines: Vec<Line>,
 }
 
-/// Result of one setting.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Line {
     pub(crate) id: String,
     pub(crate) label: String,
     pub(crate) role: Role,
-    /// The varied parameter.
     pub(crate) x: Option<f64>,
-    /// Its command line.
     pub(crate) command: String,
     /// Its figures, or the reason it has none.
     #[serde(flatten)]
@@ -74,13 +65,10 @@ pub(crate) struct Line {
     pub(crate) runs: Vec<RunFigures>,
 }
 
-/// Figures, or why there are none.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Outcome {
-    /// Every run was correct.
     Timed(Box<Figures>),
-    /// A run failed, for this reason.
     Failed(String),
 }
 
@@ -93,7 +81,6 @@ pub(crate) struct RunFigures {
     pub(crate) usage: Usage,
     /// The figure including the sync after the command; `None` if there was none.
     pub(crate) with_sync: Option<f64>,
-    /// Why it has no figure, if it failed.
     pub(crate) failure: Option<String>,
 }
 
@@ -104,19 +91,15 @@ pub(crate) struct Figures {
     pub(crate) value: Summary,
     /// The figure including the sync after the command; `None` if there was none.
     pub(crate) with_sync: Option<Summary>,
-    /// CPU seconds, user and system.
     pub(crate) cpu_seconds: Summary,
-    /// Mean CPU seconds per GiB.
     pub(crate) cpu_seconds_per_gib: f64,
     /// Mean CPU seconds per thousand files; `None` for rates.
     pub(crate) cpu_seconds_per_thousand_files: Option<f64>,
-    /// Highest peak memory of any run.
     pub(crate) memory_peak_bytes: u64,
     /// Lowest peak that could have been measured.
     pub(crate) memory_floor_bytes: u64,
     /// Processors that the rest of the machine kept busy meanwhile.
     pub(crate) processors_elsewhere: f64,
-    /// Comparison with another setting of the part.
     pub(crate) test: Option<Test>,
 }
 
@@ -134,13 +117,10 @@ pub(crate) struct Test {
     pub(crate) pooled: Option<TTest>,
 }
 
-/// Expected result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Expected {
-    /// Better than the other setting.
     Better,
-    /// Worse than the other setting.
     Worse,
 }
 
@@ -158,18 +138,21 @@ impl Line {
 }
 
 impl Measured {
-    /// Returns the result of a setting.
     pub(crate) fn line(&self, id: &str) -> Option<&Line> {
         self.lines.iter().find(|line| line.id == id)
     }
 
-    /// Returns the mean of a setting.
     pub(crate) fn mean(&self, id: &str) -> Option<f64> {
         self.line(id)?.mean()
     }
 }
 
 impl Findings {
+    /// Returns the figure that the document gives for a setting of a part.
+    pub(crate) fn published_value(&self, part: &str, id: &str) -> Option<f64> {
+        self.published.iter().find(|one| one.part == part && one.id == id).map(|one| one.value)
+    }
+
     pub(crate) fn part(&self, name: &str) -> Option<&Measured> {
         self.parts.iter().find(|part| part.name == name)
     }
@@ -282,8 +265,7 @@ fn test(line: &Line, against: &Against, lines: &[Line], unit: Unit) -> Option<Te
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::run::study::Study;
-    use crate::run::{Ablate, study};
+    use crate::study::{Ablate, study};
 
     pub(crate) fn run(round: u32, value: f64) -> RunFigures {
         let usage = Usage {
@@ -300,7 +282,7 @@ pub(crate) mod tests {
     /// Makes up findings of a whole study: every setting has figures, except the second of the
     /// first part, which has a reason.
     pub(crate) fn example(name: Name) -> Findings {
-        let laid_out: Study = study(name, 1.0, Ablate::Yes).unwrap();
+        let laid_out = study(name, 1.0, Ablate::Yes).unwrap();
         let parts = laid_out.parts.iter().enumerate().map(|(number, part)| {
             let collected = part.settings.iter().enumerate().map(|(index, setting)| {
                 let base = 1.0 + number as f64 / 4.0 + ((index * 7) % 5) as f64 / 5.0;
@@ -325,7 +307,7 @@ pub(crate) mod tests {
             rounds: 3,
             versions: vec!["haul 0.1.0".to_owned(), "cp (GNU coreutils) 9.1".to_owned()],
             parts: parts.collect(),
-            published: super::super::published::of(name),
+            published: crate::study::published::of(name),
         }
     }
 

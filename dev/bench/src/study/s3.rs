@@ -14,17 +14,15 @@
 //! GNU cp has no O_DIRECT (the document uses a copier of its own for it), so the direct engines are
 //! shown beside haul's blocking engine with `--direct`.
 
-use super::study::{Name, Part, Role, Setting, Study, Unit, Work};
+use super::{Name, Part, Role, Setting, Study, Unit, Work};
 use crate::error::Result;
 use crate::shapes::{Kind, Shape, ShapeOptions};
 
-/// Files in each workload.
 const FILES: u64 = 128;
 
 /// Workloads: name for `--only`, and bytes per file.
 pub(crate) const SIZES: [(&str, u64); 3] = [("small", 32 << 10), ("medium", 1 << 20), ("large", 100 << 20)];
 
-/// Kinds of operations.
 pub(crate) const OPS: [&str; 3] = ["single", "multi", "batch"];
 
 /// Asynchronous engines: ID, role, arguments.
@@ -37,7 +35,6 @@ pub(crate) const ENGINES: [(&str, Role, &str); 3] = [
 /// Modes, and the option for each; `direct` bypasses the page cache.
 pub(crate) const MODES: [(&str, &str); 2] = [("buffered", ""), ("direct", "--direct")];
 
-/// Queue depths of the sweep.
 pub(crate) const DEPTHS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
 /// Option for the document's buffer size.
@@ -107,12 +104,10 @@ fn more_parts(medium: &Shape) -> Vec<Part> {
     parts
 }
 
-/// Returns the ID of a setting of the matrix.
 pub(crate) fn id(engine: &str, ops: &str, mode: &str) -> String {
     format!("{engine}/{ops}/{mode}")
 }
 
-/// Returns the ID of the blocking engine in a mode.
 pub(crate) fn blocking_id(mode: &str) -> String {
     format!("sync/{mode}")
 }
@@ -160,7 +155,6 @@ fn fallocate() -> Vec<Setting> {
     settings
 }
 
-/// Returns the ID of a setting of the sweep.
 pub(crate) fn depth_id(engine: &str, depth: u32) -> String {
     format!("{engine}/{depth}")
 }

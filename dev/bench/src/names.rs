@@ -1,0 +1,12 @@
+//! Names of values on the command line.
+
+use clap::ValueEnum;
+
+pub(crate) trait Named: ValueEnum {
+    /// Returns the name on the command line, which reports use too.
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+impl<T: ValueEnum> Named for T {}
