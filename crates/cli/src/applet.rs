@@ -20,10 +20,15 @@ const AROUND: [(&str, &str); 2] = [
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Applet {
     /// A copy; messages begin with `program`.
-    Copy { program: &'static str, words: Vec<OsString> },
+    Copy {
+        program: &'static str,
+        words: Vec<OsString>,
+    },
     /// A copy with the options of `spdcp`.
-    Spdcp { program: &'static str, words: Vec<OsString> },
-    /// Another tool.
+    Spdcp {
+        program: &'static str,
+        words: Vec<OsString>,
+    },
     Tool {
         tool: &'static Tool,
         name: &'static str,
@@ -32,19 +37,21 @@ pub(crate) enum Applet {
         words: Vec<OsString>,
     },
     /// A rank, started by another process of the run.
-    Rank { words: Vec<OsString> },
-    /// A benchmark.
-    Bench { words: Vec<OsString> },
-    /// The list of commands.
+    Rank {
+        words: Vec<OsString>,
+    },
+    Bench {
+        words: Vec<OsString>,
+    },
     Help,
-    /// The version.
     Version,
     /// All commands as data.
     Definitions,
     /// No command: an error.
     Nothing,
-    /// An unknown command.
-    Unknown { word: OsString },
+    Unknown {
+        word: OsString,
+    },
 }
 
 impl Applet {
@@ -102,7 +109,6 @@ pub(crate) fn commands() -> impl Iterator<Item = (&'static str, &'static str)> {
     COPY.into_iter().chain(tools).chain(AROUND)
 }
 
-/// Returns the help of `haul` itself.
 pub(crate) fn help() -> String {
     let commands = commands().map(|(name, about)| format!("  {name:<8}{about}\n")).collect::<String>();
     format!(
@@ -130,7 +136,6 @@ pub(crate) fn unknown(word: &OsStr) -> String {
     format!("haul: unknown command '{quoted}'\n{meant}{}", pointer_to_help())
 }
 
-/// Returns the error for a missing command.
 pub(crate) fn nothing() -> String {
     format!("haul: missing command\n{}", pointer_to_help())
 }

@@ -155,13 +155,11 @@ pub(crate) fn remove_used(run_options: &RunOptions, console: &Console) {
     }
 }
 
-/// Forwards what comes from a job.
 struct Passing<'a> {
     console: &'a Console,
     /// An incomplete line of standard error, held back because a terminal shows other things
     /// between lines.
     begun: Vec<u8>,
-    /// The job's id.
     job: String,
     /// True if remarks about the job itself are printed.
     remarks: bool,

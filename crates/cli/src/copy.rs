@@ -73,12 +73,10 @@ pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
     work::launch(messages, run_options, journal, &Copy { request })
 }
 
-/// Runs one copy in this process alone.
 fn copy_alone(messages: Messages, request: &Request) -> ExitCode {
     work::by(messages, &request.run, None, &Copy { request })
 }
 
-/// A copy as [`Work`].
 struct Copy<'a> {
     request: &'a Request,
 }

@@ -42,7 +42,6 @@ const STEPS: u64 = 1000;
 /// Total amount to copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Whole {
-    /// Entries.
     pub(crate) entries: u64,
     /// Bytes of regular files.
     pub(crate) bytes: u64,

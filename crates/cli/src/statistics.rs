@@ -66,7 +66,6 @@ impl Statistics {
         }
     }
 
-    /// Formats a table.
     pub(crate) fn table(&self) -> String {
         let counts = [
             ("files", self.files),

@@ -66,8 +66,7 @@ const COPY: &str = r#"
 
 #[test]
 fn the_list_of_attributes_holds_as_for_gnu_cp() {
-    require!(needs_namespaces());
-    require!(Program::needs_gnu());
+    require!(needs_namespaces(), Program::needs_gnu());
     let sandbox = Sandbox::in_memory().unwrap();
     tree(&sandbox);
     let (gnu, program) = (Program::gnu().unwrap(), program!());
@@ -131,8 +130,10 @@ const LABELLED: &str =
 fn contexts_are_kept_where_there_are_any() {
     require!(needs_namespaces());
     let program = program!();
-    require!(program.needs_haul());
-    require!(Path::new("/sys/fs/selinux").exists().then(|| "this kernel has SELinux".to_owned()));
+    require!(
+        program.needs_haul(),
+        Path::new("/sys/fs/selinux").exists().then(|| "this kernel has SELinux".to_owned())
+    );
     let sandbox = Sandbox::in_memory().unwrap();
     tree(&sandbox);
     let copy = |way: &str| {
@@ -189,11 +190,12 @@ const LIBSELINUX: &str = r#"
 /// in the log of lookups.
 #[test]
 fn copies_get_the_type_of_their_path() {
-    require!(needs_namespaces());
-    require!(needs::tool("gcc"));
+    require!(needs_namespaces(), needs::tool("gcc"));
     let program = program!();
-    require!(program.needs_haul());
-    require!(Path::new("/sys/fs/selinux").exists().then(|| "this kernel has SELinux".to_owned()));
+    require!(
+        program.needs_haul(),
+        Path::new("/sys/fs/selinux").exists().then(|| "this kernel has SELinux".to_owned())
+    );
     let sandbox = Sandbox::in_memory().unwrap();
     tree(&sandbox);
     fs::write(sandbox.join("selinux.c"), LIBSELINUX).unwrap();

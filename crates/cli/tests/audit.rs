@@ -22,7 +22,7 @@ use std::sync::{Mutex, PoisonError};
 use haul_testkit::everything::{self, ACCESS_ACL};
 use haul_testkit::spec::{Kind, Node, Spec};
 use haul_testkit::strace::{Call, record};
-use haul_testkit::{Program, Sandbox, needs, note, program, require};
+use haul_testkit::{Program, Sandbox, needs, note, program, require, tests};
 
 /// Argument positions of each (directory descriptor, name) pair of a call that accepts names.
 fn names_of(call: &Call) -> Vec<(usize, usize)> {
@@ -250,9 +250,7 @@ fn audit_run(program: &Program, scene: Scene) -> (usize, usize, BTreeMap<String,
 
 fn is_clean(scene: Scene) {
     let ours = program!();
-    require!(needs::tool("strace"));
-    require!(needs::root());
-    require!(ours.needs_haul());
+    require!(needs::tool("strace"), needs::root(), ours.needs_haul());
     let (below, descents, violations) = audit_run(&ours, scene);
     note!(
         "audit {scene:?}: {below} names below the roots, {descents} opened, {} kinds of violations",
@@ -262,26 +260,15 @@ fn is_clean(scene: Scene) {
     assert!(violations.is_empty(), "{violations:#?}");
 }
 
-#[test]
-fn an_archive_copy_reaches_nothing_by_path() {
-    is_clean(Scene::Archive);
-}
-
-#[test]
-fn a_plain_copy_reaches_nothing_by_path() {
-    is_clean(Scene::Plain);
-}
-
-#[test]
-fn a_copy_onto_an_older_one_reaches_nothing_by_path() {
-    is_clean(Scene::OntoOlder);
+tests! {
+    an_archive_copy_reaches_nothing_by_path => is_clean(Scene::Archive);
+    a_plain_copy_reaches_nothing_by_path => is_clean(Scene::Plain);
+    a_copy_onto_an_older_one_reaches_nothing_by_path => is_clean(Scene::OntoOlder);
 }
 
 #[test]
 fn the_audit_finds_what_gnu_cp_does() {
-    require!(needs::tool("strace"));
-    require!(needs::root());
-    require!(Program::needs_gnu());
+    require!(needs::tool("strace"), needs::root(), Program::needs_gnu());
     let (_, _, violations) = audit_run(&Program::gnu().unwrap(), Scene::Archive);
     let broken = |rule: &str| violations.keys().any(|key| key.starts_with(rule));
     assert!(broken("below the roots without an open directory"), "{violations:?}");
@@ -356,8 +343,7 @@ fn a_new_small_file_costs_at_most_eight_calls() {
 /// together, and one for the times.
 #[test]
 fn keeping_everything_costs_two_calls_more() {
-    require!(needs::tool("strace"));
-    require!(program!().needs_haul());
+    require!(needs::tool("strace"), program!().needs_haul());
     let sandbox = Sandbox::on_disk().unwrap();
     let _counting = COUNTING.lock().unwrap_or_else(PoisonError::into_inner);
     for own in [&["-a", "--engine=sync", "-j1"][..], &["-a", "-j4"], &["-a"]] {
@@ -379,8 +365,7 @@ fn starting_up_costs_few_calls() {
 
 #[test]
 fn a_special_file_is_made_and_never_opened() {
-    require!(needs::tool("strace"));
-    require!(needs::root());
+    require!(needs::tool("strace"), needs::root());
     let sandbox = Sandbox::in_memory().unwrap();
     let source = sandbox.join("source");
     let nodes = vec![

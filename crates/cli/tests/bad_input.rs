@@ -55,7 +55,6 @@ fn compare_with_gnu(
     }
 }
 
-/// A small tree of files and directories.
 fn plain_tree() -> Spec {
     let mut nodes = vec![Node::new(0, "one", Kind::Directory), Node::new(1, "two", Kind::Directory)];
     nodes.extend(

@@ -64,8 +64,7 @@ fn copies_are_right(source: &Path, target: &Path) {
 
 #[test]
 fn attributes_are_right_wherever_files_are_born() {
-    require!(needs::root());
-    require!(program!().needs_haul());
+    require!(needs::root(), program!().needs_haul());
     let sandbox = Sandbox::on_disk().unwrap();
     let source = sandbox.join("source");
     tree().build(&source).unwrap();
@@ -92,9 +91,7 @@ fn attributes_are_right_wherever_files_are_born() {
 /// No mode is set twice, and a file of another owner stays private until it is chowned.
 #[test]
 fn born_files_need_no_chmod() {
-    require!(needs::tool("strace"));
-    require!(needs::root());
-    require!(program!().needs_haul());
+    require!(needs::tool("strace"), needs::root(), program!().needs_haul());
     let sandbox = Sandbox::in_memory().unwrap();
     let (source, target) = (sandbox.join("source"), sandbox.join("target"));
     let file = |index: u64| Node::file(1, format!("file-{index}"), index, 100).mode(0o644);

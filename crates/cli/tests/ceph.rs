@@ -14,7 +14,6 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -23,7 +22,7 @@ use haul_testkit::ceph::{self, Cluster, OTHER_POOL, POOL};
 use haul_testkit::compare::compare_paths;
 use haul_testkit::message::normalise;
 use haul_testkit::mpi::{Kind, Mpi};
-use haul_testkit::program::ENGINES;
+use haul_testkit::program::{ENGINES, write_script};
 use haul_testkit::random::bytes;
 use haul_testkit::run::{Outcome, Run};
 use haul_testkit::rustix::fs::{XattrFlags, getxattr, setxattr};
@@ -38,7 +37,6 @@ const USUAL: &str = "stripe_unit=4194304 stripe_count=1 object_size=4194304 pool
 /// 64 KiB stripes over three objects of 1 MiB.
 const STRIPED: &str = "stripe_unit=65536 stripe_count=3 object_size=1048576";
 const MEBIBYTE: u64 = 1 << 20;
-/// Time limit of each copy.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The shared cluster, alive while any test uses it, and a directory of this test's own.
@@ -89,7 +87,6 @@ fn of_file(path: &Path) -> String {
     layout(path, OF_FILE).unwrap()
 }
 
-/// Creates a file with a layout.
 fn make(path: &Path, layout: &str, length: u64) {
     fs::write(path, "").unwrap();
     give(path, OF_FILE, layout);
@@ -108,8 +105,7 @@ fn copy_well(options: &[&str], source: &Path, target: &Path) {
 
 macro_rules! needed {
     () => {
-        require!(ceph::needed());
-        require!(program!().needs_haul());
+        require!(ceph::needed(), program!().needs_haul());
     };
 }
 
@@ -337,10 +333,7 @@ fn write_agent(folder: &Sandbox, ceph: &Ceph) -> PathBuf {
         folder.path().display(),
         haul.display(),
     );
-    // Another process writes it: a concurrent fork in this one could inherit the descriptor and
-    // cause ETXTBSY.
-    let write = "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\"";
-    assert!(Command::new("sh").args(["-c", write]).arg(&path).arg(text).status().unwrap().success());
+    write_script(&path, &text).unwrap();
     path
 }
 

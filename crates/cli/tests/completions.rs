@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use haul_testkit::{Sandbox, needs, program, require};
 
-/// Maximum wait for a shell.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Typed text, completions that must be offered, and completions that must not.
@@ -94,7 +93,6 @@ fn command(program: &str, work: &Path, tools: &Path) -> Command {
     command
 }
 
-/// A shell in a terminal.
 struct Terminal {
     child: Child,
     keys: ChildStdin,
@@ -191,9 +189,7 @@ const FUNCTIONS: &str = "haul() { printf '<%s>' \"$@\"; echo '<E''ND>'; }; cp() 
 
 #[test]
 fn bash_completes() {
-    require!(program!().needs_haul());
-    require!(needs::tool("script"));
-    require!(needs::tool("bash"));
+    require!(program!().needs_haul(), needs::tool("script"), needs::tool("bash"));
     let (_sandbox, work, tools) = ground();
     let mut terminal = Terminal::open("bash --norc --noprofile -i", &work, &tools);
     let settings = [
@@ -215,9 +211,7 @@ fn bash_completes() {
 
 #[test]
 fn zsh_completes() {
-    require!(program!().needs_haul());
-    require!(needs::tool("script"));
-    require!(needs::tool("zsh"));
+    require!(program!().needs_haul(), needs::tool("script"), needs::tool("zsh"));
     let (_sandbox, work, tools) = ground();
     let mut terminal = Terminal::open("zsh -f -i", &work, &tools);
     let folder = generated("completions/_haul");
@@ -234,8 +228,7 @@ fn zsh_completes() {
 
 #[test]
 fn fish_completes() {
-    require!(program!().needs_haul());
-    require!(needs::tool("fish"));
+    require!(program!().needs_haul(), needs::tool("fish"));
     let (_sandbox, work, tools) = ground();
     let mut fails = Vec::new();
     let file = generated("completions/haul.fish");

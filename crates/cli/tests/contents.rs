@@ -120,8 +120,7 @@ const ATTRIBUTES_ONLY: &[&str] = &[
 
 #[test]
 fn attributes_only_as_by_gnu() {
-    require!(Program::needs_gnu());
-    require!(needs::root());
+    require!(Program::needs_gnu(), needs::root());
     let duel = Duel::with_gnu(program!()).unwrap();
     let mut failures = Vec::new();
     for (index, line) in ATTRIBUTES_ONLY.iter().enumerate() {
@@ -180,8 +179,7 @@ fn count_calls(sandbox: &Sandbox, options: &[&str], files: usize) -> usize {
 #[test]
 fn attributes_only_costs_few_calls_for_a_new_file() {
     const FILES: usize = 300;
-    require!(needs::tool("strace"));
-    require!(program!().needs_haul());
+    require!(needs::tool("strace"), program!().needs_haul());
     let sandbox = Sandbox::on_disk().unwrap();
     for (options, most) in [(&["-r", "--attributes-only"][..], 2.05), (&["-a", "--attributes-only"], 8.2)] {
         let (few, many) = (count_calls(&sandbox, options, FILES), count_calls(&sandbox, options, 2 * FILES));

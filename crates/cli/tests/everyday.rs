@@ -164,8 +164,7 @@ fn prepare(folder: &Path) -> io::Result<()> {
 
 #[test]
 fn everyday_command_lines_do_what_they_do_with_gnu_cp() {
-    require!(Program::needs_gnu());
-    require!(needs::root());
+    require!(Program::needs_gnu(), needs::root());
     let duel = Duel::with_gnu(program!()).unwrap();
     let engines = each_engine();
     let mut failures = Vec::new();

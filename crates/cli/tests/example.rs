@@ -13,7 +13,6 @@ use haul_testkit::{Run, Sandbox};
 const PAGE: &str = include_str!("../../../ARCHITECTURE.md");
 const EXAMPLE: &str = include_str!("../examples/lines.rs");
 
-/// Maximum lines of the example tool.
 const LINES_MAX: usize = 50;
 
 /// Returns the code in the page's section about tools.

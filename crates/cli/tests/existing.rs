@@ -17,7 +17,6 @@ use haul_testkit::duel::Duel;
 use haul_testkit::strace;
 use haul_testkit::{Outcome, Program, Release, Sandbox, needs, note, program, require, rustix};
 
-/// Writes a file with a given modification time.
 fn write(folder: &Path, name: &str, content: &str, seconds: u64) -> io::Result<()> {
     let path = folder.join(name);
     fs::write(&path, content)?;
@@ -488,8 +487,7 @@ fn numbered_backups_are_never_lost_however_many_workers_make_them() {
             fs::write(source.join(name), format!("{round} {name}")).unwrap();
         }
         let run = program!().run_with(&["-j8"]).args(["-rT", "--backup=numbered"]).arg(&source).arg(&target);
-        let outcome = run.finish().unwrap();
-        assert!(outcome.succeeded(), "{}", outcome.errors());
+        run.succeed().unwrap();
     }
     let mut found: Vec<_> = fs::read_dir(&target)
         .unwrap()
@@ -520,8 +518,7 @@ fn a_file_and_its_backup_are_copied_one_after_the_other() {
             "source",
             "target",
         ]);
-        let outcome = run.in_folder(sandbox.path()).finish().unwrap();
-        assert!(outcome.succeeded(), "{}", outcome.errors());
+        run.in_folder(sandbox.path()).succeed().unwrap();
         for number in 0..40 {
             let read = |name: String| fs::read_to_string(sandbox.join("target").join(name)).ok();
             let file = (read(format!("f{number}")), read(format!("f{number}~")));
@@ -583,8 +580,7 @@ fn links_take_the_places_of_files_all_at_once() {
         let target = format!("target{run}");
         fill(&target);
         let copy = program!().run_with(&["-j8"]).args(["-rlfT", "source", &target]);
-        let outcome = copy.in_folder(sandbox.path()).finish().unwrap();
-        assert!(outcome.succeeded(), "{}", outcome.errors());
+        copy.in_folder(sandbox.path()).succeed().unwrap();
         let linked = fs::read_dir(sandbox.join(&target)).unwrap();
         let linked = linked.filter(|entry| entry.as_ref().unwrap().metadata().unwrap().nlink() > 1).count();
         assert_eq!((linked, fs::read_dir(sandbox.join(&target)).unwrap().count()), (FILES, FILES));

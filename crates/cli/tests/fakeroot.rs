@@ -100,8 +100,7 @@ fn needs_fakeroot() -> Option<String> {
 
 #[test]
 fn what_fakeroot_keeps_is_copied_as_by_gnu_cp() {
-    require!(needs_fakeroot());
-    require!(Program::needs_gnu());
+    require!(needs_fakeroot(), Program::needs_gnu());
     let sandbox = Sandbox::in_memory().unwrap();
     let program = program!().publish(sandbox.path()).unwrap();
     let haul = program.path().to_str().unwrap();
@@ -119,8 +118,7 @@ fn what_fakeroot_keeps_is_copied_as_by_gnu_cp() {
 
 #[test]
 fn what_fakeroot_keeps_is_archived_as_by_gnu_tar() {
-    require!(needs_fakeroot());
-    require!(needs::tool("tar"));
+    require!(needs_fakeroot(), needs::tool("tar"));
     let sandbox = Sandbox::in_memory().unwrap();
     let program = program!().publish(sandbox.path()).unwrap();
     require!(program.needs_haul());
@@ -132,8 +130,7 @@ fn what_fakeroot_keeps_is_archived_as_by_gnu_tar() {
 
 #[test]
 fn a_preloaded_library_keeps_auto_from_the_ring_and_is_named() {
-    require!(needs::tool("fakeroot"));
-    require!(program!().needs_haul());
+    require!(needs::tool("fakeroot"), program!().needs_haul());
     let sandbox = Sandbox::in_memory().unwrap();
     std::fs::write(sandbox.join("f"), "text").unwrap();
     let debug = |wrapper: &[&str], options: &[&str]| {
@@ -141,8 +138,7 @@ fn a_preloaded_library_keeps_auto_from_the_ring_and_is_named() {
         let (first, rest) = wrapper.split_first().unwrap();
         let run = Run::new(&needs::find_tool(first).unwrap()).args(rest).arg(program.path());
         let outcome = run.args(["cp", "--debug"]).args(options).args(["f", "g"]).in_folder(sandbox.path());
-        let outcome = outcome.finish().unwrap();
-        assert!(outcome.succeeded(), "{}", outcome.errors());
+        let outcome = outcome.succeed().unwrap();
         outcome.printed() + &outcome.errors()
     };
     let words = debug(&["fakeroot"], &[]);
@@ -159,8 +155,7 @@ fn a_preloaded_library_keeps_auto_from_the_ring_and_is_named() {
 /// Times faked by a library must match those that GNU cp sets.
 #[test]
 fn times_under_faketime_are_those_of_gnu_cp() {
-    require!(needs::tool("faketime"));
-    require!(Program::needs_gnu());
+    require!(needs::tool("faketime"), Program::needs_gnu());
     const SCRIPT: &str = r#"
         mkdir s s/d; echo text >s/f; mkfifo s/p; ln -s x s/l; find s -exec touch -h -d @1000000000 {} +
         now=$1; shift

@@ -87,7 +87,6 @@ const TARGETS: [&str; 12] = [
 ];
 const ODD_OPERANDS: [&str; 6] = [".", "n/..", "missing", "file/.", "file/..", ""];
 
-/// One command line and the directory it runs in.
 #[derive(Debug)]
 struct Case {
     source: Spec,
@@ -96,7 +95,6 @@ struct Case {
     as_nobody: bool,
     umask: u32,
     words: Vec<OsString>,
-    /// The target operand.
     goes_to: Vec<u8>,
 }
 
@@ -316,8 +314,7 @@ fn differences(duel: &Duel, case: &Case) -> Option<String> {
 
 #[test]
 fn foreign_command_lines_do_as_with_gnu_cp() {
-    require!(Program::needs_gnu());
-    require!(needs::root());
+    require!(Program::needs_gnu(), needs::root());
     let tools = Sandbox::on_disk().unwrap();
     let mut duel = Duel::with_gnu(program!()).unwrap();
     duel.judged = duel.judged.publish(tools.path()).unwrap();

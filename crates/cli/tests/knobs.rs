@@ -118,8 +118,7 @@ fn direct_in_memory_copies_and_says_what_was_refused() {
 
 #[test]
 fn direct_on_a_disk_goes_past_the_page_cache() {
-    require!(program!().needs_haul());
-    require!(needs::loop_mount("ext4"));
+    require!(program!().needs_haul(), needs::loop_mount("ext4"));
     let disk = Mount::image("ext4", 64 << 20).unwrap();
     let sandbox = Sandbox::below(disk.path()).unwrap();
     let source = sandbox.join("source");
@@ -150,7 +149,6 @@ fn direct_on_a_disk_goes_past_the_page_cache() {
     }
 }
 
-/// Returns the length of the described file.
 fn file_bytes(kind: &Kind) -> u64 {
     let Kind::File(pieces) = kind else { return 0 };
     let length = |piece: &Piece| match piece {
@@ -213,8 +211,7 @@ fn drop_cache_leaves_the_page_cache_as_it_was_found() {
 /// by name.
 #[test]
 fn a_full_disk_with_space_reserved_or_past_the_cache_loses_nothing_in_silence() {
-    require!(program!().needs_haul());
-    require!(needs::loop_mount("ext4"));
+    require!(program!().needs_haul(), needs::loop_mount("ext4"));
     let sandbox = Sandbox::in_memory().unwrap();
     let source = sandbox.join("source");
     let mut nodes = vec![Node::new(0, "large", Kind::Directory), Node::new(0, "small", Kind::Directory)];

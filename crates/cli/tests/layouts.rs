@@ -25,7 +25,6 @@ const LOV: &str = "lustre.lov";
 const ANY: u16 = 0xffff;
 const MEBIBYTE: u64 = 1 << 20;
 
-/// One component of a layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Part {
     end: u64,
@@ -189,8 +188,7 @@ fn stripes_are_reduced_and_the_first_target_left_free() {
 /// layout differs from its source's.
 #[test]
 fn both_changes_of_a_layout_hold_for_spdcp_and_over_ranks() {
-    require!(is_ready());
-    require!(mpi::Kind::OpenMpi4.needed());
+    require!(is_ready(), mpi::Kind::OpenMpi4.needed());
     let mpi = Mpi::find(mpi::Kind::OpenMpi4).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let spdcp = folder.path().join("spdcp");
@@ -293,8 +291,7 @@ fn directories_hand_their_layouts_on_only_when_asked() {
 
 #[test]
 fn other_file_systems_are_asked_once_and_left_alone() {
-    require!(needs::tool("strace"));
-    require!(program!().needs_haul());
+    require!(needs::tool("strace"), program!().needs_haul());
     let sandbox = Sandbox::in_memory().unwrap();
     fs::create_dir(sandbox.join("source")).unwrap();
     for index in 0..50 {

@@ -116,9 +116,7 @@ fn every_tool_waits_for_leases() {
 /// Without `/proc`, any wait could hang if a FIFO took the file's place, so the open fails instead.
 #[test]
 fn without_proc_the_reason_is_told() {
-    require!(needs_leases());
-    require!(needs::root());
-    require!(needs::tool("unshare"));
+    require!(needs_leases(), needs::root(), needs::tool("unshare"));
     let program = program!();
     require!(program.needs_haul());
     let sandbox = Sandbox::in_memory().unwrap();

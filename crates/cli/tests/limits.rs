@@ -79,8 +79,7 @@ fn build_for_few_descriptors(folder: &Path) {
 #[test]
 fn with_few_descriptors_a_copy_is_right_or_says_what_is_missing() {
     let ours = program!();
-    require!(ours.needs_haul());
-    require!(Program::needs_gnu());
+    require!(ours.needs_haul(), Program::needs_gnu());
     let gnu = Program::gnu().unwrap();
     for (line, least) in FEW_DESCRIPTORS {
         let copy = |program: &Program, descriptors| {

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use haul_testkit::duel::Duel;
 use haul_testkit::spec::{Kind, Node, Spec};
-use haul_testkit::{Program, note, program, require};
+use haul_testkit::{Program, note, program, require, tests};
 
 /// Builds the directory that every command line starts in. Directories count from 1: d, d/sub, e,
 /// n, m, m/a, deep, deep/er.
@@ -405,13 +405,14 @@ fn odd_operands() -> Vec<Vec<&'static [u8]>> {
     ]
 }
 
-fn words(line: &str) -> Vec<OsString> {
-    line.split_whitespace().map(OsString::from).collect()
+fn words(lines: &[&str]) -> Vec<Vec<OsString>> {
+    lines.iter().map(|line| line.split_whitespace().map(OsString::from).collect()).collect()
 }
 
 /// Runs all command lines and reports each one that differs from GNU cp.
 fn run_all(lines: impl IntoIterator<Item = Vec<OsString>>, trees_too: bool) {
-    let Some(duel) = Duel::with_gnu(program!()) else { return };
+    require!(Program::needs_gnu());
+    let duel = Duel::with_gnu(program!()).unwrap();
     let mut failures = Vec::new();
     let mut count = 0;
     for (index, line) in lines.into_iter().enumerate() {
@@ -437,40 +438,13 @@ fn run_all(lines: impl IntoIterator<Item = Vec<OsString>>, trees_too: bool) {
     );
 }
 
-#[test]
-fn one_source_to_one_target() {
-    require!(Program::needs_gnu());
-    run_all(ONE_TO_ONE.iter().map(|line| words(line)), true);
-}
-
-#[test]
-fn many_sources_and_target_directories() {
-    require!(Program::needs_gnu());
-    run_all(MANY_TO_ONE.iter().map(|line| words(line)), true);
-}
-
-#[test]
-fn directories_and_their_edges() {
-    require!(Program::needs_gnu());
-    run_all(DIRECTORIES.iter().map(|line| words(line)), true);
-}
-
-#[test]
-fn links_in_sources_and_targets() {
-    require!(Program::needs_gnu());
-    run_all(LINKS.iter().map(|line| words(line)), true);
-}
-
-#[test]
-fn options_and_their_mistakes() {
-    require!(Program::needs_gnu());
-    run_all(OPTIONS.iter().map(|line| words(line)), true);
-}
-
-#[test]
-fn copies_into_themselves_and_clones_that_fail() {
-    require!(Program::needs_gnu());
-    run_all(WORDS_ONLY.iter().map(|line| words(line)), false);
+tests! {
+    one_source_to_one_target => run_all(words(ONE_TO_ONE), true);
+    many_sources_and_target_directories => run_all(words(MANY_TO_ONE), true);
+    directories_and_their_edges => run_all(words(DIRECTORIES), true);
+    links_in_sources_and_targets => run_all(words(LINKS), true);
+    options_and_their_mistakes => run_all(words(OPTIONS), true);
+    copies_into_themselves_and_clones_that_fail => run_all(words(WORDS_ONLY), false);
 }
 
 #[test]

@@ -140,8 +140,7 @@ const AS_USER: &str =
 
 #[test]
 fn what_other_suites_try_ends_as_with_gnu_cp() {
-    require!(Program::needs_gnu());
-    require!(needs::root());
+    require!(Program::needs_gnu(), needs::root());
     let tools = Sandbox::on_disk().unwrap();
     fs::set_permissions(tools.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let duel = Duel::with_gnu(program!().publish(tools.path()).unwrap()).unwrap();
@@ -166,8 +165,7 @@ fn what_other_suites_try_ends_as_with_gnu_cp() {
 /// attributes it has, and none if they don't matter.
 #[test]
 fn attributes_that_a_file_system_refuses_are_one_message() {
-    require!(Program::needs_gnu());
-    require!(needs::root());
+    require!(Program::needs_gnu(), needs::root());
     let (gnu, ours) = (Program::gnu().unwrap(), program!());
     let sandbox = Sandbox::on_disk().unwrap();
     let source = sandbox.join("source");

@@ -168,8 +168,7 @@ fn words(line: &str) -> Vec<OsString> {
 
 #[test]
 fn whole_names_below_the_target_as_by_gnu() {
-    require!(Program::needs_gnu());
-    require!(needs::root());
+    require!(Program::needs_gnu(), needs::root());
     let duel = Duel::with_gnu(program!()).unwrap();
     let mut failures = Vec::new();
     for (index, line) in LINES.iter().enumerate() {
@@ -253,8 +252,7 @@ fn access_lists_of_directories_on_the_way_are_the_sources() {
     ];
     Spec { nodes }.build(sandbox.path()).unwrap();
     let run = program!().run().args(["-p", "--parents", "plain/listed/file", "new"]);
-    let outcome = run.in_folder(sandbox.path()).finish().unwrap();
-    assert!(outcome.succeeded(), "{}", outcome.errors());
+    run.in_folder(sandbox.path()).succeed().unwrap();
     for name in ["plain", "plain/listed", "plain/listed/file"] {
         let mut expected = read_attributes(&sandbox.join(name)).unwrap();
         expected.remove(&b"user.kept"[..]);
@@ -287,8 +285,7 @@ fn the_owner_goes_to_the_directory_and_not_to_a_link_to_it() {
     require!(ours.needs_haul());
     let linked = Sandbox::in_memory().unwrap();
     prepare(linked.path()).unwrap();
-    let outcome = ours.run().args(words("-p a/b/f linked")).in_folder(linked.path()).finish().unwrap();
-    assert!(outcome.succeeded(), "{}", outcome.errors());
+    ours.run().args(words("-p a/b/f linked")).in_folder(linked.path()).succeed().unwrap();
     let owner = |name: &str| fs::symlink_metadata(linked.join(name)).unwrap().uid();
     assert_eq!((owner("elsewhere"), owner("linked/a"), owner("elsewhere/b")), (10, 0, 11));
 }
@@ -296,8 +293,7 @@ fn the_owner_goes_to_the_directory_and_not_to_a_link_to_it() {
 /// Below the target, every call names a single component in an open directory.
 #[test]
 fn nothing_below_the_target_is_reached_by_a_path() {
-    require!(needs::tool("strace"));
-    require!(needs::root());
+    require!(needs::tool("strace"), needs::root());
     let ours = program!();
     require!(ours.needs_haul());
     for target in ["new", "old"] {

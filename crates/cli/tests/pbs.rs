@@ -2,30 +2,24 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::collections::BTreeMap;
+mod job;
+
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
 
-use haul_testkit::compare::compare_paths;
 use haul_testkit::mpi::{Kind, Mpi};
 use haul_testkit::pbs::Pbs;
 use haul_testkit::standin;
-use haul_testkit::{Facts, Standin, program, require, wait};
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Slows down the copy: maximum metadata operations per second on the stand-in filesystem.
-const SLOW: &str = "--client-metadata-rate=1500";
-const FILES: usize = 300;
+use haul_testkit::{Standin, program, require, wait};
+use job::{FILES, Half, PATIENCE, SLOW, await_files, slow_tree};
 
 /// A PBS with three ranks, a slow source, and a directory for the target.
 struct Ground {
     pbs: Pbs,
     mpi: Mpi,
-    standin: Standin,
+    _standin: Standin,
+    source: PathBuf,
     folder: tempfile::TempDir,
 }
 
@@ -40,18 +34,10 @@ impl Ground {
     fn new() -> Self {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         let standin = Standin::start(1, &[SLOW]).unwrap();
-        // One file per directory, so that each journaled batch is one file.
-        for file in 0..FILES {
-            let folder = standin.client(0).join(format!("source/folder{file}"));
-            fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join("file"), [b'a'; 4096]).unwrap();
-        }
+        let source = slow_tree(&standin);
         let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
-        Self { pbs: Pbs::new(&[host.trim(); 3]).unwrap(), mpi, standin, folder: tempfile::tempdir().unwrap() }
-    }
-
-    fn source(&self) -> PathBuf {
-        self.standin.client(0).join("source")
+        let (pbs, folder) = (Pbs::new(&[host.trim(); 3]).unwrap(), tempfile::tempdir().unwrap());
+        Self { pbs, mpi, _standin: standin, source, folder }
     }
 
     fn copy(&self) -> PathBuf {
@@ -60,7 +46,7 @@ impl Ground {
 
     fn copying(&self, words: &[&str]) -> Command {
         let mut command = Command::new(program!().path());
-        command.args(["cp", "-a", "-T", "--clients=3"]).args(words).arg(self.source()).arg(self.copy());
+        command.args(["cp", "-a", "-T", "--clients=3"]).args(words).arg(&self.source).arg(self.copy());
         command.arg(format!("--mpi-lib={}", self.mpi.library().display()));
         command.current_dir(self.folder.path()).envs(self.mpi.environment().iter().copied());
         command.env("PATH", self.pbs.path()).env("LC_ALL", "C");
@@ -71,25 +57,10 @@ impl Ground {
     /// Starts a copy, and waits until a third of it is done. Returns it with its job ID.
     fn begin(&self) -> (Child, String) {
         let mut child = self.copying(&[]).spawn().unwrap();
-        if !wait::until(PATIENCE, || self.files().len() > FILES / 3) {
-            child.kill().unwrap();
-            panic!("nothing is copied: {:?}", child.wait_with_output().unwrap());
-        }
+        await_files(&mut child, &self.copy(), FILES / 3);
         let jobs = self.pbs.submitted();
         assert_eq!(jobs.len(), 1);
         (child, jobs[0].clone())
-    }
-
-    /// Lists the files of the copy that have their final names, with inode and ctime: a file copied
-    /// again has another inode.
-    fn files(&self) -> BTreeMap<PathBuf, (u64, i64, i64)> {
-        let folders = fs::read_dir(self.copy()).into_iter().flatten().flatten();
-        let files = folders.map(|folder| folder.path().join("file"));
-        let known = |path: PathBuf| {
-            let facts = path.metadata().ok()?;
-            Some((path, (facts.ino(), facts.ctime(), facts.ctime_nsec())))
-        };
-        files.filter_map(known).collect()
     }
 
     /// Lists what haul left in the directory besides the copy.
@@ -99,41 +70,18 @@ impl Ground {
         names.filter(|name| name != "copy").collect()
     }
 
+    fn half(&self) -> Half {
+        let half = Half::of(self.folder.path(), &self.copy());
+        assert!(half.files.len() < FILES, "the job was over before it was ended");
+        half
+    }
+
     /// Asserts that a resumed copy is complete, leaves nothing behind, and didn't repeat the
     /// journaled files.
-    fn judge(&self, before: &BTreeMap<PathBuf, (u64, i64, i64)>, recorded: usize) {
-        // The stand-in has attributes of its own.
-        let facts = Facts::PRESERVED.difference(Facts::ATTRIBUTES | Facts::HOLES);
-        let found = compare_paths(&self.source(), &self.copy(), facts).unwrap();
-        assert!(found.list.is_empty(), "{:?}", found.list);
-        let after = self.files();
-        assert_eq!(after.len(), FILES);
-        let kept = before.iter().filter(|(path, file)| after.get(*path) == Some(*file)).count();
-        assert!(recorded > 0 && kept >= recorded, "{recorded} recorded, {kept} of {} kept", before.len());
+    fn judge(&self, half: &Half) {
+        half.judge(&self.source, &self.copy());
         assert_eq!(self.leftovers(), Vec::<String>::new());
     }
-
-    /// Counts the completed batches in the journal beside the copy.
-    fn recorded(&self) -> usize {
-        let spools = self.leftovers();
-        let spool = spools.iter().find(|name| name.starts_with(".haul-job-")).unwrap();
-        parts_in(&fs::read(self.folder.path().join(spool).join("journal")).unwrap())
-    }
-}
-
-/// Counts the completed batches in a journal: a header line, then records of a length (2 bytes), a
-/// checksum (4) and a payload that starts with its kind.
-fn parts_in(journal: &[u8]) -> usize {
-    const PART: u8 = 2;
-    let mut journal = journal.strip_prefix(b"haul journal 2\n").unwrap();
-    let mut parts = 0;
-    while let Some((head, rest)) = journal.split_at_checked(6) {
-        let length = usize::from(u16::from_le_bytes([head[0], head[1]]));
-        let Some((payload, rest)) = rest.split_at_checked(length) else { break };
-        parts += usize::from(payload.first() == Some(&PART));
-        journal = rest;
-    }
-    parts
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -153,13 +101,12 @@ fn a_job_that_pbs_puts_back_into_the_queue_goes_on_by_its_journal() {
     let ground = Ground::new();
     let (child, job) = ground.begin();
     ground.pbs.requeue(&job).unwrap();
-    let (before, recorded) = (ground.files(), ground.recorded());
-    assert!(before.len() < FILES, "the job was over before its host was lost");
+    let half = ground.half();
     ground.pbs.release(&job).unwrap();
     let output = end_of(child);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(ground.pbs.submitted(), [job]);
-    ground.judge(&before, recorded);
+    ground.judge(&half);
 }
 
 #[test]
@@ -174,10 +121,9 @@ fn a_job_of_pbs_that_takes_too_long_can_be_submitted_again() {
     let told = format!("haul cp: job {job} took longer than its walltime; to resume, add ");
     let last = said.lines().last().unwrap_or_default();
     let journal = last.strip_prefix(&told).unwrap_or_else(|| panic!("{said}"));
-    let (before, recorded) = (ground.files(), ground.recorded());
-    assert!(before.len() < FILES, "the job was over before its time");
+    let half = ground.half();
     let output = end_of(ground.copying(&[journal]).spawn().unwrap());
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     assert_eq!(ground.pbs.submitted().len(), 2);
-    ground.judge(&before, recorded);
+    ground.judge(&half);
 }

@@ -22,7 +22,6 @@ use haul_testkit::{Facts, Run, Sandbox, cold, everything, libc, needs, note, pro
 /// `__NR_cachestat`, which libc doesn't define yet.
 const CACHESTAT: i64 = 451;
 
-/// One set of options for haul.
 type Way = Vec<&'static str>;
 
 /// The usual option sets, each engine, and haul's own choice.
@@ -41,7 +40,6 @@ fn switched(switches: &[&'static str]) -> Vec<Way> {
     several.map(|way| [&way[..], switches, &["--reflink=never"]].concat()).collect()
 }
 
-/// Restricts a run.
 type Condition<'a> = &'a dyn Fn(Run) -> Run;
 
 /// Copies the tree of everything under a condition, and asserts that there are no messages and that
@@ -260,8 +258,7 @@ fn copy_cold(sandbox: &Sandbox, condition: Condition<'_>) -> String {
 /// and reports why.
 #[test]
 fn a_ring_that_haul_would_choose_is_refused() {
-    require!(needs::loop_mount("ext4"));
-    require!(needs::io_uring());
+    require!(needs::loop_mount("ext4"), needs::io_uring());
     let ours = program!();
     require!(ours.needs_haul());
     let disk = Mount::image("ext4", 1 << 30).unwrap();
@@ -326,8 +323,7 @@ fn every_engine_can_be_refused_its_memory() {
 #[test]
 fn a_clone_that_meets_a_full_disk_is_an_error() {
     let ours = program!();
-    require!(ours.needs_haul());
-    require!(needs::tool("strace"));
+    require!(ours.needs_haul(), needs::tool("strace"));
     for (error, number, ends_well) in [
         ("ENOSPC", libc::ENOSPC, false),
         ("EIO", libc::EIO, false),

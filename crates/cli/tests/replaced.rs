@@ -34,16 +34,13 @@ const ATTACKER: u32 = 4_242;
 #[derive(Clone, Copy)]
 struct Attack {
     name: &'static str,
-    /// Creates an entry of this kind.
     make: fn(&Path),
     mode: u32,
-    /// Mode of the private entry.
     private_mode: u32,
     options: &'static [&'static str],
     source: &'static str,
     /// System call after which strace pauses.
     call: &'static str,
-    /// Number of further names of the source's entry.
     further_names: usize,
     gnu_fails: bool,
 }
@@ -186,8 +183,7 @@ impl Attack {
     }
 
     fn hold(&self) {
-        require!(needs::root());
-        require!(Program::needs_gnu());
+        require!(needs::root(), Program::needs_gnu());
         let (ours, gnu) = (program!(), Program::gnu().unwrap());
         let sandbox = Sandbox::in_memory().unwrap();
         let root = sandbox.join("root");

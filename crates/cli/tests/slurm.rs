@@ -3,14 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::collections::BTreeMap;
+mod job;
+
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
 
 use haul_testkit::compare::compare_paths;
 use haul_testkit::hosts::{self, Hosts};
@@ -18,10 +18,9 @@ use haul_testkit::mpi::Mpi;
 use haul_testkit::rustix::process::{Pid, Signal, kill_process};
 use haul_testkit::slurm::{self, Slurm};
 use haul_testkit::standin;
-use haul_testkit::{Facts, Standin, everything, mpi, needs, note, program, require, signals, wait};
+use haul_testkit::{Facts, Standin, everything, mpi, needs, note, program, require, signals, tests, wait};
+use job::{FILES, Half, PATIENCE, SLOW, assert_whole, await_files, files_in, slow_tree};
 
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Empty list, for comparisons.
 const NONE: [String; 0] = [];
 
 /// A Slurm whose nodes are processes of this host, and a directory that they all see.
@@ -92,12 +91,11 @@ impl Ground {
         wait::until(PATIENCE, || states().iter().all(is_over)).then(states).unwrap_or_default()
     }
 
-    /// Returns the differences between two copies of a tree.
     fn differences(&self, expected: &str, found: &str) -> Vec<String> {
-        differences(&self.path(expected), &self.path(found), Facts::PRESERVED)
+        let differences = compare_paths(&self.path(expected), &self.path(found), Facts::PRESERVED).unwrap();
+        differences.list.iter().map(|difference| format!("{difference:?}")).collect()
     }
 
-    /// Waits until no process of any job runs.
     fn is_quiet(&self) -> bool {
         wait::until(PATIENCE, || self.slurm.processes_of_jobs().is_empty())
     }
@@ -111,53 +109,11 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Returns the differences between two trees in the given facts.
-fn differences(expected: &Path, found: &Path, facts: Facts) -> Vec<String> {
-    let differences = compare_paths(expected, found, facts).unwrap();
-    differences.list.iter().map(|difference| format!("{difference:?}")).collect()
-}
-
 /// Returns the lines of a text, sorted: several processes print them in any order.
 fn lines(bytes: &[u8]) -> Vec<String> {
     let mut lines: Vec<_> = text(bytes).lines().map(str::to_owned).collect();
     lines.sort();
     lines
-}
-
-/// Slows down the copy: maximum metadata operations per second on the stand-in filesystem.
-const SLOW: &str = "--client-metadata-rate=1500";
-const FOLDERS: usize = 300;
-/// One file per directory, so that each journaled batch is one file.
-const FILES: usize = 1;
-const FILE_BYTES: usize = 4 << 10;
-
-/// Builds a tree on the stand-in.
-fn slow_tree(standin: &Standin) -> PathBuf {
-    let root = standin.client(0).join("source");
-    for folder in 0..FOLDERS {
-        let folder = root.join(format!("folder{folder}"));
-        fs::create_dir_all(&folder).unwrap();
-        for file in 0..FILES {
-            fs::write(folder.join(format!("file{file}")), vec![b'a' + file as u8; FILE_BYTES]).unwrap();
-        }
-    }
-    root
-}
-
-/// Lists the files of a copy that have their final names, with inode and ctime: a file copied again
-/// has another inode.
-fn files_in(root: &Path) -> BTreeMap<PathBuf, (u64, i64, i64)> {
-    let mut files = BTreeMap::new();
-    for folder in fs::read_dir(root).into_iter().flatten().flatten() {
-        for file in fs::read_dir(folder.path()).into_iter().flatten().flatten() {
-            // A temporary name may be gone by now.
-            let Ok(facts) = file.metadata() else { continue };
-            if file.file_name().to_str().is_some_and(|name| !name.starts_with('.')) {
-                files.insert(file.path(), (facts.ino(), facts.ctime(), facts.ctime_nsec()));
-            }
-        }
-    }
-    files
 }
 
 /// Returns the files of a copy that have their final names but are incomplete.
@@ -175,15 +131,10 @@ fn begin_slowly(ground: &Ground, source: &Path, words: &[&str]) -> Child {
     let mut copying = ground.copying(&["-a", "--clients=3"]);
     copying.args(words).arg(source).arg(ground.path("copy"));
     let mut child = copying.spawn().unwrap();
-    let some = wait::until(PATIENCE, || files_in(&ground.path("copy")).len() > FOLDERS * FILES / 3);
-    if !some {
-        child.kill().unwrap();
-        panic!("nothing is copied: {:?}", child.wait_with_output().unwrap());
-    }
+    await_files(&mut child, &ground.path("copy"), FILES / 3);
     child
 }
 
-/// Returns the ID of the only job.
 fn job(ground: &Ground) -> String {
     ground.slurm.said(&["squeue", "-h", "-o", "%i"]).trim().to_owned()
 }
@@ -339,7 +290,7 @@ fn an_interrupt_ends_the_job_and_progress_is_shown_until_then() {
     assert!(ground.is_quiet());
     assert_eq!(ground.jobs(), ["CANCELLED"]);
     assert_eq!(not_whole(&source, &ground.path("copy")), Vec::<PathBuf>::new());
-    assert!(files_in(&ground.path("copy")).len() < FOLDERS * FILES);
+    assert!(files_in(&ground.path("copy")).len() < FILES);
     assert_eq!(ground.leftovers(), NONE);
 }
 
@@ -360,59 +311,12 @@ fn a_job_cancelled_by_others_is_told_of_and_its_journal_lets_the_copy_go_on() {
     let journal = last.strip_prefix(&told).unwrap_or_else(|| panic!("{said}"));
     assert!(ground.is_quiet());
     assert_eq!(not_whole(&source, &ground.path("copy")), Vec::<PathBuf>::new());
-    let half = Half::of(&ground);
+    let half = Half::of(ground.folder.path(), &ground.path("copy"));
     let target = ground.path("copy");
     let words = ["-a", "--clients=3", journal, source.to_str().unwrap(), target.to_str().unwrap()];
     let again = ground.copy(&words);
     assert!(again.status.success() && again.stderr.is_empty(), "{again:?}");
-    half.judge(&ground, &source);
-}
-
-/// State of an interrupted copy.
-struct Half {
-    files: BTreeMap<PathBuf, (u64, i64, i64)>,
-    /// Completed batches in its journal: one per file.
-    parts: usize,
-}
-
-impl Half {
-    /// Inspects a copy that no process works on any more.
-    fn of(ground: &Ground) -> Self {
-        let spools = ground.leftovers();
-        let spool = spools.iter().find(|name| name.starts_with(".haul-job-")).unwrap();
-        let journal = fs::read(ground.path(spool).join("journal")).unwrap();
-        Self { files: files_in(&ground.path("copy")), parts: parts_in(&journal) }
-    }
-
-    /// Asserts that the resumed copy is complete and didn't repeat the journaled files.
-    fn judge(&self, ground: &Ground, source: &Path) {
-        // The stand-in has attributes of its own.
-        let facts = Facts::PRESERVED.difference(Facts::ATTRIBUTES | Facts::HOLES);
-        assert_eq!(differences(source, &ground.path("copy"), facts), NONE);
-        let after = files_in(&ground.path("copy"));
-        assert_eq!(after.len(), FOLDERS * FILES);
-        let kept = self.files.iter().filter(|(path, file)| after.get(*path) == Some(*file)).count();
-        let (before, parts) = (self.files.len(), self.parts);
-        note!(
-            "of {before} files that were there, {parts} parts were in the journal, and {kept} were left as they are"
-        );
-        assert!(parts > 0 && kept >= parts, "{parts} parts, {kept} of {before} files");
-    }
-}
-
-/// Counts the completed batches in a journal: a header line, then records of a length (2 bytes), a
-/// checksum (4) and a payload that starts with its kind.
-fn parts_in(journal: &[u8]) -> usize {
-    const PART: u8 = 2;
-    let mut journal = journal.strip_prefix(b"haul journal 2\n").unwrap();
-    let mut parts = 0;
-    while let Some((head, rest)) = journal.split_at_checked(6) {
-        let length = usize::from(u16::from_le_bytes([head[0], head[1]]));
-        let Some((payload, rest)) = rest.split_at_checked(length) else { break };
-        parts += usize::from(payload.first() == Some(&PART));
-        journal = rest;
-    }
-    parts
+    half.judge(&source, &ground.path("copy"));
 }
 
 /// Starts a copy, kills a node of its job, and checks the copy after the job has been requeued.
@@ -426,7 +330,7 @@ fn lose_node(pick: impl Fn(&[String]) -> String) {
     let nodes = lines(ground.slurm.said(&["scontrol", "show", "hostnames", nodes.trim()]).as_bytes());
     let node = pick(&nodes);
     assert!(ground.slurm.kill_node(&node) > 2);
-    let half = Half::of(&ground);
+    let half = Half::of(ground.folder.path(), &ground.path("copy"));
     ground.slurm.declare_lost(&node).unwrap();
     let pending = || ground.slurm.state(&id) == "PENDING";
     let goes_on = wait::until(PATIENCE, || pending() || !matches!(child.try_wait(), Ok(None)));
@@ -435,21 +339,16 @@ fn lose_node(pick: impl Fn(&[String]) -> String) {
     ground.slurm.release(&id).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    half.judge(&ground, &source);
+    half.judge(&source, &ground.path("copy"));
     assert!(ground.is_quiet());
     assert_eq!(ground.leftovers(), NONE);
 }
 
-#[test]
-fn a_job_whose_first_node_is_killed_goes_on_when_it_begins_again() {
-    require!(needed().or_else(standin::needed));
-    lose_node(|nodes| nodes.first().unwrap().clone());
-}
-
-#[test]
-fn a_job_whose_last_node_is_killed_goes_on_when_it_begins_again() {
-    require!(needed().or_else(standin::needed));
-    lose_node(|nodes| nodes.last().unwrap().clone());
+tests! {
+    a_job_whose_first_node_is_killed_goes_on_when_it_begins_again [needed().or_else(standin::needed)]
+        => lose_node(|nodes| nodes.first().unwrap().clone());
+    a_job_whose_last_node_is_killed_goes_on_when_it_begins_again [needed().or_else(standin::needed)]
+        => lose_node(|nodes| nodes.last().unwrap().clone());
 }
 
 /// Copies inside an allocation that survives the loss of a node. With this `launcher`, the copy
@@ -471,19 +370,14 @@ fn lose_node_of_allocation(kind: mpi::Kind, launcher: Option<&str>, without: &st
     copying.args(launcher.map(|launcher| format!("--launcher={launcher}")));
     copying.arg(&source).arg(ground.path("copy")).envs(networks).env("HAUL_SILENCE", "4");
     let mut child = copying.spawn().unwrap();
-    let some = wait::until(PATIENCE, || files_in(&ground.path("copy")).len() > FOLDERS * FILES / 4);
-    if !some {
-        child.kill().unwrap();
-        panic!("nothing is copied: {:?}", child.wait_with_output().unwrap());
-    }
+    await_files(&mut child, &ground.path("copy"), FILES / 4);
     hosts.kill_all("h3").unwrap();
     let output = child.wait_with_output().unwrap();
     let said = text(&output.stderr);
     note!("{}: {said}", kind.name());
     assert!(output.status.success(), "{said}");
     assert!(said.contains(&format!("; restarting what is left without {without}\n")), "{said}");
-    let facts = Facts::PRESERVED.difference(Facts::ATTRIBUTES | Facts::HOLES);
-    assert_eq!(differences(&source, &ground.path("copy"), facts), NONE);
+    assert_whole(&source, &ground.path("copy"));
     assert_eq!(ground.leftovers(), NONE);
 }
 
@@ -497,7 +391,9 @@ fn a_node_that_is_lost_within_an_allocation_is_left_out() {
 /// launch process's own host.
 #[test]
 fn where_nobody_names_the_node_that_is_lost_the_copy_ends_on_one_host() {
-    require!(needs::full_run());
-    require!(needed().or_else(standin::needed).or_else(hosts::needed).or_else(|| mpi::Kind::Mpich4.needed()));
+    require!(
+        needs::full_run(),
+        needed().or_else(standin::needed).or_else(hosts::needed).or_else(|| mpi::Kind::Mpich4.needed())
+    );
     lose_node_of_allocation(mpi::Kind::Mpich4, Some("srun --mpi=pmi2"), "h2, h3");
 }

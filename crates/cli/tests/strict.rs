@@ -13,86 +13,44 @@ use haul_testkit::flip::Flipper;
 use haul_testkit::sandbox::remove_tree;
 use haul_testkit::{Facts, Sandbox, Snapshot, needs, note, program, require};
 
-/// A prepared target, the command, and whether the strict copy succeeds.
-struct Case {
-    name: &'static str,
-    prepare: fn(&Path),
-    command: &'static [&'static str],
-    succeeds: bool,
-    /// Path of the copy, which must exist after a success.
-    copy: &'static str,
-}
+/// A name, what the target's owner has prepared, the command, and the path of the copy if the strict
+/// one succeeds.
+type Case = (&'static str, fn(&Path), &'static str, Option<&'static str>);
 
 const CASES: [Case; 9] = [
-    Case {
-        name: "link to a file",
-        prepare: |target| symlink("../outside/file", target.join("file")).unwrap(),
-        command: &["-r", "source/.", "target"],
-        succeeds: true,
-        copy: "target/file",
-    },
-    Case {
-        name: "link to a file, one operand",
-        prepare: |target| symlink("../outside/file", target.join("file")).unwrap(),
-        command: &["source/file", "target/file"],
-        succeeds: true,
-        copy: "target/file",
-    },
-    Case {
-        name: "other name of a file",
-        prepare: |target| fs::hard_link(target.join("../outside/file"), target.join("file")).unwrap(),
-        command: &["-r", "source/.", "target"],
-        succeeds: true,
-        copy: "target/file",
-    },
-    Case {
-        name: "other name of a file, with --update",
-        prepare: |target| fs::hard_link(target.join("../outside/file"), target.join("file")).unwrap(),
-        command: &["-u", "source/file", "target"],
-        succeeds: true,
-        copy: "target/file",
-    },
-    Case {
-        name: "target that is a link",
-        prepare: |target| symlink("../outside", target.join("link")).unwrap(),
-        command: &["-r", "source/.", "target/link"],
-        succeeds: false,
-        copy: "",
-    },
-    Case {
-        name: "target below a link",
-        prepare: |target| symlink("../outside", target.join("link")).unwrap(),
-        command: &["source/file", "target/link/file"],
-        succeeds: false,
-        copy: "",
-    },
-    Case {
-        name: "target directory named by -t",
-        prepare: |target| symlink("../outside", target.join("link")).unwrap(),
-        command: &["-t", "target/link", "source/file"],
-        succeeds: false,
-        copy: "",
-    },
-    Case {
-        name: "link on the way of --parents",
-        prepare: |target| symlink("../outside", target.join("source")).unwrap(),
-        command: &["--parents", "source/file", "target"],
-        succeeds: false,
-        copy: "",
-    },
-    Case {
-        name: "attributes of a directory",
-        prepare: |target| {
-            fs::rename(target.join("../outside"), target.join("directory")).unwrap();
-            symlink("target/directory", target.join("../outside")).unwrap();
-        },
-        command: &["-a", "source/.", "target"],
-        succeeds: true,
-        copy: "target/directory/inner",
-    },
+    ("link to a file", link_file, "-r source/. target", Some("target/file")),
+    ("link to a file, one operand", link_file, "source/file target/file", Some("target/file")),
+    ("other name of a file", name_file, "-r source/. target", Some("target/file")),
+    ("other name of a file, with --update", name_file, "-u source/file target", Some("target/file")),
+    ("target that is a link", link_folder, "-r source/. target/link", None),
+    ("target below a link", link_folder, "source/file target/link/file", None),
+    ("target directory named by -t", link_folder, "-t target/link source/file", None),
+    ("link on the way of --parents", link_source, "--parents source/file target", None),
+    ("attributes of a directory", move_folder, "-a source/. target", Some("target/directory/inner")),
 ];
 
-fn build(root: &Path, case: &Case) {
+fn link_file(target: &Path) {
+    symlink("../outside/file", target.join("file")).unwrap();
+}
+
+fn name_file(target: &Path) {
+    fs::hard_link(target.join("../outside/file"), target.join("file")).unwrap();
+}
+
+fn link_folder(target: &Path) {
+    symlink("../outside", target.join("link")).unwrap();
+}
+
+fn link_source(target: &Path) {
+    symlink("../outside", target.join("source")).unwrap();
+}
+
+fn move_folder(target: &Path) {
+    fs::rename(target.join("../outside"), target.join("directory")).unwrap();
+    symlink("target/directory", target.join("../outside")).unwrap();
+}
+
+fn build(root: &Path, prepare: fn(&Path)) {
     remove_tree(root);
     for folder in ["source/directory", "target", "outside"] {
         fs::create_dir_all(root.join(folder)).unwrap();
@@ -105,7 +63,7 @@ fn build(root: &Path, case: &Case) {
     let old = fs::File::open(root.join("outside/file")).unwrap();
     old.set_modified(std::time::UNIX_EPOCH).unwrap();
     fs::set_permissions(root.join("outside"), std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
-    (case.prepare)(&root.join("target"));
+    prepare(&root.join("target"));
 }
 
 /// Describes everything outside that a copy could change, except link counts.
@@ -124,20 +82,21 @@ fn nothing_that_was_there_is_reached() {
     require!(ours.needs_haul());
     let sandbox = Sandbox::in_memory().unwrap();
     let root = sandbox.join("root");
-    for case in &CASES {
-        build(&root, case);
+    for (name, prepare, command, copy) in CASES {
+        let words = || command.split(' ');
+        build(&root, prepare);
         let before = outside(&root);
-        let plain = ours.run().args(case.command).in_folder(&root).finish().unwrap();
-        assert_ne!(outside(&root), before, "{}: without --strict: {}", case.name, plain.errors());
+        let plain = ours.run().args(words()).in_folder(&root).finish().unwrap();
+        assert_ne!(outside(&root), before, "{name}: without --strict: {}", plain.errors());
         for engine in ["--engine=sync", "--engine=io-uring"] {
-            build(&root, case);
-            let run = ours.run_with(&[engine, "--strict"]).args(case.command).in_folder(&root);
+            build(&root, prepare);
+            let run = ours.run_with(&[engine, "--strict"]).args(words()).in_folder(&root);
             let outcome = run.finish().unwrap();
-            assert_eq!(outside(&root), before, "{} {engine}: {}", case.name, outcome.errors());
-            assert_eq!(outcome.succeeded(), case.succeeds, "{} {engine}: {}", case.name, outcome.errors());
-            assert_eq!(outcome.stderr.is_empty(), case.succeeds, "{}", case.name);
-            if case.succeeds {
-                assert_eq!(fs::read(root.join(case.copy)).unwrap(), b"new", "{} {engine}", case.name);
+            assert_eq!(outside(&root), before, "{name} {engine}: {}", outcome.errors());
+            assert_eq!(outcome.succeeded(), copy.is_some(), "{name} {engine}: {}", outcome.errors());
+            assert_eq!(outcome.stderr.is_empty(), copy.is_some(), "{name}");
+            if let Some(copy) = copy {
+                assert_eq!(fs::read(root.join(copy)).unwrap(), b"new", "{name} {engine}");
             }
         }
     }

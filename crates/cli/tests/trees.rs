@@ -23,6 +23,7 @@ use haul_testkit::sandbox::remove_tree;
 use haul_testkit::snapshot::Kind;
 use haul_testkit::{
     Facts, Program, Run, Sandbox, Snapshot, compare, everything, needs, note, program, random_tree, require,
+    tests,
 };
 
 /// Copies, and asserts success without any message.
@@ -55,7 +56,6 @@ const SWITCHES: [&[&str]; 12] = [
     &["--direct", "--drop-cache", "--fallocate", "--no-readahead", "--no-advise", "--block-size=1M"],
 ];
 
-/// A set of options for haul.
 type Way = Vec<&'static str>;
 
 /// The usual option sets, and each engine.
@@ -121,8 +121,7 @@ fn compare_with_gnus(sources: &[PathBuf], work: &Path, ways: &[&Way], options: &
 
 #[test]
 fn a_real_tree_of_documents_or_all_of_usr() {
-    require!(Program::needs_gnu());
-    require!(needs::root());
+    require!(Program::needs_gnu(), needs::root());
     let source = Path::new(if needs::is_full_run() { "/usr" } else { "/usr/share/doc" });
     if !source.is_dir() {
         haul_testkit::skip!("needs {}", source.display());
@@ -200,48 +199,32 @@ fn same_access_times(source: &Path, work: &Path) {
 
 #[test]
 fn everything_on_the_root_file_system() {
-    require!(Program::needs_gnu());
-    require!(needs::root());
+    require!(Program::needs_gnu(), needs::root());
     everything_on(Sandbox::on_disk().unwrap().path(), Some(0), "everything on the root file system");
 }
 
 #[test]
 fn everything_in_memory() {
-    require!(Program::needs_gnu());
-    require!(needs::root());
+    require!(Program::needs_gnu(), needs::root());
     let mount = Mount::memory(256 << 20).unwrap();
     everything_on(mount.path(), Some(1), "everything on tmpfs");
 }
 
-#[test]
-fn everything_on_ext4() {
-    require!(Program::needs_gnu());
-    require!(needs::loop_mount("ext4"));
-    let mount = Mount::image("ext4", 256 << 20).unwrap();
-    everything_on(mount.path(), None, "everything on ext4");
+fn everything_on_image(file_system: &str, mebibytes: u64, part: Option<usize>) {
+    require!(Program::needs_gnu(), needs::loop_mount(file_system));
+    let mount = Mount::image(file_system, mebibytes << 20).unwrap();
+    everything_on(mount.path(), part, &format!("everything on {file_system}"));
 }
 
-#[test]
-fn everything_on_xfs() {
-    require!(Program::needs_gnu());
-    require!(needs::loop_mount("xfs"));
-    let mount = Mount::image("xfs", 400 << 20).unwrap();
-    everything_on(mount.path(), Some(2), "everything on xfs");
-}
-
-#[test]
-fn everything_on_btrfs() {
-    require!(Program::needs_gnu());
-    require!(needs::loop_mount("btrfs"));
-    let mount = Mount::image("btrfs", 400 << 20).unwrap();
-    everything_on(mount.path(), Some(0), "everything on btrfs");
+tests! {
+    everything_on_ext4 => everything_on_image("ext4", 256, None);
+    everything_on_xfs => everything_on_image("xfs", 400, Some(2));
+    everything_on_btrfs => everything_on_image("btrfs", 400, Some(0));
 }
 
 #[test]
 fn everything_from_one_file_system_to_another() {
-    require!(Program::needs_gnu());
-    require!(needs::loop_mount("ext4"));
-    require!(needs::loop_mount("xfs"));
+    require!(Program::needs_gnu(), needs::loop_mount("ext4"), needs::loop_mount("xfs"));
     let (from, to) = (Mount::image("ext4", 256 << 20).unwrap(), Mount::image("xfs", 400 << 20).unwrap());
     let source = from.join("source");
     fs::create_dir(&source).unwrap();

@@ -394,8 +394,7 @@ fn in_a_job_each_launcher_reaches_all_nodes() {
 
 #[test]
 fn hosts_of_their_own_are_nodes_too() {
-    require!(slurm::needed());
-    require!(hosts::needed());
+    require!(slurm::needed(), hosts::needed());
     let hosts = Hosts::new(3).unwrap();
     let slurm = Slurm::start_over(&hosts).unwrap();
     let mut names: Vec<_> = slurm.said(&["srun", "-N3", "hostname"]).lines().map(str::to_owned).collect();

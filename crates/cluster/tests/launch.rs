@@ -54,7 +54,6 @@ fn start(line: &StartLine) -> (Job, Receiver<String>) {
     (Job::start(line, tell).unwrap(), said)
 }
 
-/// Runs a test under each launcher that is installed.
 fn under_each(test: impl Fn(&Path)) {
     let found: Vec<PathBuf> = LAUNCHERS.iter().filter_map(find_tool).collect();
     if found.is_empty() {

@@ -25,7 +25,6 @@ fn ranks() -> PathBuf {
     example("haul-cluster", "ranks").expect("the example program")
 }
 
-/// Runs a job to its end.
 fn run(mpi: &Mpi, count: u32, arguments: &[&str], expecting: Expecting) -> Outcome {
     let job = mpi.job(count, &ranks()).args(arguments).within(LIMIT);
     let job = if expecting == Expecting::Refusal { job.env("HAUL_EXPECT_REFUSAL", "1") } else { job };

@@ -79,8 +79,7 @@ macro_rules! under {
     ($($module:ident $kind:ident: $($test:ident)*;)*) => { $(mod $module {
         use super::*;
         $(#[test] fn $test() {
-            require!(hosts::needed());
-            require!(Kind::$kind.needed());
+            require!(hosts::needed(), Kind::$kind.needed());
             super::$test(Kind::$kind);
         })*
     })* };

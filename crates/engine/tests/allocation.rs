@@ -2,12 +2,7 @@
 //!
 //! Counted, not timed: a global allocator counts the allocations of each thread.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what is wrong by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(unsafe_code, reason = "an allocator cannot be written without")]
 
 mod ground;
@@ -94,27 +89,14 @@ fn allocations(engine: &mut dyn Engine, ground: &Ground) -> (usize, u64) {
                 wait: Wait::Never,
                 cache: Cache::Keep,
             },
-            Call::Write {
-                file: Arc::clone(&written),
-                offset: 0,
-                buffer: writing,
-                range: 0..4096,
-                cache: Cache::Keep,
-            },
+            ground::write(writing, 0..4096, &written, 0),
             Call::CopyRange {
                 source: Arc::clone(&source),
                 target: Arc::clone(&copied),
                 offset: 0,
                 length: 4096,
             },
-            Call::Pair {
-                source: Arc::clone(&source),
-                target: Arc::clone(&written),
-                offset: 0,
-                buffer: pairing,
-                length: 4096,
-                cache: Cache::Keep,
-            },
+            ground::pair_through(pairing, &source, &written, 0, 4096),
             Call::Synchronize { file: Arc::clone(&written) },
             Call::Close { file: haul_sys::open(&*ground.directory, c"source", Open::READ).unwrap() },
         ];

@@ -5,12 +5,7 @@
 //! `allocation.rs`, which needs its own global allocator. Tests of an engine that this kernel
 //! refuses are skipped, with the reason.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what is wrong by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod ground;
 mod pairs;
@@ -23,7 +18,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ground::{Ground, address, duplicate, insist, operation_of, pattern, run, run_one};
+use ground::{
+    Ground, address, duplicate, insist, operation_of, pair_through, pattern, read, read_into, run, run_one,
+    write,
+};
 use haul_engine::{Call, Engine, Op, Outcome, Wait};
 use haul_sys::{Buffer, Cache, Errno, Fd, Name, Open, Operation, Result};
 use haul_testkit::random::{Rng, seeded};
@@ -144,29 +142,9 @@ fn line_1_accepted_operations_come_back_once_with_their_buffers(mut subject: Sub
         let call = match random.random_range(0..16) {
             0..2 => Call::Open { directory, name: Name::from(names[which].as_c_str()), how: Open::READ },
             2..4 => Call::Stat { file },
-            4..9 => Call::Read {
-                file,
-                offset: offset as u64,
-                buffer,
-                length,
-                wait: Wait::Allowed,
-                cache: Cache::Keep,
-            },
-            9..12 => Call::Write {
-                file: Arc::clone(&written),
-                offset: offset as u64,
-                buffer,
-                range: 100..100 + length.min(8000),
-                cache: Cache::Keep,
-            },
-            12 => Call::Pair {
-                source: file,
-                target: Arc::clone(&paired[which]),
-                offset: offset as u64,
-                buffer,
-                length,
-                cache: Cache::Keep,
-            },
+            4..9 => read_into(buffer, &file, offset, length),
+            9..12 => write(buffer, 100..100 + length.min(8000), &written, offset),
+            12 => pair_through(buffer, &file, &paired[which], offset, length),
             13 => {
                 Call::CopyRange { source: file, target: Arc::clone(&copied), offset: offset as u64, length }
             }
@@ -229,17 +207,7 @@ fn line_2_a_refused_operation_is_handed_back_untouched(mut subject: Subject) {
     let file = ground.file(c"source", 1, FILE_BYTES);
     let engine = &mut *subject.engine;
     let depth = engine.caps().depth;
-    let read = |token| {
-        let call = Call::Read {
-            file: Arc::clone(&file),
-            offset: 7,
-            buffer: Buffer::new(4096),
-            length: 1234,
-            wait: Wait::Allowed,
-            cache: Cache::Keep,
-        };
-        Op { token, call }
-    };
+    let read = |token| Op { token, call: read_into(Buffer::new(4096), &file, 7, 1234) };
     for token in 0..depth as u64 {
         engine.submit(read(token)).expect("it is not full");
         assert_eq!(engine.in_flight(), token as usize + 1);
@@ -320,14 +288,7 @@ fn line_4_short_transfers_are_reported(mut subject: Subject) {
     let mut at = |offset: usize, length| {
         insist(
             engine,
-            || Call::Read {
-                file: Arc::clone(&file),
-                offset: offset as u64,
-                buffer: Buffer::new(8192),
-                length,
-                wait: Wait::Allowed,
-                cache: Cache::Keep,
-            },
+            || read_into(Buffer::new(8192), &file, offset, length),
             |outcome| match outcome {
                 Outcome::Read { buffer, result } => result.ok().flatten().map(|length| (buffer, length)),
                 other => panic!("{other:?}"),
@@ -356,19 +317,9 @@ fn line_5_outcomes_belong_to_tokens_not_to_an_order(mut subject: Subject) {
     for round in 0..40 {
         let name = CString::new(format!("round{round}")).unwrap();
         let file = ground.file(&name, round, depth * 64);
-        let read = |token: u64| Op {
-            token,
-            call: Call::Read {
-                file: Arc::clone(&file),
-                offset: token * 64,
-                buffer: Buffer::new(64),
-                length: 64,
-                wait: Wait::Allowed,
-                cache: Cache::Keep,
-            },
-        };
         let mut seen = vec![false; depth];
-        for done in run(engine, (0..depth as u64).rev().map(read)) {
+        let reads = (0..depth).rev().map(|token| read(token as u64, &file, token * 64, 64));
+        for done in run(engine, reads) {
             let Outcome::Read { buffer, result } = done.outcome else { panic!("{done:?}") };
             let length = result.ok().flatten().unwrap_or(0);
             assert_eq!(buffer.bytes()[..length], pattern(round, done.token as usize * 64, length));
@@ -408,13 +359,7 @@ fn line_6_a_close_always_runs(mut subject: Subject) {
         let writer = Arc::new(fifo.writer);
         insist(
             &mut *subject.engine,
-            || Call::Write {
-                file: Arc::clone(&writer),
-                offset: 0,
-                buffer: Buffer::new(4096),
-                range: 0..1,
-                cache: Cache::Keep,
-            },
+            || write(Buffer::new(4096), 0..1, &writer, 0),
             |outcome| match outcome {
                 Outcome::Wrote { result: Ok(1), .. } => Some(()),
                 // A FIFO has no offsets, which an engine may report after it has touched the file.
@@ -480,16 +425,8 @@ fn line_8_drop_waits_or_leaks(mut subject: Subject) {
     let (reader, held) = (Arc::new(fifo.reader), Arc::clone(&ground.directory));
     let file = ground.file(c"source", 1, FILE_BYTES);
     for token in 0..subject.engine.caps().depth as u64 {
-        let (file, offset) = if token % 2 == 0 { (&reader, 0) } else { (&file, token) };
-        let call = Call::Read {
-            file: Arc::clone(file),
-            offset,
-            buffer: Buffer::new(4096),
-            length: 4096,
-            wait: Wait::Allowed,
-            cache: Cache::Keep,
-        };
-        subject.engine.submit(Op { token, call }).unwrap();
+        let (file, offset) = if token % 2 == 0 { (&reader, 0) } else { (&file, token as usize) };
+        subject.engine.submit(read(token, file, offset, 4096)).unwrap();
     }
     subject.engine.flush().unwrap();
     let began = Instant::now();

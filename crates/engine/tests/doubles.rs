@@ -1,38 +1,19 @@
 //! Tests of the test doubles.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what is wrong by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod ground;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ground::{Ground, run, run_one};
+use ground::{Ground, read, run, run_one, write};
 use haul_engine::{Call, Done, Engine, Faulty, Mischief, Null, Op, Outcome, Record, Sync, Wait};
 use haul_sys::{Buffer, Cache, FileType, Operation};
 
 fn reads(ground: &Ground, count: u64) -> Vec<Op> {
     let file = ground.file(c"source", 1, 1000);
-    let read = |token| {
-        let (file, buffer) = (Arc::clone(&file), Buffer::new(1000));
-        Op {
-            token,
-            call: Call::Read {
-                file,
-                offset: 0,
-                buffer,
-                length: 1000,
-                wait: Wait::Allowed,
-                cache: Cache::Keep,
-            },
-        }
-    };
-    (0..count).map(read).collect()
+    (0..count).map(|token| read(token, &file, 0, 1000)).collect()
 }
 
 #[test]
@@ -47,20 +28,14 @@ fn null_reads_zeros_up_to_the_size_and_forgets_what_is_written() {
     for (offset, expected) in [(0, 4096), (4096, 1904), (6000, 0), (9000, 0)] {
         let mut buffer = Buffer::new(4096);
         buffer.bytes_mut().fill(7);
-        let call = Call::Read {
-            file: Arc::clone(&file),
-            offset,
-            buffer,
-            length: 4096,
-            wait: Wait::Never,
-            cache: Cache::Keep,
-        };
+        let (file, wait, cache) = (Arc::clone(&file), Wait::Never, Cache::Keep);
+        let call = Call::Read { file, offset, buffer, length: 4096, wait, cache };
         let Outcome::Read { buffer, result } = run_one(&mut engine, call) else { panic!("no read") };
         assert_eq!(result, Ok(Some(expected)));
         assert!(buffer.bytes()[..expected].iter().all(|byte| *byte == 0));
         assert!(buffer.bytes()[expected..].iter().all(|byte| *byte == 7));
     }
-    let call = Call::Write { file, offset: 0, buffer: Buffer::new(4096), range: 5..4096, cache: Cache::Keep };
+    let call = write(Buffer::new(4096), 5..4096, &file, 0);
     assert!(matches!(run_one(&mut engine, call), Outcome::Wrote { result: Ok(4091), .. }));
     assert_eq!(ground.content("target"), b"");
 }

@@ -1,21 +1,16 @@
 //! Failure modes of the kernel's AIO, one test each. Those that need an injected fault
 //! are in `faults/`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what is wrong by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod ground;
 
 use std::sync::{Arc, RwLock};
 use std::thread;
 
-use ground::{Ground, address, forbid, pattern, run, set_direct};
-use haul_engine::{Call, Choice, Done, Engine, KernelAio, Op, Ops, Outcome, Setup, Sync, Used, Wait, make};
-use haul_sys::{Buffer, Cache, Errno, Fd, Gather, Open};
+use ground::{Ground, address, forbid, pair, pattern, read, run, set_direct};
+use haul_engine::{Call, Choice, Done, Engine, KernelAio, Op, Ops, Outcome, Setup, Sync, Used, make};
+use haul_sys::{Buffer, Errno, Fd, Gather, Open};
 use haul_testkit::{mount::Mount, needs, or_skip, require, skip};
 
 const BLOCK: usize = 64 << 10;
@@ -28,23 +23,10 @@ fn engine(depth: usize, gather: Gather) -> Option<KernelAio> {
     or_skip!(KernelAio::new(depth, gather), "the kernel refuses AIO")
 }
 
-fn read(token: u64, file: &Arc<Fd>, offset: usize, length: usize) -> Op {
-    let (file, buffer, offset) = (Arc::clone(file), Buffer::new(length), offset as u64);
-    Op { token, call: Call::Read { file, offset, buffer, length, wait: Wait::Allowed, cache: Cache::Keep } }
-}
-
 fn write(token: u64, file: &Arc<Fd>, offset: usize, bytes: &[u8]) -> Op {
-    let (file, mut buffer, offset) = (Arc::clone(file), Buffer::new(bytes.len()), offset as u64);
+    let mut buffer = Buffer::new(bytes.len());
     buffer.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-    Op { token, call: Call::Write { file, offset, buffer, range: 0..bytes.len(), cache: Cache::Keep } }
-}
-
-fn pair(source: &Arc<Fd>, target: &Arc<Fd>, offset: usize, length: usize) -> Op {
-    let (source, target, token) = (Arc::clone(source), Arc::clone(target), offset as u64);
-    let mut buffer = Buffer::new(length);
-    // Filler that exposes a write that overtakes its read.
-    buffer.bytes_mut().fill(0xaa);
-    Op { token, call: Call::Pair { source, target, offset: token, buffer, length, cache: Cache::Keep } }
+    Op { token, call: ground::write(buffer, 0..bytes.len(), file, offset) }
 }
 
 /// Runs pairs over the whole file. Returns their offsets and byte counts, sorted by offset.
@@ -77,10 +59,8 @@ fn pairs_of_buffered_files_pass_through_both_contexts() {
         let Some(mut engine) = engine(depth, gather) else { return };
         let target = ground.target(name);
         for (offset, read, written) in pairs(&mut engine, &source, &target, 200_000) {
-            assert_eq!(
-                (read.unwrap(), written.unwrap()),
-                (BLOCK.min(200_000 - offset), BLOCK.min(200_000 - offset))
-            );
+            let length = BLOCK.min(200_000 - offset);
+            assert_eq!((read.unwrap(), written.unwrap()), (length, length));
         }
         assert!(ground.content(name.to_str().unwrap()) == pattern(1, 0, 200_000));
         assert_eq!(engine.taken(), [4, 4], "the kernel did not do it");

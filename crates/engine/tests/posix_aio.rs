@@ -4,12 +4,7 @@
 //! this test binary again with one ignored test.
 
 #![cfg(all(target_env = "gnu", target_pointer_width = "64"))]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what is wrong by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(unsafe_code, reason = "limits and flags are set behind the back of what is tested")]
 
 mod ground;
@@ -21,8 +16,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ground::{Ground, duplicate, number, pattern, run, run_one};
-use haul_engine::{Call, Choice, Done, Engine, Op, Ops, Outcome, PosixAio, Setup, Used, Wait, make};
+use ground::{Ground, duplicate, number, pair, pattern, read, read_into, run, run_one, write};
+use haul_engine::{Call, Choice, Done, Engine, Op, Ops, Outcome, PosixAio, Setup, Used, make};
 use haul_sys::{Buffer, Cache, Errno, Fd, Operation, Result};
 
 const LENGTH: usize = 200_000;
@@ -30,25 +25,6 @@ const ALL_OPS: [Option<Ops>; 4] = [None, Some(Ops::Single), Some(Ops::Multi), So
 
 fn engine(queue_depth: usize, ops: Option<Ops>) -> PosixAio {
     PosixAio::new(&Setup { ops, ..Setup::of_depth(queue_depth) }).unwrap()
-}
-
-fn read(token: u64, file: &Arc<Fd>, offset: usize, length: usize) -> Op {
-    let (file, buffer, offset) = (Arc::clone(file), Buffer::new(length), offset as u64);
-    Op { token, call: Call::Read { file, offset, buffer, length, wait: Wait::Allowed, cache: Cache::Keep } }
-}
-
-fn write(token: u64, file: &Arc<Fd>, offset: usize, buffer: Buffer, range: std::ops::Range<usize>) -> Op {
-    let (file, offset) = (Arc::clone(file), offset as u64);
-    Op { token, call: Call::Write { file, offset, buffer, range, cache: Cache::Keep } }
-}
-
-/// Creates a pair whose filler exposes a write that doesn't wait for its read.
-fn pair(source: &Arc<Fd>, target: &Arc<Fd>, offset: usize, length: usize) -> Op {
-    let mut buffer = Buffer::new(length);
-    buffer.bytes_mut().fill(0xaa);
-    let (source, target) = (Arc::clone(source), Arc::clone(target));
-    let call = Call::Pair { source, target, offset: offset as u64, buffer, length, cache: Cache::Keep };
-    Op { token: offset as u64, call }
 }
 
 /// Copies with pairs, continuing after short ones. Returns the number of pairs.
@@ -173,7 +149,7 @@ fn drop_in_flight_gives_everything_back() {
             let at = token as usize * 4096;
             let op = match token % 4 {
                 0 => read(token, &source, at, 4096),
-                1 => write(token, &target, at, Buffer::new(4096), 0..4096),
+                1 => Op { token, call: write(Buffer::new(4096), 0..4096, &target, at) },
                 2 => Op { token, call: Call::Synchronize { file: Arc::clone(&source) } },
                 _ => pair(&source, &target, at, 4096),
             };
@@ -356,8 +332,8 @@ fn a_file_that_cannot_be_synchronized_or_read_says_so() {
         };
         let said = format!("{:#}", result.unwrap_err());
         assert_eq!(said, format!("read({}, 5) = -1 (Bad file descriptor)", number(&target)));
-        let op = write(0, &ground.directory, 3, Buffer::new(64), 1..9);
-        let Outcome::Wrote { result, .. } = run_one(&mut engine, op.call) else { panic!("not a write") };
+        let call = write(Buffer::new(64), 1..9, &ground.directory, 3);
+        let Outcome::Wrote { result, .. } = run_one(&mut engine, call) else { panic!("not a write") };
         let said = format!("{:#}", result.unwrap_err());
         assert_eq!(said, format!("write({}, 3, 8) = -1 (Bad file descriptor)", number(&ground.directory)));
         let source = ground.file(c"source", 1, 100);
@@ -375,14 +351,7 @@ fn a_file_that_cannot_be_synchronized_or_read_says_so() {
 fn bytes_outside_the_buffer_are_refused() {
     let ground = Ground::new();
     let source = ground.file(c"source", 1, 100);
-    let call = Call::Read {
-        file: source,
-        offset: 0,
-        buffer: Buffer::new(4096),
-        length: 4097,
-        wait: Wait::Allowed,
-        cache: Cache::Keep,
-    };
+    let call = read_into(Buffer::new(4096), &source, 0, 4097);
     let submitted = thread::spawn(|| engine(4, None).submit(Op { token: 0, call }).is_ok()).join();
     assert!(submitted.is_err(), "it must panic");
 }

@@ -1,11 +1,6 @@
 //! Tests of the retry engine with data that is not cached yet, or never will be.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what is wrong by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod ground;
 
@@ -14,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ground::{Ground, forbid, pattern, run, run_one, set_direct};
+use ground::{Ground, forbid, pair, pattern, run, run_one, set_direct};
 use haul_engine::{Call, Engine, Op, Outcome, Retry, Wait};
 use haul_sys::{Advice, Buffer, Cache, Errno, Fd};
 use haul_testkit::{mount::Mount, needs, require};
@@ -182,16 +177,7 @@ fn a_read_that_fails_later_is_reported() {
         let target = ground.target(c"target");
         let mut engine = Retry::new(8);
         forbid(libc::SYS_preadv2, libc::EAGAIN);
-        let (from, to) = (Arc::clone(&source), Arc::clone(&target));
-        let pair = Call::Pair {
-            source: from,
-            target: to,
-            offset: 0,
-            buffer: Buffer::new(1000),
-            length: 1000,
-            cache: Cache::Keep,
-        };
-        engine.submit(Op { token: 1, call: pair }).unwrap();
+        engine.submit(pair(&source, &target, 0, 1000)).unwrap();
         engine.submit(read(2, &source, 0, 1000, Cache::Keep)).unwrap();
         assert_eq!(engine.in_flight(), 2);
         forbid(libc::SYS_preadv2, libc::EIO);

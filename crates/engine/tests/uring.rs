@@ -1,11 +1,6 @@
 //! Failure modes of a ring, one test each. Those that need an injected fault are in `faults/`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what is wrong by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(unsafe_code, reason = "a signal is sent to one thread")]
 
 mod ground;
@@ -16,30 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-use ground::{Ground, address, duplicate, forbid, pattern, run_one};
-use haul_engine::{Call, Choice, Done, Engine, Op, Outcome, Placement, Setup, Sync, Uring, Wait, make};
-use haul_sys::{Buffer, Cache, Errno, Fd, Open};
+use ground::{Ground, address, duplicate, forbid, pattern, read, run_one, write};
+use haul_engine::{Call, Choice, Done, Engine, Op, Outcome, Placement, Setup, Sync, Uring, make};
+use haul_sys::{Errno, Fd, Open};
 use haul_testkit::{or_skip, record_skip, skip};
 
 /// Creates a ring for every operation, or records a skip.
 fn everything(depth: usize) -> Option<Uring> {
     or_skip!(Uring::with_placement(depth, Placement::EVERYTHING), "the kernel refuses a ring")
-}
-
-fn read(token: u64, file: &Arc<Fd>, offset: usize, length: usize) -> Op {
-    let buffer = Buffer::new(length);
-    let file = Arc::clone(file);
-    Op {
-        token,
-        call: Call::Read {
-            file,
-            offset: offset as u64,
-            buffer,
-            length,
-            wait: Wait::Allowed,
-            cache: Cache::Keep,
-        },
-    }
 }
 
 /// Copies `length` bytes in blocks, with the engine full. Each write is submitted after its read.
@@ -63,11 +42,7 @@ fn copy(engine: &mut dyn Engine, source: &Arc<Fd>, target: &Arc<Fd>, length: usi
                 Outcome::Read { buffer, result } => {
                     let range = 0..result.unwrap().unwrap();
                     assert!(!range.is_empty());
-                    let file = Arc::clone(target);
-                    waiting.push(Op {
-                        token,
-                        call: Call::Write { file, offset: token, buffer, range, cache: Cache::Keep },
-                    });
+                    waiting.push(Op { token, call: write(buffer, range, target, token as usize) });
                 }
                 Outcome::Wrote { result, .. } => written += result.unwrap(),
                 other => panic!("{other:?}"),

@@ -1,23 +1,18 @@
 //! The io_uring engine's optional features are used if requested, and only then. Checked
 //! by its counts.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what is wrong by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod ground;
 
 use std::ffi::CString;
 use std::sync::Arc;
 
-use ground::{Ground, pattern};
+use ground::{Ground, pair_through, pattern};
 use haul_engine::{
     Call, Choice, Done, Engine, Faulty, Mischief, Op, Ops, Outcome, Record, Setup, Uring, Used, make,
 };
-use haul_sys::{Advice, Buffer, Cache, Fd};
+use haul_sys::{Advice, Buffer, Fd};
 use haul_testkit::{or_skip, skip};
 
 /// The file length is not a multiple of the block, and its last block is not a multiple of a page.
@@ -48,14 +43,7 @@ fn copy(engine: &mut dyn Engine, ground: &Ground, round: u64, flushing: bool, bu
         // Filler that exposes a write that overtakes its read.
         buffer.bytes_mut().fill(0xaa);
         let length = BLOCK.min(LENGTH - offset);
-        let call = Call::Pair {
-            source: Arc::clone(&source),
-            target: Arc::clone(&target),
-            offset: offset as u64,
-            buffer,
-            length,
-            cache: Cache::Keep,
-        };
+        let call = pair_through(buffer, &source, &target, offset, length);
         engine.submit(Op { token: length as u64, call }).unwrap();
     }
     if flushing {

@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 /// Parses a number of bytes. `K`, `M`, `G` are powers of 1024, and `KB`, `MB`, `GB` powers of 1000.
-///
-/// # Errors
-/// If `text` is not an amount, or is too large.
-pub fn bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let factor: u64 = match unit {
         "" => 1,
@@ -22,10 +19,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 }
 
 /// Parses a duration with a unit of `s`, `ms`, `us` or `ns`.
-///
-/// # Errors
-/// If `text` is not a duration.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text)?;
     match unit {
         "s" => Ok(Duration::from_secs(number)),

@@ -43,8 +43,7 @@ const BLOCK_BYTES: u32 = 1 << 20;
 
 type Listing = Arc<Vec<(u64, u32, OsString)>>;
 
-/// A mount.
-pub struct Client {
+pub(crate) struct Client {
     model: Arc<Model>,
     budget: Arc<Budget>,
     opens: Opens,
@@ -52,15 +51,12 @@ pub struct Client {
     next_listing: AtomicU64,
 }
 
-/// Converts an error to the type of the FUSE library.
 pub(crate) fn told(errno: Errno) -> fuser::Errno {
     fuser::Errno::from_i32(errno.raw_os_error())
 }
 
 impl Client {
-    /// Creates the mount of a client.
-    #[must_use]
-    pub fn new(model: Arc<Model>, number: usize) -> Self {
+    pub(crate) fn new(model: Arc<Model>, number: usize) -> Self {
         let budget = Arc::new(Budget::new(number, &model.settings));
         let (opens, listings) = (Opens::default(), Mutex::default());
         Self { model, budget, opens, listings, next_listing: AtomicU64::new(1) }

@@ -19,19 +19,14 @@ struct Fault {
     errno: Errno,
 }
 
-/// The configured faults.
 #[derive(Debug, Default)]
-pub struct Faults {
+pub(crate) struct Faults {
     any: AtomicBool,
     list: RwLock<Vec<Fault>>,
 }
 
 impl Faults {
-    /// Replaces all faults.
-    ///
-    /// # Errors
-    /// `EINVAL` if a line is malformed.
-    pub fn set(&self, text: &[u8]) -> Result<(), Errno> {
+    pub(crate) fn set(&self, text: &[u8]) -> Result<(), Errno> {
         let text = std::str::from_utf8(text).map_err(|_| Errno::INVAL)?;
         let list = text.lines().map(parse).collect::<Option<Vec<_>>>().ok_or(Errno::INVAL)?;
         self.any.store(!list.is_empty(), Ordering::Release);
@@ -40,10 +35,7 @@ impl Faults {
     }
 
     /// Fails if a fault matches the operation. `name` is only called if any faults are set.
-    ///
-    /// # Errors
-    /// The errno of the fault.
-    pub fn check<'a>(
+    pub(crate) fn check<'a>(
         &self,
         client: usize,
         operation: &str,

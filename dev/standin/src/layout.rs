@@ -8,92 +8,77 @@
 use std::ops::Range;
 
 /// Stripe count that means all targets.
-pub const ALL_TARGETS: u16 = 0xffff;
+pub(crate) const ALL_TARGETS: u16 = 0xffff;
 /// First target that means any.
-pub const ANY_TARGET: u16 = 0xffff;
+pub(crate) const ANY_TARGET: u16 = 0xffff;
 /// Unit of stripe sizes, in bytes.
-pub const STRIPE_BYTES_UNIT: u32 = 64 << 10;
+pub(crate) const STRIPE_BYTES_UNIT: u32 = 64 << 10;
 /// Pattern: striped over targets.
-pub const RAID0: u32 = 1;
+pub(crate) const RAID0: u32 = 1;
 /// Pattern: stored with the metadata.
-pub const WITH_METADATA: u32 = 0x100;
+pub(crate) const WITH_METADATA: u32 = 0x100;
 /// Pattern bit: several stripes may be on one target.
-pub const OVERSTRIPING: u32 = 0x200;
+pub(crate) const OVERSTRIPING: u32 = 0x200;
 
 /// Requested striping of a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stripes {
-    /// Pattern.
-    pub pattern: u32,
+pub(crate) struct Stripes {
+    pub(crate) pattern: u32,
     /// Stripe size in bytes; 0 for the default.
-    pub stripe_bytes: u32,
+    pub(crate) stripe_bytes: u32,
     /// Number of targets; 0 for the default.
-    pub count: u16,
-    /// First target.
-    pub first: u16,
+    pub(crate) count: u16,
+    pub(crate) first: u16,
     /// Name of the pool, zero-padded; all zeros for none.
-    pub pool: [u8; 16],
-    /// Targets requested one by one.
-    pub asked: Vec<u16>,
+    pub(crate) pool: [u8; 16],
+    pub(crate) asked: Vec<u16>,
 }
 
 impl Stripes {
-    /// Returns the striping of an empty request.
-    #[must_use]
-    pub fn unspecified() -> Self {
+    pub(crate) fn unspecified() -> Self {
         let (first, pool) = (ANY_TARGET, [0; 16]);
         Self { pattern: RAID0, stripe_bytes: 0, count: 0, first, pool, asked: Vec::new() }
     }
 
-    /// True if a pool was requested.
-    #[must_use]
-    pub fn has_pool(&self) -> bool {
+    pub(crate) fn has_pool(&self) -> bool {
         self.pool[0] != 0
     }
 }
 
 /// A part of a file with one kind of striping.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Component {
-    /// ID in the layout.
-    pub id: u32,
-    /// Flags.
-    pub flags: u32,
-    /// Bytes it covers.
-    pub extent: Range<u64>,
-    /// Requested striping.
-    pub stripes: Stripes,
+pub(crate) struct Component {
+    pub(crate) id: u32,
+    pub(crate) flags: u32,
+    pub(crate) extent: Range<u64>,
+    pub(crate) stripes: Stripes,
     /// Targets it was placed on, in order; `None` before placement.
-    pub placed: Option<Vec<u16>>,
+    pub(crate) placed: Option<Vec<u16>>,
 }
 
 /// Layout of a file, or default layout of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub(crate) struct Layout {
     /// Flags and number of mirrors of a composite layout; `None` for a plain one.
-    pub composite: Option<(u16, u16)>,
+    pub(crate) composite: Option<(u16, u16)>,
     /// Components, in order; a plain layout has one.
-    pub components: Vec<Component>,
+    pub(crate) components: Vec<Component>,
 }
 
 impl Layout {
-    /// Creates a plain layout.
-    #[must_use]
-    pub fn plain(stripes: Stripes) -> Self {
+    pub(crate) fn plain(stripes: Stripes) -> Self {
         let component = Component { id: 0, flags: 0, extent: 0..u64::MAX, stripes, placed: None };
         Self { composite: None, components: vec![component] }
     }
 
     /// True if it requests nothing; setting it removes a directory's layout.
-    #[must_use]
-    pub fn is_unspecified(&self) -> bool {
+    pub(crate) fn is_unspecified(&self) -> bool {
         self.composite.is_none()
             && self.components.first().is_some_and(|only| only.stripes == Stripes::unspecified())
     }
 
     /// Splits a range of the file by target; `None` if stored with the metadata or not placed yet.
-    #[must_use]
-    pub fn spread(&self, range: Range<u64>) -> Vec<(Option<u16>, u64)> {
+    pub(crate) fn spread(&self, range: Range<u64>) -> Vec<(Option<u16>, u64)> {
         let mut parts = Vec::new();
         let mut at = range.start;
         while at < range.end {
@@ -124,24 +109,20 @@ impl Layout {
     }
 }
 
-/// Places components on targets.
 #[derive(Clone, Debug)]
-pub struct Placement {
-    /// Number of targets.
-    pub targets: u16,
-    /// Default stripe size.
-    pub stripe_bytes: u32,
-    /// Default stripe count.
-    pub count: u16,
+pub(crate) struct Placement {
+    pub(crate) targets: u16,
+    pub(crate) stripe_bytes: u32,
+    pub(crate) count: u16,
     /// Pools: zero-padded names, and their targets.
-    pub pools: Vec<([u8; 16], Vec<u16>)>,
+    pub(crate) pools: Vec<([u8; 16], Vec<u16>)>,
     /// Start of the next component that may start anywhere.
-    pub next: usize,
+    pub(crate) next: usize,
 }
 
 impl Placement {
     /// Places the components of a layout that overlap `range`.
-    pub fn place(&mut self, layout: &mut Layout, range: Range<u64>) {
+    pub(crate) fn place(&mut self, layout: &mut Layout, range: Range<u64>) {
         for component in &mut layout.components {
             let touches = component.extent.start < range.end && range.start < component.extent.end;
             if touches && component.placed.is_none() {

@@ -23,16 +23,16 @@
 //! Not provided: persistence (the tree is in memory, only file contents are in files), permission
 //! checks (the kernel does them), ACLs, and locks between clients.
 
-pub mod amounts;
-pub mod client;
-pub mod faults;
-pub mod layout;
-pub mod lov;
-pub mod model;
-pub mod pace;
+mod amounts;
+mod client;
+mod faults;
+mod layout;
+mod lov;
+mod model;
+mod pace;
 pub mod serve;
 pub mod settings;
-pub mod statistics;
-pub mod timer;
-pub mod tree;
+mod statistics;
+mod timer;
+mod tree;
 mod xattrs;

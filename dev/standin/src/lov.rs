@@ -38,11 +38,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Parses a requested layout.
-///
-/// # Errors
-/// `EINVAL` if it is malformed or impossible.
-pub fn decode(bytes: &[u8], targets: u16) -> Result<Layout, Errno> {
+pub(crate) fn decode(bytes: &[u8], targets: u16) -> Result<Layout, Errno> {
     if Reader(bytes).u32()? != COMPOSITE {
         return stripes(bytes, targets).map(Layout::plain);
     }
@@ -108,9 +104,8 @@ fn stripes(bytes: &[u8], targets: u16) -> Result<Stripes, Errno> {
     Ok(Stripes { pattern, stripe_bytes, count, first, pool, asked })
 }
 
-/// Owner of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub(crate) enum Owner {
     /// A file with this inode number.
     File(u64),
     /// A directory: the default for its new files.
@@ -118,8 +113,7 @@ pub enum Owner {
 }
 
 /// Formats a layout as clients read it.
-#[must_use]
-pub fn encode(layout: &Layout, owner: Owner) -> Vec<u8> {
+pub(crate) fn encode(layout: &Layout, owner: Owner) -> Vec<u8> {
     let Some((flags, mirrors)) = layout.composite else {
         return layout.components.first().map(|only| plain(only, owner)).unwrap_or_default();
     };

@@ -15,19 +15,15 @@ use crate::timer::Timer;
 use crate::tree::Tree;
 
 /// State shared by all clients.
-pub struct Model {
+pub(crate) struct Model {
     /// Clock that all times refer to.
-    pub clock: Clock,
-    /// Sends replies when they are due.
-    pub timer: Arc<Timer>,
-    /// Counters of requests and bytes.
-    pub statistics: Statistics,
-    /// Injected faults.
-    pub faults: Faults,
-    /// Command-line options.
-    pub settings: Settings,
+    pub(crate) clock: Clock,
+    pub(crate) timer: Arc<Timer>,
+    pub(crate) statistics: Statistics,
+    pub(crate) faults: Faults,
+    pub(crate) settings: Settings,
     /// False while pacing is off and nothing takes time.
-    pub paced: AtomicBool,
+    pub(crate) paced: AtomicBool,
     tree: Mutex<Tree>,
     targets: Vec<Road>,
     metadata: Lane,
@@ -36,11 +32,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Creates an empty file system.
-    ///
-    /// # Errors
-    /// If the timer cannot be started.
-    pub fn new(settings: Settings) -> io::Result<Self> {
+    pub(crate) fn new(settings: Settings) -> io::Result<Self> {
         let clock = Clock::start();
         let together = settings.directions == Directions::Together;
         let road = || Road::new(settings.target_rate, settings.burst, together);
@@ -76,16 +68,13 @@ impl Model {
         self.paced.load(Ordering::Relaxed)
     }
 
-    /// Locks the tree.
-    pub fn tree(&self) -> MutexGuard<'_, Tree> {
+    pub(crate) fn tree(&self) -> MutexGuard<'_, Tree> {
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Limits of one client.
-pub struct Budget {
-    /// Number of the client.
-    pub number: usize,
+pub(crate) struct Budget {
+    pub(crate) number: usize,
     road: Road,
     metadata: Lane,
     behind: Mutex<Behind>,
@@ -128,16 +117,13 @@ impl Behind {
         }
     }
 
-    /// Returns the time at which everything has completed.
     fn drained(&self) -> u64 {
         self.under_way.last_key_value().map_or(0, |((at, _), _)| *at)
     }
 }
 
 impl Budget {
-    /// Creates the limits of one client.
-    #[must_use]
-    pub fn new(number: usize, settings: &Settings) -> Self {
+    pub(crate) fn new(number: usize, settings: &Settings) -> Self {
         let together = settings.directions == Directions::Together;
         Self {
             number,
@@ -148,7 +134,7 @@ impl Budget {
     }
 
     /// Counts a metadata operation and returns the time at which it completes.
-    pub fn operate(&self, model: &Model, kind: Kind) -> u64 {
+    pub(crate) fn operate(&self, model: &Model, kind: Kind) -> u64 {
         let now = model.clock.now();
         model.statistics.count_operation(kind);
         if !model.is_paced() {
@@ -159,13 +145,13 @@ impl Budget {
     }
 
     /// Counts a read and returns the time at which it completes.
-    pub fn read(&self, model: &Model, layout: Option<&Layout>, range: Range<u64>) -> u64 {
+    pub(crate) fn read(&self, model: &Model, layout: Option<&Layout>, range: Range<u64>) -> u64 {
         self.transfer(model, Way::Read, layout, range)
     }
 
     /// Counts a write and returns the time of the reply, which write-behind may send before the
     /// data is on the targets.
-    pub fn write(&self, model: &Model, layout: Option<&Layout>, range: Range<u64>) -> u64 {
+    pub(crate) fn write(&self, model: &Model, layout: Option<&Layout>, range: Range<u64>) -> u64 {
         let bytes = range.end - range.start;
         let done = self.transfer(model, Way::Write, layout, range);
         let most = model.settings.write_behind;
@@ -177,7 +163,7 @@ impl Budget {
     }
 
     /// Returns the time at which everything this client wrote is on the targets.
-    pub fn drained(&self, model: &Model) -> u64 {
+    pub(crate) fn drained(&self, model: &Model) -> u64 {
         let drained = self.behind.lock().unwrap_or_else(PoisonError::into_inner).drained();
         drained.max(model.clock.now().saturating_add(model.latency))
     }

@@ -13,31 +13,24 @@ use std::time::{Duration, Instant};
 
 /// Time since the file system started.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock(Instant);
+pub(crate) struct Clock(Instant);
 
 impl Clock {
-    /// Starts the clock.
-    #[must_use]
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self(Instant::now())
     }
 
-    /// Returns the time in nanoseconds.
-    #[must_use]
-    pub fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         nanoseconds(self.0.elapsed())
     }
 }
 
-/// Converts a duration to nanoseconds.
-#[must_use]
-pub fn nanoseconds(duration: Duration) -> u64 {
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A rate limit.
 #[derive(Debug)]
-pub struct Lane {
+pub(crate) struct Lane {
     rate: Option<u64>,
     burst: u64,
     free_at: Mutex<u64>,
@@ -45,13 +38,12 @@ pub struct Lane {
 
 impl Lane {
     /// Creates a lane of `rate` units per second; `None` or 0 means no limit.
-    #[must_use]
-    pub fn new(rate: Option<u64>, burst: Duration) -> Self {
+    pub(crate) fn new(rate: Option<u64>, burst: Duration) -> Self {
         Self { rate: rate.filter(|rate| *rate > 0), burst: nanoseconds(burst), free_at: Mutex::new(0) }
     }
 
     /// Queues `amount` behind earlier requests and returns the time at which it completes.
-    pub fn reserve(&self, now: u64, amount: u64) -> u64 {
+    pub(crate) fn reserve(&self, now: u64, amount: u64) -> u64 {
         let Some(rate) = self.rate else { return now };
         let took = u128::from(amount) * 1_000_000_000 / u128::from(rate);
         let took = u64::try_from(took).unwrap_or(u64::MAX / 2);
@@ -64,14 +56,13 @@ impl Lane {
 
 /// A lane per direction, or one shared by both.
 #[derive(Debug)]
-pub struct Road {
+pub(crate) struct Road {
     reads: Lane,
     writes: Option<Lane>,
 }
 
-/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub(crate) enum Way {
     /// To the client.
     Read,
     /// From the client.
@@ -80,13 +71,12 @@ pub enum Way {
 
 impl Road {
     /// Creates a road; if `together`, both directions share the rate.
-    #[must_use]
-    pub fn new(rate: Option<u64>, burst: Duration, together: bool) -> Self {
+    pub(crate) fn new(rate: Option<u64>, burst: Duration, together: bool) -> Self {
         Self { reads: Lane::new(rate, burst), writes: (!together).then(|| Lane::new(rate, burst)) }
     }
 
     /// Queues a transfer of `bytes` and returns the time at which it completes.
-    pub fn reserve(&self, way: Way, now: u64, bytes: u64) -> u64 {
+    pub(crate) fn reserve(&self, way: Way, now: u64, bytes: u64) -> u64 {
         let lane = match (way, &self.writes) {
             (Way::Write, Some(writes)) => writes,
             _ => &self.reads,

@@ -17,7 +17,7 @@ use crate::model::Model;
 use crate::settings::Settings;
 
 /// The line printed when all clients are mounted.
-pub const READY: &str = "mounted";
+const READY: &str = "mounted";
 
 struct Mounted {
     point: PathBuf,
@@ -54,9 +54,7 @@ impl Mounted {
     }
 }
 
-/// Returns the mount point of a client.
-#[must_use]
-pub fn mount_point(settings: &Settings, number: usize) -> PathBuf {
+fn mount_point(settings: &Settings, number: usize) -> PathBuf {
     let mut point = settings.mount_prefix.clone().into_os_string();
     point.push(number.to_string());
     point.into()

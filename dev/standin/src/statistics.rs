@@ -8,17 +8,13 @@ use crate::pace::Way;
 
 macro_rules! kinds {
     ($($variant:ident = $name:literal),+ $(,)?) => {
-        /// A kind of metadata operation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Kind { $(#[doc = concat!("`", $name, "`")] $variant),+ }
+        pub(crate) enum Kind { $($variant),+ }
 
         impl Kind {
-            /// Every kind, with its name.
-            pub const ALL: &'static [(Kind, &'static str)] = &[$((Kind::$variant, $name)),+];
+            pub(crate) const ALL: &'static [(Kind, &'static str)] = &[$((Kind::$variant, $name)),+];
 
-            /// Returns the name.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
+            pub(crate) const fn name(self) -> &'static str {
                 match self { $(Kind::$variant => $name),+ }
             }
         }
@@ -47,7 +43,6 @@ kinds! {
     Synchronize = "fsync",
 }
 
-/// Traffic in one direction.
 #[derive(Debug, Default)]
 struct Moved {
     bytes: AtomicU64,
@@ -82,45 +77,39 @@ impl Traffic {
     }
 }
 
-/// Counters of requests, bytes and metadata operations.
 #[derive(Debug)]
-pub struct Statistics {
+pub(crate) struct Statistics {
     targets: Vec<Traffic>,
     clients: Vec<Traffic>,
     metadata: Vec<AtomicU64>,
 }
 
 impl Statistics {
-    /// Creates counters for this many targets and clients.
-    #[must_use]
-    pub fn new(targets: usize, clients: usize) -> Self {
+    pub(crate) fn new(targets: usize, clients: usize) -> Self {
         let traffic = |count| std::iter::repeat_with(Traffic::default).take(count).collect();
         let metadata = Kind::ALL.iter().map(|_| AtomicU64::new(0)).collect();
         Self { targets: traffic(targets), clients: traffic(clients), metadata }
     }
 
     /// Counts a client's data request.
-    pub fn count_request(&self, client: usize, way: Way, bytes: u64) {
+    pub(crate) fn count_request(&self, client: usize, way: Way, bytes: u64) {
         if let Some(client) = self.clients.get(client) {
             client.count(way, bytes);
         }
     }
 
     /// Counts a target's part of a data request.
-    pub fn count_part(&self, target: u16, way: Way, bytes: u64) {
+    pub(crate) fn count_part(&self, target: u16, way: Way, bytes: u64) {
         if let Some(target) = self.targets.get(usize::from(target)) {
             target.count(way, bytes);
         }
     }
 
-    /// Counts one operation.
-    pub fn count_operation(&self, kind: Kind) {
+    pub(crate) fn count_operation(&self, kind: Kind) {
         self.metadata[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Formats all counters.
-    #[must_use]
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let mut out = String::new();
         for (number, target) in self.targets.iter().enumerate() {
             target.describe(&format!("target.{number}"), &mut out);

@@ -6,8 +6,7 @@
 //! Shutdown: the threads end with the process. Tasks still queued then belong to mounts that
 //! are gone.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,51 +14,21 @@ use crate::pace::Clock;
 
 type Task = Box<dyn FnOnce() + Send>;
 
-struct Due {
-    at: u64,
-    number: u64,
-    task: Task,
-}
-
-impl PartialEq for Due {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.number) == (other.at, other.number)
-    }
-}
-
-impl Eq for Due {}
-
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Due {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
-}
-
 #[derive(Default)]
 struct Queue {
-    waiting: BinaryHeap<Reverse<Due>>,
+    /// Tasks by time and number; the number keeps equal times apart.
+    waiting: BTreeMap<(u64, u64), Task>,
     next_number: u64,
 }
 
-/// A queue of tasks to run later.
-pub struct Timer {
+pub(crate) struct Timer {
     clock: Clock,
     queue: Mutex<Queue>,
     earlier: Condvar,
 }
 
 impl Timer {
-    /// Creates a timer with `threads` threads.
-    ///
-    /// # Errors
-    /// If a thread cannot be started.
-    pub fn start(clock: Clock, threads: usize) -> std::io::Result<Arc<Self>> {
+    pub(crate) fn start(clock: Clock, threads: usize) -> std::io::Result<Arc<Self>> {
         let timer = Arc::new(Self { clock, queue: Mutex::default(), earlier: Condvar::new() });
         for number in 0..threads.max(1) {
             let timer = Arc::clone(&timer);
@@ -69,15 +38,15 @@ impl Timer {
     }
 
     /// Runs `task` at time `at`, or immediately in the caller if that has passed.
-    pub fn at(&self, at: u64, task: impl FnOnce() + Send + 'static) {
+    pub(crate) fn at(&self, at: u64, task: impl FnOnce() + Send + 'static) {
         if at <= self.clock.now() {
             return task();
         }
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let number = queue.next_number;
         queue.next_number += 1;
-        let is_first = queue.waiting.peek().is_none_or(|Reverse(first)| at < first.at);
-        queue.waiting.push(Reverse(Due { at, number, task: Box::new(task) }));
+        let is_first = queue.waiting.first_key_value().is_none_or(|((first, _), _)| at < *first);
+        queue.waiting.insert((at, number), Box::new(task));
         drop(queue);
         if is_first {
             self.earlier.notify_one();
@@ -88,22 +57,21 @@ impl Timer {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let now = self.clock.now();
-            let wait = match queue.waiting.peek() {
-                Some(Reverse(first)) if first.at <= now => Duration::ZERO,
-                Some(Reverse(first)) => Duration::from_nanos(first.at - now),
+            let wait = match queue.waiting.first_key_value() {
+                Some(((first, _), _)) => Duration::from_nanos(first.saturating_sub(now)),
                 None => Duration::from_secs(3600),
             };
             if !wait.is_zero() {
                 queue = self.earlier.wait_timeout(queue, wait).unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }
-            let Some(Reverse(due)) = queue.waiting.pop() else { continue };
+            let Some((_, task)) = queue.waiting.pop_first() else { continue };
             if !queue.waiting.is_empty() {
                 // Another thread waits for the next task while this one is busy.
                 self.earlier.notify_one();
             }
             drop(queue);
-            (due.task)();
+            task();
             queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         }
     }

@@ -18,110 +18,84 @@ use rustix::io::Errno;
 
 use crate::layout::{Layout, Placement};
 
-/// Inode number of the root.
-pub const ROOT: u64 = 1;
+pub(crate) const ROOT: u64 = 1;
 /// Maximum length of a name, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
 /// A result with the errno to return to the kernel.
-pub type Outcome<T> = Result<T, Errno>;
+pub(crate) type Outcome<T> = Result<T, Errno>;
 
 /// The backing file of a file's contents.
-pub type Object = Arc<File>;
+pub(crate) type Object = Arc<File>;
 
-/// The type of a node, with its content.
 #[derive(Debug)]
-pub enum Body {
-    /// A directory.
+pub(crate) enum Body {
     Directory {
-        /// Names and inode numbers in it.
         entries: BTreeMap<OsString, u64>,
-        /// Inode number of the parent directory.
         parent: u64,
         /// Default layout of new files.
         layout: Option<Layout>,
     },
-    /// A regular file.
     File {
         /// Its backing file, while the node is open and has one.
         object: Option<Object>,
-        /// True if a backing file exists.
         has_object: bool,
         /// Its layout; `None` until one is set or the file is written to.
         layout: Option<Layout>,
     },
-    /// A symbolic link.
     Symlink(OsString),
     /// A pipe, a socket or a device.
     Special,
 }
 
-/// An inode.
 #[derive(Debug)]
-pub struct Node {
-    /// Type and content.
-    pub body: Body,
+pub(crate) struct Node {
+    pub(crate) body: Body,
     /// Type and permissions, as in `st_mode`.
-    pub mode: u32,
-    /// Owner.
-    pub user: u32,
-    /// Group.
-    pub group: u32,
-    /// Device number, for a device.
-    pub device: u32,
-    /// Number of names.
-    pub links: u32,
-    /// Size in bytes.
-    pub size: u64,
-    /// Last access.
-    pub accessed: SystemTime,
+    pub(crate) mode: u32,
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+    pub(crate) device: u32,
+    pub(crate) links: u32,
+    pub(crate) size: u64,
+    pub(crate) accessed: SystemTime,
     /// Last change of the content.
-    pub modified: SystemTime,
+    pub(crate) modified: SystemTime,
     /// Last change of anything.
-    pub changed: SystemTime,
-    /// Extended attributes.
-    pub xattrs: BTreeMap<OsString, Vec<u8>>,
-    /// Number of opens.
-    pub opens: u32,
+    pub(crate) changed: SystemTime,
+    pub(crate) xattrs: BTreeMap<OsString, Vec<u8>>,
+    pub(crate) opens: u32,
     /// Name at creation, for matching faults.
-    pub first_name: OsString,
+    pub(crate) first_name: OsString,
 }
 
-/// Attributes of a node to create.
 #[derive(Clone, Copy, Debug)]
-pub struct Maker {
-    /// Owner.
-    pub user: u32,
-    /// Group.
-    pub group: u32,
-    /// Type and permissions.
-    pub mode: u32,
-    /// Device number.
-    pub device: u32,
+pub(crate) struct Maker {
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+    pub(crate) mode: u32,
+    pub(crate) device: u32,
 }
 
 impl Node {
-    /// True for a directory.
-    #[must_use]
-    pub fn is_directory(&self) -> bool {
+    pub(crate) fn is_directory(&self) -> bool {
         matches!(self.body, Body::Directory { .. })
     }
 
     /// Records a change of the attributes.
-    pub fn touch(&mut self) {
+    pub(crate) fn touch(&mut self) {
         self.changed = SystemTime::now();
     }
 
     /// Records a change of the content.
-    pub fn modify(&mut self) {
+    pub(crate) fn modify(&mut self) {
         self.touch();
         self.modified = self.changed;
     }
 }
 
-/// All nodes.
 #[derive(Debug)]
-pub struct Tree {
+pub(crate) struct Tree {
     backing: PathBuf,
     nodes: HashMap<u64, Node>,
     next: u64,
@@ -130,8 +104,7 @@ pub struct Tree {
 
 impl Tree {
     /// Creates an empty tree that stores file contents in `backing`.
-    #[must_use]
-    pub fn new(backing: &Path, placement: Placement) -> Self {
+    pub(crate) fn new(backing: &Path, placement: Placement) -> Self {
         let body = Body::Directory { entries: BTreeMap::new(), parent: ROOT, layout: None };
         let maker = Maker { user: 0, group: 0, mode: libc::S_IFDIR | 0o755, device: 0 };
         let mut root = node(body, maker, OsStr::new(""));
@@ -140,25 +113,15 @@ impl Tree {
         Self { backing: backing.to_owned(), nodes, next: ROOT + 1, placement }
     }
 
-    /// Returns the number of nodes.
-    #[must_use]
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Returns a node.
-    ///
-    /// # Errors
-    /// `ESTALE` if it does not exist any more.
-    pub fn node(&self, number: u64) -> Outcome<&Node> {
+    pub(crate) fn node(&self, number: u64) -> Outcome<&Node> {
         self.nodes.get(&number).ok_or(Errno::STALE)
     }
 
-    /// Returns a node for modification.
-    ///
-    /// # Errors
-    /// `ESTALE` if it does not exist any more.
-    pub fn node_mut(&mut self, number: u64) -> Outcome<&mut Node> {
+    pub(crate) fn node_mut(&mut self, number: u64) -> Outcome<&mut Node> {
         self.nodes.get_mut(&number).ok_or(Errno::STALE)
     }
 
@@ -178,11 +141,7 @@ impl Tree {
         }
     }
 
-    /// Looks up a name in a directory.
-    ///
-    /// # Errors
-    /// `ENOENT`, `ENAMETOOLONG`, `ENOTDIR`, or `ESTALE`.
-    pub fn lookup(&self, directory: u64, name: &OsStr) -> Outcome<u64> {
+    pub(crate) fn lookup(&self, directory: u64, name: &OsStr) -> Outcome<u64> {
         if name.len() > NAME_BYTES_MAX {
             return Err(Errno::NAMETOOLONG);
         }
@@ -190,10 +149,7 @@ impl Tree {
     }
 
     /// Lists a directory, `.` and `..` first.
-    ///
-    /// # Errors
-    /// `ENOTDIR` or `ESTALE`.
-    pub fn list(&self, directory: u64) -> Outcome<Vec<(u64, u32, OsString)>> {
+    pub(crate) fn list(&self, directory: u64) -> Outcome<Vec<(u64, u32, OsString)>> {
         let Body::Directory { entries, parent, .. } = &self.node(directory)?.body else {
             return Err(Errno::NOTDIR);
         };
@@ -205,11 +161,7 @@ impl Tree {
         Ok(itself.into_iter().chain(rest).collect())
     }
 
-    /// Creates a node under a new name.
-    ///
-    /// # Errors
-    /// `EEXIST`; `ENOENT` if the directory was removed; and the errors of [`Tree::lookup`].
-    pub fn make(
+    pub(crate) fn make(
         &mut self,
         directory: u64,
         name: &OsStr,
@@ -257,11 +209,7 @@ impl Tree {
         Ok(number)
     }
 
-    /// Adds a hard link to a file.
-    ///
-    /// # Errors
-    /// `EEXIST`; `EPERM` for a directory; `ENOENT` if the file was removed.
-    pub fn link(&mut self, number: u64, directory: u64, name: &OsStr) -> Outcome<()> {
+    pub(crate) fn link(&mut self, number: u64, directory: u64, name: &OsStr) -> Outcome<()> {
         if self.node(number)?.is_directory() {
             return Err(Errno::PERM);
         }
@@ -281,10 +229,7 @@ impl Tree {
     }
 
     /// Removes a name. `directory_wanted` says whether it must be a directory.
-    ///
-    /// # Errors
-    /// `ENOENT`, `ENOTDIR`, `EISDIR`, `ENOTEMPTY`.
-    pub fn remove(&mut self, directory: u64, name: &OsStr, directory_wanted: bool) -> Outcome<()> {
+    pub(crate) fn remove(&mut self, directory: u64, name: &OsStr, directory_wanted: bool) -> Outcome<()> {
         let number = self.lookup(directory, name)?;
         self.check_removal(number, directory_wanted)?;
         self.entries_mut(directory)?.remove(name);
@@ -326,10 +271,7 @@ impl Tree {
     }
 
     /// Renames. `replace` says whether an existing target may be replaced.
-    ///
-    /// # Errors
-    /// Those of `renameat2`.
-    pub fn rename(&mut self, from: (u64, &OsStr), to: (u64, &OsStr), replace: bool) -> Outcome<()> {
+    pub(crate) fn rename(&mut self, from: (u64, &OsStr), to: (u64, &OsStr), replace: bool) -> Outcome<()> {
         let number = self.lookup(from.0, from.1)?;
         let moves_directory = self.node(number)?.is_directory();
         if moves_directory && self.is_below(to.0, number) {
@@ -354,11 +296,7 @@ impl Tree {
         self.settle(number, from.0, to.0)
     }
 
-    /// Exchanges two names.
-    ///
-    /// # Errors
-    /// Those of `renameat2`.
-    pub fn exchange(&mut self, one: (u64, &OsStr), other: (u64, &OsStr)) -> Outcome<()> {
+    pub(crate) fn exchange(&mut self, one: (u64, &OsStr), other: (u64, &OsStr)) -> Outcome<()> {
         let (first, second) = (self.lookup(one.0, one.1)?, self.lookup(other.0, other.1)?);
         if self.is_below(other.0, first) || self.is_below(one.0, second) {
             return Err(Errno::INVAL);
@@ -397,17 +335,13 @@ impl Tree {
         self.backing.join(format!("{number:x}"))
     }
 
-    /// Counts an open of a node.
-    ///
-    /// # Errors
-    /// `ESTALE` if it does not exist any more.
-    pub fn open(&mut self, number: u64) -> Outcome<()> {
+    pub(crate) fn open(&mut self, number: u64) -> Outcome<()> {
         self.node_mut(number)?.opens += 1;
         Ok(())
     }
 
     /// Counts a close; frees the node if it is unused.
-    pub fn close(&mut self, number: u64) {
+    pub(crate) fn close(&mut self, number: u64) {
         if let Some(node) = self.nodes.get_mut(&number) {
             node.opens = node.opens.saturating_sub(1);
             if let (0, Body::File { object, .. }) = (node.opens, &mut node.body) {
@@ -418,10 +352,7 @@ impl Tree {
     }
 
     /// Returns the backing file of a file, creating it if `make` is set; `None` if there is none.
-    ///
-    /// # Errors
-    /// `EINVAL` if it is not a regular file, and the errors of the backing directory.
-    pub fn object(&mut self, number: u64, make: bool) -> Outcome<Option<Object>> {
+    pub(crate) fn object(&mut self, number: u64, make: bool) -> Outcome<Option<Object>> {
         let path = self.path(number);
         let node = self.node_mut(number)?;
         let is_open = node.opens > 0;
@@ -443,8 +374,7 @@ impl Tree {
     }
 
     /// Returns the space a file's contents take, in units of 512 bytes.
-    #[must_use]
-    pub fn blocks(&self, number: u64) -> u64 {
+    pub(crate) fn blocks(&self, number: u64) -> u64 {
         match self.nodes.get(&number).map(|node| &node.body) {
             Some(Body::File { object: Some(object), .. }) => {
                 object.metadata().map_or(0, |found| found.blocks())
@@ -458,10 +388,7 @@ impl Tree {
 
     /// Gives a file without a layout the default of its directory or of the file system, and places
     /// the components that overlap `range`.
-    ///
-    /// # Errors
-    /// `ESTALE` if it is not an existing regular file.
-    pub fn lay_out(
+    pub(crate) fn lay_out(
         &mut self,
         number: u64,
         directory: Option<u64>,
@@ -482,10 +409,7 @@ impl Tree {
     }
 
     /// Sets the layout of a file that has none, or the default layout of a directory.
-    ///
-    /// # Errors
-    /// `ESTALE` if it does not exist any more; `EINVAL` if it is neither a file nor a directory.
-    pub fn set_layout(&mut self, number: u64, wanted: Layout) -> Outcome<()> {
+    pub(crate) fn set_layout(&mut self, number: u64, wanted: Layout) -> Outcome<()> {
         let node = self.node_mut(number)?;
         node.touch();
         match &mut node.body {
@@ -521,8 +445,6 @@ fn node(body: Body, maker: Maker, name: &OsStr) -> Node {
     }
 }
 
-/// Converts an error of the standard library to an errno.
-#[must_use]
-pub fn errno(error: io::Error) -> Errno {
+pub(crate) fn errno(error: io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
 }

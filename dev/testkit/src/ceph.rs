@@ -76,11 +76,7 @@ pub struct Ceph {
 }
 
 impl Ceph {
-    /// Starts a CephFS and mounts it. Check [`needed`] first.
-    ///
-    /// # Errors
-    /// If something can't be started, or isn't ready in time. The error contains the daemons'
-    /// last log lines.
+    /// Starts a CephFS and mounts it. Check [`needed`] first. An error has the daemons' last log lines.
     pub fn start(cluster: Cluster) -> io::Result<Self> {
         let memory = Path::new(MEMORY);
         let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
@@ -94,7 +90,6 @@ impl Ceph {
     }
 
     /// Returns the mount point of a client, counted from 0.
-    #[must_use]
     pub fn client(&self, number: usize) -> PathBuf {
         self.folder.join(format!("client{number}"))
     }
@@ -105,9 +100,6 @@ impl Ceph {
     }
 
     /// Returns the number of objects in a pool that belong to the file with this inode number.
-    ///
-    /// # Errors
-    /// If `rados` fails.
     pub fn objects(&self, pool: &str, inode: u64) -> io::Result<usize> {
         let listed = mount::run(self.command("rados").args(["--all", "--pool", pool, "ls"]))?;
         // Each line is a namespace, a tab, and an object name: the inode number, a dot, the

@@ -10,9 +10,6 @@ use std::path::Path;
 use rustix::fs::{Advice, fadvise};
 
 /// Evicts a file, or every file below a directory, from the page cache.
-///
-/// # Errors
-/// If something can't be opened, listed or flushed.
 pub fn make(path: &Path) -> io::Result<()> {
     let kind = fs::symlink_metadata(path)?.file_type();
     if kind.is_dir() {

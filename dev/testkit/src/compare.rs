@@ -61,7 +61,6 @@ pub struct Differences {
 
 impl Differences {
     /// Returns true if there are no differences.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -104,9 +103,6 @@ impl From<Facts> for Rules {
 }
 
 /// Compares two trees, where `expected` is the reference and `found` is judged.
-///
-/// # Errors
-/// If a file in either tree can't be read.
 pub fn compare(expected: &Snapshot, found: &Snapshot, rules: impl Into<Rules>) -> io::Result<Differences> {
     let mut rules = rules.into();
     rules.facts &= expected.facts() & found.facts();
@@ -144,9 +140,6 @@ pub fn compare(expected: &Snapshot, found: &Snapshot, rules: impl Into<Rules>) -
 }
 
 /// Reads two trees and compares them.
-///
-/// # Errors
-/// If a tree can't be read.
 pub fn compare_paths(expected: &Path, found: &Path, rules: impl Into<Rules>) -> io::Result<Differences> {
     let rules = rules.into();
     compare(&Snapshot::take(expected, rules.facts)?, &Snapshot::take(found, rules.facts)?, rules)

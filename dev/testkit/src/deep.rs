@@ -14,9 +14,6 @@ const LEAF: &str = "f";
 
 /// Creates a chain of `levels` directories below the new directory `root`. Each contains a file
 /// with the number of its level.
-///
-/// # Errors
-/// If a directory or file can't be created.
 pub fn build(root: &Path, levels: usize) -> io::Result<()> {
     std::fs::create_dir(root)?;
     let mut here = open_directory(CWD, root)?;
@@ -31,9 +28,6 @@ pub fn build(root: &Path, levels: usize) -> io::Result<()> {
 }
 
 /// Returns how many levels of the chain exist, each with the right file.
-///
-/// # Errors
-/// If something exists but can't be read, or a file has the wrong content.
 pub fn measure(root: &Path) -> io::Result<usize> {
     let mut here = open_directory(CWD, root)?;
     for level in 0.. {

@@ -69,7 +69,6 @@ pub struct Verdict {
 
 impl Verdict {
     /// Returns true if the reference itself hung, so that there is nothing to compare with.
-    #[must_use]
     pub fn standard_hung(&self) -> bool {
         self.standard.ending == Ending::Hung
     }
@@ -81,7 +80,6 @@ impl Verdict {
     }
 
     /// Formats the complaints and the output of both.
-    #[must_use]
     pub fn report(&self) -> String {
         let mut text = String::new();
         for (_, complaint) in &self.complaints {
@@ -100,7 +98,6 @@ impl Verdict {
 impl Duel {
     /// Creates a duel between GNU cp and the judged program; `None` without GNU cp. Holes are not
     /// compared if this release of GNU cp creates different ones.
-    #[must_use]
     pub fn with_gnu(judged: Program) -> Option<Self> {
         let standard = Program::gnu()?;
         let same_holes = judged.is_haul() && standard.release().is_some_and(Release::leaves_the_usual_holes);
@@ -120,9 +117,6 @@ impl Duel {
     /// only haul understands.
     ///
     /// The parent of the directory is compared too, in case a command writes to `..`.
-    ///
-    /// # Errors
-    /// If a directory can't be prepared, or a program can't be started.
     pub fn run(
         &self,
         prepare: &dyn Fn(&Path) -> io::Result<()>,
@@ -150,9 +144,6 @@ impl Duel {
     /// Runs a shell script once with each program as `cp`, in a directory made by `prepare` with
     /// the same path both times. `own` are options that only haul understands; they are added to
     /// every `cp` that the shell itself starts.
-    ///
-    /// # Errors
-    /// If a directory can't be prepared, or the shell can't be started.
     pub fn run_script(
         &self,
         prepare: &dyn Fn(&Path) -> io::Result<()>,
@@ -274,7 +265,6 @@ fn give_away(path: &Path) -> io::Result<()> {
 }
 
 /// Returns the current time, in seconds.
-#[must_use]
 pub fn seconds_now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)

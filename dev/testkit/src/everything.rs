@@ -16,7 +16,6 @@ pub const DEFAULT_ACL: &str = "system.posix_acl_default";
 pub const CAPABILITY: &str = "security.capability";
 
 /// Describes the tree.
-#[must_use]
 pub fn spec() -> Spec {
     let mut nodes = directories();
     nodes.extend(regular_files());
@@ -31,7 +30,6 @@ pub fn spec() -> Spec {
 }
 
 /// Returns names that break programs that treat names as text.
-#[must_use]
 pub fn odd_name_list() -> Vec<Vec<u8>> {
     let mut names: Vec<Vec<u8>> = vec![
         b"-rf".to_vec(),

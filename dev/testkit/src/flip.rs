@@ -25,9 +25,6 @@ pub struct Flipper {
 
 impl Flipper {
     /// Starts swapping, and waits for the first swaps.
-    ///
-    /// # Errors
-    /// If the two names can't be swapped at all.
     pub fn start(one: &Path, other: &Path) -> io::Result<Self> {
         swap(one, other)?;
         swap(one, other)?;
@@ -59,15 +56,11 @@ impl Flipper {
     }
 
     /// Returns the number of swaps so far.
-    #[must_use]
     pub fn flips(&self) -> u64 {
         self.flips.load(Ordering::Relaxed)
     }
 
     /// Stops, restores the original names, and returns the number of swaps.
-    ///
-    /// # Errors
-    /// If a swap failed, so that the race did not run as intended.
     pub fn stop(mut self) -> io::Result<u64> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take();
@@ -100,9 +93,6 @@ pub struct Exchanger {
 
 impl Exchanger {
     /// Starts swapping.
-    ///
-    /// # Errors
-    /// If no thread can be started.
     pub fn start(one: &Path, other: &Path) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (is_over, one, other) = (Arc::clone(&stop), one.to_owned(), other.to_owned());
@@ -117,7 +107,6 @@ impl Exchanger {
     }
 
     /// Stops, and returns the number of swaps.
-    #[must_use]
     pub fn stop(mut self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
@@ -145,9 +134,6 @@ pub struct FileState {
 
 impl FileState {
     /// Reads the state of a file, without following a link.
-    ///
-    /// # Errors
-    /// If it can't be read.
     pub fn of(path: &Path) -> io::Result<Self> {
         let stat = path.symlink_metadata()?;
         let mut entries = Vec::new();
@@ -169,9 +155,6 @@ impl FileState {
 
     /// Finds the same file in a directory by its inode, since its name may have changed, and
     /// reads its state.
-    ///
-    /// # Errors
-    /// If the directory can't be read.
     pub fn find_again(&self, directory: &Path) -> io::Result<Option<Self>> {
         for entry in directory.read_dir()? {
             let entry = entry?;

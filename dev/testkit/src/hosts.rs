@@ -89,9 +89,6 @@ pub fn needed() -> Option<String> {
 
 impl Hosts {
     /// Creates `count` hosts.
-    ///
-    /// # Errors
-    /// If a command fails. The error contains its output.
     pub fn new(count: u32) -> io::Result<Self> {
         remove_orphans();
         let id = format!("{PREFIX}{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -110,7 +107,6 @@ impl Hosts {
     }
 
     /// Returns a command that runs on a host.
-    #[must_use]
     pub fn on(&self, host: &str, program: impl AsRef<OsStr>) -> Run {
         let run = Run::new(&self.folder.join("enter")).arg(host).arg(program.as_ref());
         // Temporary files of MPI libraries are removed with the hosts.
@@ -118,22 +114,17 @@ impl Hosts {
     }
 
     /// Returns the command prefix that runs a program on a host.
-    #[must_use]
     pub fn way_to(&self, host: &str) -> Vec<String> {
         vec![self.folder.join("enter").display().to_string(), host.to_owned()]
     }
 
     /// Returns the path of a program with the interface of `ssh` that runs commands on these hosts.
-    #[must_use]
     pub fn agent(&self) -> PathBuf {
         self.folder.join("agent")
     }
 
     /// Returns the environment, in addition to [`Mpi::environment`], with which a launcher starts a
     /// job on all hosts, with `each` slots per host.
-    ///
-    /// # Errors
-    /// If the host file can't be written.
     pub fn environment(&self, mpi: &Mpi, each: u32) -> io::Result<Vec<(&'static str, String)>> {
         let agent = self.agent().display().to_string();
         let list = self.folder.join(format!("list-{:?}-{each}", mpi.kind().family()));
@@ -173,9 +164,6 @@ impl Hosts {
 
     /// Returns the command line of a job on all hosts, started on the first:
     /// `mpirun -n RANKS PROGRAM`.
-    ///
-    /// # Errors
-    /// If the host file can't be written.
     pub fn job(&self, mpi: &Mpi, ranks: u32, program: &Path) -> io::Result<Run> {
         let each = ranks.div_ceil(self.count);
         let run = self.on("h1", mpi.launcher());
@@ -186,33 +174,21 @@ impl Hosts {
     }
 
     /// Disconnects a host: none of its packets arrive, and none reach it.
-    ///
-    /// # Errors
-    /// If the command `ip` fails.
     pub fn cut(&self, host: &str) -> io::Result<()> {
         self.set_port(host, "down")
     }
 
     /// Reconnects a host.
-    ///
-    /// # Errors
-    /// If the command `ip` fails.
     pub fn mend(&self, host: &str) -> io::Result<()> {
         self.set_port(host, "up")
     }
 
     /// Lists the processes on a host, without zombies.
-    ///
-    /// # Errors
-    /// If the processes can't be listed.
     pub fn processes(&self, host: &str) -> io::Result<Vec<u32>> {
         processes_in(named(&self.namespace(host))?)
     }
 
     /// Kills every process on a host, like a power failure, and waits until all are gone.
-    ///
-    /// # Errors
-    /// If the processes can't be listed or killed.
     pub fn kill_all(&self, host: &str) -> io::Result<()> {
         kill_all_in(named(&self.namespace(host))?)
     }

@@ -50,9 +50,6 @@ pub fn needs_leases() -> Option<String> {
 
 impl Holder {
     /// Acquires the lease, and returns once it is held.
-    ///
-    /// # Errors
-    /// If it can't be acquired.
     pub fn start(file: &Path, lease: Lease) -> io::Result<Self> {
         let mut child = Command::new("python3")
             .args(["-c", HOLDER])
@@ -69,7 +66,6 @@ impl Holder {
     }
 
     /// Returns true if somebody requested the lease and the holder released it.
-    #[must_use]
     pub fn was_broken(mut self) -> bool {
         // The holder exits after releasing the lease. Without a request it never exits.
         let mut ended = None;

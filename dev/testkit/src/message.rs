@@ -8,7 +8,6 @@
 /// Splits output into sorted lines, with any program name replaced by `cp: `.
 ///
 /// The order of messages doesn't matter, because workers finish in any order.
-#[must_use]
 pub fn normalise(output: &[u8]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in output.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -20,7 +19,6 @@ pub fn normalise(output: &[u8]) -> Vec<String> {
 }
 
 /// Returns true if a line from [`normalise`] asks what to do with an existing file.
-#[must_use]
 pub fn is_prompt(line: &str) -> bool {
     let asks = ["overwrite ", "replace ", "unwritable "];
     line.ends_with('?') && said_by_cp(line).is_some_and(|text| asks.iter().any(|ask| text.starts_with(ask)))
@@ -66,7 +64,6 @@ fn under_one_name(line: &str) -> String {
 }
 
 /// Returns the names quoted in a message, as bytes.
-#[must_use]
 pub fn quoted_names(message: &str) -> Vec<Vec<u8>> {
     let bytes = message.as_bytes();
     let mut names = Vec::new();
@@ -84,7 +81,6 @@ pub fn quoted_names(message: &str) -> Vec<Vec<u8>> {
 }
 
 /// Decodes the octal escapes of a name quoted as prose; `None` if there are none.
-#[must_use]
 pub fn unescaped(name: &[u8]) -> Option<Vec<u8>> {
     let with_end = [name, b"'"].concat();
     let (bytes, _) = name.contains(&b'\\').then(|| escaped(&with_end)).flatten()?;

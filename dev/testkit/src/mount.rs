@@ -29,9 +29,6 @@ pub struct Mount {
 
 impl Mount {
     /// Creates and mounts an image of `ext4`, `xfs` or `btrfs`. Check [`needs::loop_mount`] first.
-    ///
-    /// # Errors
-    /// If a command fails. The error contains its output.
     pub fn image(file_system: &str, bytes: u64) -> io::Result<Self> {
         let mount = Self::prepare()?;
         let image = mount.folder.join("image");
@@ -51,9 +48,6 @@ impl Mount {
     }
 
     /// Mounts a tmpfs.
-    ///
-    /// # Errors
-    /// If the command `mount` fails.
     pub fn memory(bytes: u64) -> io::Result<Self> {
         let mount = Self::prepare()?;
         let options = format!("size={bytes}");
@@ -62,9 +56,6 @@ impl Mount {
     }
 
     /// Mounts an in-memory file system without extended attributes (ramfs).
-    ///
-    /// # Errors
-    /// If the command `mount` fails.
     pub fn without_attributes() -> io::Result<Self> {
         let mount = Self::prepare()?;
         run(Command::new(tool("mount")).args(["-t", "ramfs", "ramfs"]).arg(&mount.point))?;
@@ -72,38 +63,27 @@ impl Mount {
     }
 
     /// Returns the mount point.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.point
     }
 
     /// Returns the path of a name on the file system.
-    #[must_use]
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.point.join(name)
     }
 
     /// Makes the file system read-only from now on.
-    ///
-    /// # Errors
-    /// If the command `mount` fails.
     pub fn make_read_only(&self) -> io::Result<()> {
         self.remount("ro")
     }
 
     /// Changes the mount options, like `mount -o remount,...`.
-    ///
-    /// # Errors
-    /// If the command `mount` fails.
     pub fn remount(&self, options: &str) -> io::Result<()> {
         let options = format!("remount,{options}");
         run(Command::new(tool("mount")).args(["-o", &options]).arg(&self.point)).map(drop)
     }
 
     /// Returns the number of bytes free for root.
-    ///
-    /// # Errors
-    /// If `statvfs` fails.
     pub fn free_bytes(&self) -> io::Result<u64> {
         let status = rustix::fs::statvfs(&self.point)?;
         Ok(status.f_bfree * status.f_frsize)

@@ -67,7 +67,6 @@ impl Kind {
     pub const ALL: [Self; 5] = [Self::OpenMpi4, Self::OpenMpi5, Self::Mpich4, Self::Mpich5, Self::Standard];
 
     /// Returns a readable name.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenMpi4 => "Open MPI 4",
@@ -79,7 +78,6 @@ impl Kind {
     }
 
     /// Returns the family of its launcher.
-    #[must_use]
     pub fn family(self) -> LauncherFamily {
         match self {
             Self::OpenMpi4 | Self::OpenMpi5 => LauncherFamily::OpenMpi,
@@ -96,7 +94,6 @@ impl Kind {
 
 impl Mpi {
     /// Finds an installation.
-    #[must_use]
     pub fn find(kind: Kind) -> Option<Self> {
         let (launcher, library) = match kind {
             Kind::OpenMpi4 => (find_tool("mpirun.openmpi")?, "libmpi.so.40".into()),
@@ -109,31 +106,26 @@ impl Mpi {
     }
 
     /// Finds all installations.
-    #[must_use]
     pub fn installed() -> Vec<Self> {
         Kind::ALL.into_iter().filter_map(Self::find).collect()
     }
 
     /// Returns its kind.
-    #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
     /// Returns the path of `mpirun` or `mpiexec`.
-    #[must_use]
     pub fn launcher(&self) -> &Path {
         &self.launcher
     }
 
     /// Returns the library's path, or the name by which the dynamic loader finds it.
-    #[must_use]
     pub fn library(&self) -> &Path {
         &self.library
     }
 
     /// Returns the environment the launcher needs. It needs nothing on its command line.
-    #[must_use]
     pub fn environment(&self) -> &'static [(&'static str, &'static str)] {
         match self.kind.family() {
             LauncherFamily::OpenMpi => &OPEN_MPI,
@@ -142,13 +134,11 @@ impl Mpi {
     }
 
     /// Adds that environment to a run.
-    #[must_use]
     pub fn with(&self, run: Run) -> Run {
         self.environment().iter().fold(run, |run, (name, value)| run.env(name, value))
     }
 
     /// Returns the options of haul that start so many ranks of this installation.
-    #[must_use]
     pub fn options(&self, ranks: u32) -> [String; 3] {
         [
             format!("--clients={ranks}"),
@@ -158,13 +148,11 @@ impl Mpi {
     }
 
     /// Returns the command line of a job on this host: `mpirun -n RANKS PROGRAM`.
-    #[must_use]
     pub fn job(&self, ranks: u32, program: &Path) -> Run {
         self.launch([OsString::from("-n"), ranks.to_string().into()]).arg(program)
     }
 
     /// Returns a command line of the launcher with these arguments.
-    #[must_use]
     pub fn launch<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Run {
         // `env` passes the full path as argv[0], where MPICH's launcher looks for its helper.
         self.with(Run::new(Path::new("/usr/bin/env")).arg(&self.launcher).args(arguments))
@@ -186,9 +174,6 @@ fn target_folder() -> Option<PathBuf> {
 
 /// Finds an example program of the calling test's package. Cargo builds examples before it runs all
 /// tests of a package; if only one test was requested, this builds the example.
-///
-/// # Errors
-/// If there is no such example, or it doesn't compile.
 pub fn example(package: &str, name: &str) -> std::io::Result<PathBuf> {
     let test = std::env::current_exe()?;
     let folder = test.ancestors().nth(2).ok_or_else(|| std::io::Error::other("no target folder"))?;

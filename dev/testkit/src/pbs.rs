@@ -59,9 +59,6 @@ pub struct Pbs {
 
 impl Pbs {
     /// Creates the commands. Jobs get the hosts `nodes`, one per rank.
-    ///
-    /// # Errors
-    /// If they can't be written.
     pub fn new(nodes: &[&str]) -> io::Result<Self> {
         let folder = tempfile::tempdir()?;
         for name in ["bin", "jobs"] {
@@ -79,13 +76,11 @@ impl Pbs {
     }
 
     /// Returns the directory with the commands.
-    #[must_use]
     pub fn bin(&self) -> PathBuf {
         self.folder.path().join("bin")
     }
 
     /// Returns a `PATH` with these commands first.
-    #[must_use]
     pub fn path(&self) -> OsString {
         let mut path = self.bin().into_os_string();
         path.push(":");
@@ -102,13 +97,11 @@ impl Pbs {
     }
 
     /// Returns a job's script as submitted.
-    #[must_use]
     pub fn script(&self, job: &str) -> String {
         fs::read_to_string(self.file(job, "script")).unwrap_or_default()
     }
 
     /// Lists the submitted jobs.
-    #[must_use]
     pub fn submitted(&self) -> Vec<String> {
         let names = fs::read_dir(self.jobs()).into_iter().flatten().flatten().map(|entry| entry.file_name());
         let job = |name: OsString| name.to_str()?.strip_suffix(".script").map(str::to_owned);
@@ -118,7 +111,6 @@ impl Pbs {
     }
 
     /// Lists the running processes of a job.
-    #[must_use]
     pub fn processes_of(&self, job: &str) -> Vec<Pid> {
         let standin = format!("PBS_STANDIN={}\0", self.jobs().display());
         let of_job = |pid: &Pid| {
@@ -130,9 +122,6 @@ impl Pbs {
     }
 
     /// Ends a job that exceeded its walltime as PBS does: SIGTERM, then SIGKILL for what is left.
-    ///
-    /// # Errors
-    /// If the exit status can't be recorded.
     pub fn exceed_walltime(&self, job: &str) -> io::Result<()> {
         fs::write(self.file(job, "exit"), WALLTIME_EXCEEDED)?;
         self.processes_of(job).into_iter().for_each(|pid| signal(pid, Signal::TERM));
@@ -141,18 +130,12 @@ impl Pbs {
     }
 
     /// Simulates the loss of a job's host: its processes are killed, and PBS requeues the job.
-    ///
-    /// # Errors
-    /// If the state can't be recorded.
     pub fn requeue(&self, job: &str) -> io::Result<()> {
         fs::write(self.file(job, "queued"), "")?;
         self.kill(job)
     }
 
     /// Restarts a requeued job.
-    ///
-    /// # Errors
-    /// If it can't be started.
     pub fn release(&self, job: &str) -> io::Result<()> {
         let mut begin = Command::new(self.bin().join("begin-job"));
         begin.arg(job).stdin(Stdio::null()).process_group(0);

@@ -35,13 +35,11 @@ pub struct Program {
 
 impl Program {
     /// Finds the program under test: `HAUL_BIN`, or else `built`. Tests use [`program!`].
-    #[must_use]
     pub fn find(built: &str) -> Self {
         Self::at(&std::env::var_os("HAUL_BIN").map_or_else(|| PathBuf::from(built), PathBuf::from))
     }
 
     /// Uses the program at a path: as is if it is named `cp`, else with `cp` as its first argument.
-    #[must_use]
     pub fn at(path: &Path) -> Self {
         let as_cp = path.file_name() == Some(OsStr::new("cp"));
         let path = path.to_owned();
@@ -50,7 +48,6 @@ impl Program {
 
     /// Finds GNU cp, the reference: `HAUL_GNU_CP`, or else `/usr/bin/cp`. Returns `None` if that is
     /// another program, or a release unsuitable for comparison.
-    #[must_use]
     pub fn gnu() -> Option<Self> {
         let path =
             std::env::var_os("HAUL_GNU_CP").map_or_else(|| PathBuf::from("/usr/bin/cp"), PathBuf::from);
@@ -68,7 +65,6 @@ impl Program {
     }
 
     /// Returns true if it accepts haul's own options.
-    #[must_use]
     pub fn is_haul(&self) -> bool {
         self.ours
     }
@@ -81,34 +77,27 @@ impl Program {
     }
 
     /// Returns the release, if this is GNU cp.
-    #[must_use]
     pub fn release(&self) -> Option<Release> {
         self.release
     }
 
     /// Returns the path of the executable.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Starts a command line.
-    #[must_use]
     pub fn run(&self) -> Run {
         Run::new(&self.path).args(&self.first)
     }
 
     /// Starts a command line with options that only haul knows. A replacement doesn't get them.
-    #[must_use]
     pub fn run_with<S: AsRef<OsStr>>(&self, own: &[S]) -> Run {
         let run = self.run();
         if self.ours { run.args(own) } else { run }
     }
 
     /// Copies the executable into a directory, for a user who can't access the build directory.
-    ///
-    /// # Errors
-    /// If it can't be copied.
     pub fn publish(&self, folder: &Path) -> io::Result<Self> {
         let name = self.path.file_name().unwrap_or(OsStr::new("program"));
         let path = folder.join(name);
@@ -124,9 +113,6 @@ impl Program {
 ///
 /// Uses another process. A child forked by another test inherits this process's descriptors until
 /// its `exec`, and a file that is open for writing can't be executed (`ETXTBSY`).
-///
-/// # Errors
-/// If it can't be written.
 pub fn write_script(path: &Path, text: &str) -> io::Result<()> {
     let mut shell = Command::new("sh");
     shell.args(["-c", "printf %s \"$1\" >\"$0\" && chmod 755 \"$0\""]).arg(path).arg(text);
@@ -150,7 +136,6 @@ pub const OPS: [&str; 3] = ["--ops=single", "--ops=multi", "--ops=batch"];
 
 /// Returns every engine with every `--ops` mode, fifteen in all. The numbers of workers and
 /// operations and the block size rotate; test files have several blocks.
-#[must_use]
 pub fn matrix() -> Vec<Vec<&'static str>> {
     const REST: [[&str; 3]; 4] = [
         ["-j1", "--queue-depth=64", "--block-size=16K"],
@@ -167,7 +152,6 @@ pub fn matrix() -> Vec<Vec<&'static str>> {
 
 /// Returns every engine with few workers and operations, for tests that don't need
 /// more combinations.
-#[must_use]
 pub fn each_engine() -> Vec<Vec<&'static str>> {
     let workers = ["-j1", "-j4"].into_iter().cycle();
     ENGINES.iter().zip(workers).map(|(engine, jobs)| vec![*engine, jobs, "--queue-depth=8"]).collect()

@@ -15,7 +15,6 @@ pub use rand::seq::{IndexedRandom, SliceRandom};
 pub type Random = StdRng;
 
 /// Creates the generator for a seed.
-#[must_use]
 pub fn seeded(seed: u64) -> Random {
     Random::seed_from_u64(seed)
 }
@@ -35,7 +34,6 @@ pub fn seed(test: impl fmt::Display, usual: Option<u64>) -> u64 {
 }
 
 /// Generates `length` bytes, none of them zero, so that they aren't taken for a hole.
-#[must_use]
 pub fn bytes(seed: u64, length: u64) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
     seeded(seed).fill(&mut bytes[..]);

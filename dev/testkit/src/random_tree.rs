@@ -25,7 +25,6 @@ impl Default for Shape {
 }
 
 /// Returns the tree for a seed.
-#[must_use]
 pub fn tree(seed: u64, shape: Shape) -> Spec {
     let mut random = seeded(seed);
     let odd = odd_name_list();

@@ -29,7 +29,6 @@ const NOT_A_DIRECTORY: &str = " with non-directory";
 
 impl Release {
     /// Parses the first line of `cp --version`. Returns `None` if it isn't GNU cp.
-    #[must_use]
     pub fn of_version(said: &[u8]) -> Option<Self> {
         let said = String::from_utf8_lossy(said);
         let number = said.strip_prefix("cp (GNU coreutils) ")?.lines().next()?.trim();
@@ -39,19 +38,16 @@ impl Release {
     }
 
     /// Returns true if results of this release can be converted to those of the newest.
-    #[must_use]
     pub fn is_standard(self) -> bool {
         self < DECLINING_FAILS || self >= WORDS
     }
 
     /// Returns true if this release finds the same holes as haul. Later ones find fewer.
-    #[must_use]
     pub fn leaves_the_usual_holes(self) -> bool {
         self < HOLES
     }
 
     /// Converts lines to what this release and the newest have in common.
-    #[must_use]
     pub fn common_words(self, lines: Vec<String>) -> Vec<String> {
         if self >= WORDS {
             return lines;
@@ -68,7 +64,6 @@ impl Release {
 
     /// Returns the status of the newest release for a run in which this one exited with `status`,
     /// printed `lines` and was answered `answers`.
-    #[must_use]
     pub fn newest_status(self, status: i32, lines: &[String], answers: &[u8]) -> i32 {
         let asked = lines.iter().filter(|line| is_prompt(line)).count();
         let agreed = answers

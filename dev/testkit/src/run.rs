@@ -34,6 +34,7 @@ const BUSY_MAX: Duration = Duration::from_secs(10);
 pub const NOBODY: u32 = 65_534;
 
 /// A command line and its conditions.
+#[must_use = "nothing runs before `start` or `finish`"]
 #[derive(Clone, Debug)]
 pub struct Run {
     program: PathBuf,
@@ -83,13 +84,11 @@ pub struct Outcome {
 
 impl Outcome {
     /// Returns true if it exited with status 0.
-    #[must_use]
     pub fn succeeded(&self) -> bool {
         self.ending == Ending::Exited(0)
     }
 
     /// Returns the exit status, if it exited.
-    #[must_use]
     pub fn status(&self) -> Option<i32> {
         match self.ending {
             Ending::Exited(status) => Some(status),
@@ -98,20 +97,17 @@ impl Outcome {
     }
 
     /// Returns true if it ended in a way that no input may cause: a signal, a panic, a hang.
-    #[must_use]
     pub fn crashed(&self) -> bool {
         // 101 is a panic. Below a shell, 134 is an abort and 139 a segmentation fault.
         !matches!(self.ending, Ending::Exited(status) if !matches!(status, 101 | 134 | 139))
     }
 
     /// Returns standard error as text.
-    #[must_use]
     pub fn errors(&self) -> String {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
 
     /// Returns standard output as text.
-    #[must_use]
     pub fn printed(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
@@ -142,7 +138,6 @@ pub struct Running {
 
 impl Run {
     /// Creates a command line for the executable at `program`.
-    #[must_use]
     pub fn new(program: &Path) -> Self {
         Self {
             program: program.to_owned(),
@@ -159,105 +154,90 @@ impl Run {
     }
 
     /// Adds an argument.
-    #[must_use]
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.arguments.push(argument.as_ref().to_owned());
         self
     }
 
     /// Adds arguments.
-    #[must_use]
     pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
         self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
         self
     }
 
     /// Sets the working directory.
-    #[must_use]
     pub fn in_folder(mut self, folder: &Path) -> Self {
         self.folder = Some(folder.to_owned());
         self
     }
 
     /// Sets an environment variable.
-    #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
     /// Feeds these bytes to standard input, through a pipe.
-    #[must_use]
     pub fn input(mut self, bytes: &[u8]) -> Self {
         self.input = Some(bytes.to_vec());
         self
     }
 
     /// Sets the time limit, after which the run counts as hung.
-    #[must_use]
     pub fn within(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
     /// Limits the number of open files.
-    #[must_use]
     pub fn open_files(mut self, count: u32) -> Self {
         self.shell.push(format!("ulimit -n {count}"));
         self
     }
 
     /// Limits locked memory, in KiB.
-    #[must_use]
     pub fn locked_memory(mut self, kibibytes: u32) -> Self {
         self.shell.push(format!("ulimit -l {kibibytes}"));
         self
     }
 
     /// Sets the umask.
-    #[must_use]
     pub fn umask(mut self, mask: u32) -> Self {
         self.shell.push(format!("umask {mask:04o}"));
         self
     }
 
     /// Closes standard output.
-    #[must_use]
     pub fn without_stdout(mut self) -> Self {
         self.shell.push("exec >&-".to_owned());
         self
     }
 
     /// Closes standard error.
-    #[must_use]
     pub fn without_stderr(mut self) -> Self {
         self.shell.push("exec 2>&-".to_owned());
         self
     }
 
     /// Redirects standard output to a file or device.
-    #[must_use]
     pub fn stdout_to(mut self, path: &Path) -> Self {
         self.output = Output::File(path.to_owned());
         self
     }
 
     /// Connects standard output to a pipe without a reader.
-    #[must_use]
     pub fn stdout_to_broken_pipe(mut self) -> Self {
         self.output = Output::BrokenPipe;
         self
     }
 
     /// Runs as the user `nobody`. Only root can do this.
-    #[must_use]
     pub fn as_nobody(mut self) -> Self {
         self.user = Some(NOBODY);
         self
     }
 
     /// Makes io_uring (system calls 425 to 427) fail with an error number.
-    #[must_use]
     pub fn without_io_uring(self, error: i32) -> Self {
         self.refusing(
             &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register],
@@ -266,14 +246,12 @@ impl Run {
     }
 
     /// Makes kernel AIO fail with an error number.
-    #[must_use]
     pub fn without_kernel_aio(self, error: i32) -> Self {
         self.refusing(&[libc::SYS_io_setup, libc::SYS_io_submit, libc::SYS_io_getevents], error)
     }
 
     /// Makes system calls fail with an error number. May be called repeatedly with
     /// different errors.
-    #[must_use]
     pub fn refusing(mut self, calls: &[i64], error: i32) -> Self {
         self.refused.push(Refused { calls: calls.to_vec(), with_bits: None, error });
         self
@@ -281,14 +259,12 @@ impl Run {
 
     /// Makes a system call fail with an error number if all these bits are set in one of its
     /// arguments, which are numbered from 0.
-    #[must_use]
     pub fn refusing_bits(mut self, call: i64, argument: u8, bits: u32, error: i32) -> Self {
         self.refused.push(Refused { calls: vec![call], with_bits: Some((argument, bits)), error });
         self
     }
 
     /// Runs it under another command, such as `strace -o log`.
-    #[must_use]
     pub fn behind(mut self, program: &Path, arguments: Vec<OsString>) -> Self {
         let inner = std::mem::replace(&mut self.program, program.to_owned());
         let rest = std::mem::replace(&mut self.arguments, arguments);
@@ -298,17 +274,18 @@ impl Run {
     }
 
     /// Runs it to completion.
-    ///
-    /// # Errors
-    /// If the program can't be started or watched.
     pub fn finish(self) -> io::Result<Outcome> {
         self.start()?.finish()
     }
 
+    /// Runs it to completion. Another ending than status 0 is an error, with what it printed.
+    pub fn succeed(self) -> io::Result<Outcome> {
+        let outcome = self.finish()?;
+        let said = |outcome: &Outcome| format!("{:?}: {}", outcome.ending, outcome.errors());
+        if outcome.succeeded() { Ok(outcome) } else { Err(io::Error::other(said(&outcome))) }
+    }
+
     /// Starts the program.
-    ///
-    /// # Errors
-    /// If it can't be started.
     pub fn start(self) -> io::Result<Running> {
         signals::restore_for_children()?;
         let mut command = self.command()?;
@@ -391,24 +368,17 @@ impl Run {
 
 impl Running {
     /// Returns the process ID.
-    #[must_use]
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
     /// Sends a signal, such as `libc::SIGINT`, to the program and its children.
-    ///
-    /// # Errors
-    /// If there is no such process or signal.
     pub fn signal(&self, number: i32) -> io::Result<()> {
         let signal = Signal::from_named_raw(number).ok_or_else(|| io::Error::other("no such signal"))?;
         Ok(rustix::process::kill_process_group(self.pid()?, signal)?)
     }
 
     /// Waits for it to exit, and kills it at the time limit.
-    ///
-    /// # Errors
-    /// If the process can't be watched.
     pub fn finish(mut self) -> io::Result<Outcome> {
         let mut peak_bytes = 0;
         let ended = self.watch(&mut peak_bytes)?;

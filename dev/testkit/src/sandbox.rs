@@ -21,26 +21,17 @@ pub struct Sandbox {
 
 impl Sandbox {
     /// Creates a directory in memory, or in the temporary directory if there is no `/dev/shm`.
-    ///
-    /// # Errors
-    /// If the directory can't be created.
     pub fn in_memory() -> io::Result<Self> {
         let memory = Path::new(MEMORY);
         if memory.is_dir() { Self::below(memory) } else { Self::on_disk() }
     }
 
     /// Creates a directory in the temporary directory (`TMPDIR`), usually on the root file system.
-    ///
-    /// # Errors
-    /// If the directory can't be created.
     pub fn on_disk() -> io::Result<Self> {
         Self::below(&std::env::temp_dir())
     }
 
     /// Creates a directory below `parent`.
-    ///
-    /// # Errors
-    /// If the directory can't be created.
     pub fn below(parent: &Path) -> io::Result<Self> {
         let path = tempfile::Builder::new().prefix("haul-test-").tempdir_in(parent)?.keep();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
@@ -48,27 +39,21 @@ impl Sandbox {
     }
 
     /// Adopts an existing directory, which is removed on drop.
-    #[must_use]
     pub fn adopt(path: PathBuf) -> Self {
         Self { path }
     }
 
     /// Runs a shell script in the directory, which stops at the first failing command.
-    ///
-    /// # Errors
-    /// If there is no shell, or a command fails.
     pub fn script(&self, script: &str) -> io::Result<()> {
         crate::mount::run(Command::new("bash").args(["-ec", script]).current_dir(&self.path)).map(drop)
     }
 
     /// Returns the directory's path.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Returns the path of a name in the directory.
-    #[must_use]
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path.join(name)
     }

@@ -14,9 +14,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 /// Makes child processes started from now on get the default action for terminating signals.
 ///
 /// A [`Run`](crate::Run) does this automatically.
-///
-/// # Errors
-/// If a handler can't be installed.
 pub fn restore_for_children() -> io::Result<()> {
     static DONE: OnceLock<Result<(), io::ErrorKind>> = OnceLock::new();
     DONE.get_or_init(|| handle_ignored().map_err(|error| error.kind())).map_err(io::Error::from)

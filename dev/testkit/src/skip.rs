@@ -39,14 +39,27 @@ macro_rules! or_skip {
     };
 }
 
-/// Ends the calling test if one of [`needs`](crate::needs) returns a reason why it can't run.
+/// Ends the calling test if one of these [`needs`](crate::needs) returns a reason why it can't run.
 #[macro_export]
 macro_rules! require {
-    ($need:expr) => {
+    ($($need:expr),+) => {$(
         if let Some(reason) = $need {
             $crate::skip!("{reason}");
         }
-    };
+    )+};
+}
+
+/// Makes a test of each call: `name => call;`, or `name [needs] => call;`.
+#[macro_export]
+macro_rules! tests {
+    ($($(#[$doc:meta])* $name:ident $([$($need:expr),+])? => $call:expr;)+) => {$(
+        $(#[$doc])*
+        #[test]
+        fn $name() {
+            $($crate::require!($($need),+);)?
+            $call;
+        }
+    )+};
 }
 
 /// Returns the name of the running test, as `package/crate::test`. Also works in a function shared
@@ -72,7 +85,6 @@ macro_rules! note {
 ///
 /// The harness names each test's thread after the test, unless it runs all tests in the main
 /// thread. Then the name is that of the function that contains the item `marker`.
-#[must_use]
 pub fn test_around<T>(marker: &T) -> String {
     let function = std::any::type_name_of_val(marker);
     let function = function.strip_suffix("::here").unwrap_or(function);

@@ -48,7 +48,6 @@ pub struct Node {
 
 impl Node {
     /// Describes nodes on this host: `n1`, `n2`, ...
-    #[must_use]
     pub fn local(count: usize) -> Vec<Self> {
         let node =
             |number| Self { name: format!("n{number}"), address: "127.0.0.1".to_owned(), agent: Vec::new() };
@@ -56,7 +55,6 @@ impl Node {
     }
 
     /// Describes one node per host, with the same name.
-    #[must_use]
     pub fn on(hosts: &Hosts) -> Vec<Self> {
         let node = |(number, name): (usize, String)| Self {
             address: format!("10.99.0.{}", number + 1),
@@ -78,18 +76,12 @@ pub struct Slurm {
 
 impl Slurm {
     /// Starts a Slurm with `count` nodes on this host, and waits until they are idle.
-    ///
-    /// # Errors
-    /// If a daemon can't be started, or the nodes don't come up.
     pub fn start(count: usize) -> io::Result<Self> {
         Self::start_on(Node::local(count), "127.0.0.1", &[])
     }
 
     /// Starts a Slurm with one node per host and its controller on the first. Its commands must run
     /// on one of these hosts.
-    ///
-    /// # Errors
-    /// If a daemon can't be started, or the nodes don't come up.
     pub fn start_over(hosts: &Hosts) -> io::Result<Self> {
         let nodes = Node::on(hosts);
         let (address, agent) =
@@ -99,9 +91,6 @@ impl Slurm {
 
     /// Starts a Slurm with these nodes. The controller listens at `address` and is started with the
     /// command prefix `agent`.
-    ///
-    /// # Errors
-    /// If a daemon can't be started, or the nodes don't come up.
     pub fn start_on(nodes: Vec<Node>, address: &str, agent: &[String]) -> io::Result<Self> {
         clean_up_leftovers();
         let name = format!("{PREFIX}{}-", std::process::id());
@@ -124,19 +113,16 @@ impl Slurm {
     }
 
     /// Returns the environment variable with which programs find this Slurm.
-    #[must_use]
     pub fn environment(&self) -> (&'static str, PathBuf) {
         ("SLURM_CONF", self.folder.join("slurm.conf"))
     }
 
     /// Returns a directory visible to all nodes, for use by tests.
-    #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Returns a command for this Slurm, to run on the first node's host.
-    #[must_use]
     pub fn command(&self, words: &[&str]) -> Command {
         let agent = self.nodes.first().map_or(&[][..], |node| &node.agent);
         let (name, value) = self.environment();
@@ -146,22 +132,17 @@ impl Slurm {
     }
 
     /// Runs a command for this Slurm.
-    ///
-    /// # Errors
-    /// If it can't be run.
     pub fn run(&self, words: &[&str]) -> io::Result<Output> {
         wait::for_output(&mut self.command(words), JOB_MAX)
     }
 
     /// Returns the output of a command, or an empty string.
-    #[must_use]
     pub fn said(&self, words: &[&str]) -> String {
         let output = self.run(words).map(|output| output.stdout).unwrap_or_default();
         String::from_utf8_lossy(&output).into_owned()
     }
 
     /// Returns a job's state in Slurm's terms, or an empty string if the job is unknown.
-    #[must_use]
     pub fn state(&self, job: &str) -> String {
         self.said(&["squeue", "-h", "-t", "all", "-o", "%T", "-j", job]).trim().to_owned()
     }
@@ -178,9 +159,6 @@ impl Slurm {
     }
 
     /// Tells the controller that a node is lost, instead of waiting until it notices.
-    ///
-    /// # Errors
-    /// If the controller can't be told.
     pub fn declare_lost(&self, name: &str) -> io::Result<()> {
         self.run(&["scontrol", "update", &format!("NodeName={name}"), "State=DOWN", "Reason=lost"]).map(drop)
     }
@@ -188,15 +166,11 @@ impl Slurm {
     /// Lets a job start soon that Slurm requeued with a delay. Not immediately, because a
     /// node daemon ignores a job that is started within the same second in which it was told
     /// to terminate it.
-    ///
-    /// # Errors
-    /// If the controller can't be told.
     pub fn release(&self, job: &str) -> io::Result<()> {
         self.run(&["scontrol", "update", &format!("JobId={job}"), "StartTime=now+2"]).map(drop)
     }
 
     /// Lists the running processes of all jobs.
-    #[must_use]
     pub fn processes_of_jobs(&self) -> Vec<Pid> {
         let of_job = |pid: &Pid| {
             let environment = read_of(*pid, "environ");

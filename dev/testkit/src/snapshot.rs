@@ -114,10 +114,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads the tree at `root`, which may be a single file.
-    ///
-    /// # Errors
-    /// If an entry can't be read, or the tree is deeper than 300 levels. The error names the entry.
+    /// Reads the tree at `root`, which may be a single file, up to 300 levels deep. An error names the
+    /// entry.
     pub fn take(root: &Path, facts: Facts) -> io::Result<Self> {
         let mut snapshot = Self { root: root.to_owned(), facts, entries: BTreeMap::new() };
         let place = Place { directory: CWD, name: root.as_os_str().as_bytes(), path: root.to_owned() };
@@ -127,25 +125,21 @@ impl Snapshot {
     }
 
     /// Returns the root's path.
-    #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
     /// Returns the facts that were read.
-    #[must_use]
     pub fn facts(&self) -> Facts {
         self.facts
     }
 
     /// Returns the entries by path relative to the root. The root's own path is empty.
-    #[must_use]
     pub fn entries(&self) -> &BTreeMap<Vec<u8>, SnapshotEntry> {
         &self.entries
     }
 
     /// Returns an entry's path on disk.
-    #[must_use]
     pub fn locate(&self, relative: &[u8]) -> PathBuf {
         if relative.is_empty() { self.root.clone() } else { self.root.join(OsStr::from_bytes(relative)) }
     }
@@ -265,9 +259,6 @@ fn through_descriptor(directory: &OwnedFd, name: &[u8]) -> PathBuf {
 }
 
 /// Lists the data extents of an open file, in order.
-///
-/// # Errors
-/// If the file system doesn't support `SEEK_DATA` or `SEEK_HOLE`.
 pub fn data_extents(file: &OwnedFd, bytes: u64) -> io::Result<Vec<Range<u64>>> {
     let mut extents = Vec::new();
     let mut offset = 0;
@@ -286,9 +277,6 @@ pub fn data_extents(file: &OwnedFd, bytes: u64) -> io::Result<Vec<Range<u64>>> {
 
 /// Reads all extended attributes of an entry, without following a symbolic link. Returns none if
 /// the file system doesn't support them.
-///
-/// # Errors
-/// If the list or a value can't be read.
 pub fn read_attributes(path: &Path) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     // The kernel limits both the list and each value to 64 KiB.
     let mut buffer = vec![0u8; 65_536];
@@ -307,13 +295,11 @@ pub fn read_attributes(path: &Path) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
 }
 
 /// Formats a path so that every byte is visible.
-#[must_use]
 pub fn show(path: &[u8]) -> String {
     if path.is_empty() { "(the root)".to_owned() } else { format!("{:?}", OsStr::from_bytes(path)) }
 }
 
 /// Returns a path's bytes.
-#[must_use]
 pub fn path_bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().to_owned().into_vec()
 }

@@ -91,7 +91,6 @@ pub enum Piece {
 impl Node {
     /// Describes an entry with mode 0644 (0755 for a directory), no owner, no attributes, and a
     /// time with nanoseconds.
-    #[must_use]
     pub fn new(parent: usize, name: impl Into<Vec<u8>>, kind: Kind) -> Self {
         let mode = if kind == Kind::Directory { 0o755 } else { 0o644 };
         Self {
@@ -106,34 +105,29 @@ impl Node {
     }
 
     /// Describes a file of `bytes` bytes generated from `seed`.
-    #[must_use]
     pub fn file(parent: usize, name: impl Into<Vec<u8>>, seed: u64, bytes: u64) -> Self {
         Self::new(parent, name, Kind::File(vec![Piece::Data { seed, bytes }]))
     }
 
     /// Sets the mode.
-    #[must_use]
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = mode;
         self
     }
 
     /// Sets the owner.
-    #[must_use]
     pub fn owner(mut self, user: u32, group: u32) -> Self {
         self.owner = Some((user, group));
         self
     }
 
     /// Sets the modification time.
-    #[must_use]
     pub fn modified(mut self, seconds: i64, nanoseconds: u32) -> Self {
         self.modified = (seconds, nanoseconds);
         self
     }
 
     /// Adds an extended attribute.
-    #[must_use]
     pub fn attribute(mut self, name: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
         self.attributes.push((name.into(), value.into()));
         self
@@ -143,9 +137,6 @@ impl Node {
 impl Spec {
     /// Builds the tree. `root` is created unless it is already a directory. Attributes unsupported
     /// by the file system are skipped.
-    ///
-    /// # Errors
-    /// If an entry can't be created.
     pub fn build(&self, root: &Path) -> io::Result<()> {
         if !root.is_dir() {
             fs::create_dir(root)?;
@@ -193,7 +184,6 @@ impl Spec {
 ///
 /// The layout is the kernel's: a version word, then tag, permissions and ID of each
 /// entry, little-endian.
-#[must_use]
 pub fn acl(mode: u32, named_user: u32, named: u16) -> Vec<u8> {
     const NO_ID: u32 = u32::MAX;
     let group = ((mode >> 3) & 7) as u16;

@@ -40,17 +40,11 @@ pub struct Standin {
 impl Standin {
     /// Mounts a stand-in with these options (`--targets`, `--target-rate`, ...: see
     /// `haul-standin --help`). Check [`needed`] first.
-    ///
-    /// # Errors
-    /// If it can't be built or started, or doesn't mount in time.
     pub fn start(clients: usize, options: &[&str]) -> io::Result<Self> {
         Self::start_program(&program()?, clients, options)
     }
 
     /// Same as [`Standin::start`], with a program that is already built.
-    ///
-    /// # Errors
-    /// If it can't be started, or doesn't mount in time.
     pub fn start_program(program: &Path, clients: usize, options: &[&str]) -> io::Result<Self> {
         let place = Sandbox::in_memory()?;
         let mut child = Command::new(program)
@@ -79,28 +73,22 @@ impl Standin {
     }
 
     /// Returns the mount point of a client, counted from 0.
-    #[must_use]
     pub fn client(&self, number: usize) -> PathBuf {
         self.place.join(format!("client{number}"))
     }
 
     /// Returns the number of clients.
-    #[must_use]
     pub fn clients(&self) -> usize {
         self.clients
     }
 
     /// Returns the process ID, to measure the cost of the stand-in itself.
-    #[must_use]
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
     /// Returns a counter, e.g. `target.0.written`, `client.1.read_requests`, `metadata.create`; 0
     /// if it doesn't exist.
-    ///
-    /// # Errors
-    /// If the statistics can't be read.
     pub fn count(&self, name: &str) -> io::Result<u64> {
         let mut room = vec![0; 64 << 10];
         let length = rustix::fs::getxattr(self.client(0), STATISTICS, &mut room[..])?;
@@ -112,9 +100,6 @@ impl Standin {
 
     /// Makes operations fail from now on. Each line is `CLIENT OPERATION NAME ERRNO`, e.g.
     /// `1 write * EIO`; an empty string stops all faults.
-    ///
-    /// # Errors
-    /// If the stand-in rejects them.
     pub fn fail(&self, faults: &str) -> io::Result<()> {
         Ok(rustix::fs::setxattr(self.client(0), FAULTS, faults.as_bytes(), rustix::fs::XattrFlags::empty())?)
     }
@@ -157,9 +142,6 @@ impl Drop for Standin {
 }
 
 /// Finds the program, building it if necessary.
-///
-/// # Errors
-/// If it can't be built.
 pub fn program() -> io::Result<PathBuf> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     if let Some(named) = std::env::var_os("HAUL_STANDIN") {

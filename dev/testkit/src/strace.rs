@@ -28,25 +28,21 @@ pub struct Call {
 
 impl Call {
     /// Returns true if the call failed.
-    #[must_use]
     pub fn failed(&self) -> bool {
         self.result.starts_with('-')
     }
 
     /// Returns an argument, or an empty string.
-    #[must_use]
     pub fn argument(&self, index: usize) -> &str {
         self.arguments.get(index).map_or("", String::as_str)
     }
 
     /// Returns a path argument as bytes, if the argument is a string.
-    #[must_use]
     pub fn path(&self, index: usize) -> Option<Vec<u8>> {
         unquote(self.argument(index))
     }
 
     /// Returns the path of an argument's descriptor (`3</a/b>`), as known to strace.
-    #[must_use]
     pub fn descriptor_path(&self, index: usize) -> Option<&str> {
         let argument = self.argument(index);
         let start = argument.find('<')?;
@@ -54,25 +50,21 @@ impl Call {
     }
 
     /// Returns true if the directory argument is `AT_FDCWD` instead of an open directory.
-    #[must_use]
     pub fn at_working_directory(&self, index: usize) -> bool {
         self.argument(index).starts_with("AT_FDCWD")
     }
 
     /// Returns true if an argument of combined flags contains `flag`.
-    #[must_use]
     pub fn has_flag(&self, index: usize, flag: &str) -> bool {
         self.argument(index).split('|').any(|word| word == flag)
     }
 
     /// Parses an octal argument.
-    #[must_use]
     pub fn octal(&self, index: usize) -> Option<u32> {
         u32::from_str_radix(self.argument(index), 8).ok()
     }
 
     /// Formats the call as one line.
-    #[must_use]
     pub fn line(&self) -> String {
         format!("{}({}) = {}", self.name, self.arguments.join(", "), self.result)
     }
@@ -80,9 +72,6 @@ impl Call {
 
 /// Runs a program under strace, tracing the calls named by `filter` (such as
 /// `file,desc`, or `all`).
-///
-/// # Errors
-/// If strace can't be run or its log can't be read.
 pub fn record(run: Run, filter: &str, log: &Path) -> io::Result<(Outcome, Vec<Call>)> {
     let strace = needs::find_tool("strace").ok_or_else(|| io::Error::other("no strace"))?;
     let trace = format!("trace={filter}");
@@ -97,7 +86,6 @@ pub fn record(run: Run, filter: &str, log: &Path) -> io::Result<(Outcome, Vec<Ca
 }
 
 /// Parses a log of `strace -f`.
-#[must_use]
 pub fn parse(log: &str) -> Vec<Call> {
     let mut calls = Vec::new();
     let mut unfinished: HashMap<u32, (usize, String)> = HashMap::new();

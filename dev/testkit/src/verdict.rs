@@ -36,7 +36,6 @@ pub struct Named {
 impl Named {
     /// Collects the names in messages that are in one of the two trees, relative to its root as
     /// given on the command line.
-    #[must_use]
     pub fn collect(stderr: &[u8], roots: [&Path; 2]) -> Self {
         let mut named = Self::default();
         let roots = roots.map(path_bytes);
@@ -58,7 +57,6 @@ impl Named {
     }
 
     /// Returns true if a message explains why this entry is wrong.
-    #[must_use]
     pub fn explains(&self, path: &[u8]) -> bool {
         let mut ends = (0..path.len()).filter(|&end| path[end] == b'/').chain([0]);
         self.exactly.contains(path) || ends.any(|end| self.with_all_below.contains(&path[..end]))
@@ -84,9 +82,6 @@ impl Named {
 
 /// Judges a run. `roots` are source and target as given on the command line, `expected` is the
 /// correct target.
-///
-/// # Errors
-/// If the run was not honest; the text explains how.
 pub fn judge(
     outcome: &Outcome,
     expected: &Snapshot,
@@ -120,9 +115,6 @@ pub fn judge(
 /// Judges a run that ended because its engine is unavailable; `None` if it didn't end that way. The
 /// run must print a single message that names the engine, and leave the target unchanged: `changes`
 /// returns the differences.
-///
-/// # Errors
-/// If the run was not honest; the text explains how.
 pub fn judge_refusal(
     outcome: &Outcome,
     engine: &str,

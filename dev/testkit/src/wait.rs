@@ -16,7 +16,6 @@ pub const AFTERMATH_MAX: Duration = Duration::from_secs(120);
 const STANDSTILL: Duration = Duration::from_secs(1);
 
 /// Waits until `fact` returns true. Returns false if that takes longer than `limit`.
-#[must_use]
 pub fn until(limit: Duration, mut fact: impl FnMut() -> bool) -> bool {
     let (mut waited, mut looked) = (Duration::ZERO, Instant::now());
     loop {
@@ -36,9 +35,6 @@ pub fn until(limit: Duration, mut fact: impl FnMut() -> bool) -> bool {
 }
 
 /// Waits for a process to exit, and kills it after `limit`.
-///
-/// # Errors
-/// If the process can't be watched, or had to be killed.
 pub fn for_end(child: &mut Child, limit: Duration) -> io::Result<ExitStatus> {
     let mut ended = Ok(None);
     let in_time = until(limit, || {
@@ -54,9 +50,6 @@ pub fn for_end(child: &mut Child, limit: Duration) -> io::Result<ExitStatus> {
 }
 
 /// Runs a command without input and returns its output. Kills it after `limit`.
-///
-/// # Errors
-/// If it can't be run, hangs, or leaves a process behind that keeps its output open.
 pub fn for_output(command: &mut Command, limit: Duration) -> io::Result<Output> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let readers = [child.stdout.take().map(Reader::start), child.stderr.take().map(Reader::start)];

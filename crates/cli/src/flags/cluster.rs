@@ -10,7 +10,6 @@ use super::{Error, Typed, Value};
 /// How `-i` and `-n` treat existing files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interactive {
-    /// Neither.
     Unspecified,
     /// `-i`.
     Ask,
@@ -18,12 +17,10 @@ pub(crate) enum Interactive {
     Keep,
 }
 
-/// `--io-factor`.
 const IO_FACTOR: Bounds = Bounds { least: 1, most: 4096, text: "1 to 4096" };
 /// `--range-size`: at least a page, so that no page has two writers.
 const RANGE_BYTES: Bounds = Bounds { least: 4 << 10, most: 1 << 50, text: "4K to 1P" };
 
-/// The layout flags as given.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Layout {
     pub(super) copy: bool,
@@ -43,28 +40,24 @@ impl Layout {
 }
 
 impl Typed {
-    /// `--journal`.
     pub(super) fn set_journal(&mut self, value: Value<'_>) -> Result<(), Error> {
         self.shared.run.hosts.journal = Some(value.path()?);
         self.shared.needs_ranks(value.flag);
         Ok(())
     }
 
-    /// `--range-size`.
     pub(super) fn set_range_bytes(&mut self, value: Value<'_>) -> Result<(), Error> {
         self.shared.run.hosts.range_bytes = Some(value.size(RANGE_BYTES)? as u64);
         self.shared.needs_ranks(value.flag);
         Ok(())
     }
 
-    /// `--walk`.
     pub(super) fn set_walk(&mut self, value: Value<'_>) -> Result<(), Error> {
         self.shared.run.hosts.walk = value.choose(values::WALK)?;
         self.shared.needs_ranks(value.flag);
         Ok(())
     }
 
-    /// `--io-factor`.
     pub(super) fn set_io_factor(&mut self, value: Value<'_>) -> Result<(), Error> {
         self.io_factor = Some((value.flag, value.count(IO_FACTOR)?));
         Ok(())

@@ -11,7 +11,6 @@ pub(crate) struct Documented {
     /// Programs it can stand in for.
     pub(crate) programs: Vec<String>,
     pub(crate) about: String,
-    /// Longer description.
     pub(crate) description: String,
     /// Usage, one line per form.
     pub(crate) synopsis: Vec<String>,
@@ -21,14 +20,11 @@ pub(crate) struct Documented {
     pub(crate) operands: Vec<Argument>,
 }
 
-/// A flag's definition.
 #[derive(Debug, Serialize)]
 pub(crate) struct Definition {
-    /// Its letters.
     letters: Vec<char>,
     /// Its long name, or empty.
     long: String,
-    /// Its other long names.
     aliases: Vec<String>,
     argument: Option<Argument>,
     help: String,
@@ -83,7 +79,7 @@ impl<T: Arguments + Default> Command<T> {
             help: help::text(spec),
             gnu: spec.owner == Owner::Gnu,
             cluster: spec.section == shared::HOSTS,
-            shared: matches!(spec.place, super::Place::Shared(_)),
+            shared: matches!(spec.place, super::Place::Shared(..)),
         }
     }
 

@@ -19,7 +19,6 @@ pub(crate) enum Warning {
     ContextIgnored,
 }
 
-/// The first thing wrong with a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Error {
     /// No flag begins like this. Includes what followed the name.
@@ -29,22 +28,40 @@ pub(crate) enum Error {
         meant: Option<&'static str>,
     },
     /// Several flags begin like this.
-    Ambiguous { given: Vec<u8>, possibilities: Vec<&'static str> },
+    Ambiguous {
+        given: Vec<u8>,
+        possibilities: Vec<&'static str>,
+    },
     /// A long flag without its argument.
-    ArgumentMissing { long: &'static str },
+    ArgumentMissing {
+        long: &'static str,
+    },
     /// A long flag with an argument that it does not accept.
-    ArgumentRefused { long: &'static str },
+    ArgumentRefused {
+        long: &'static str,
+    },
     /// A letter that is not a flag.
-    UnknownLetter { letter: u8 },
+    UnknownLetter {
+        letter: u8,
+    },
     /// A letter without its argument.
-    LetterArgumentMissing { letter: u8 },
+    LetterArgumentMissing {
+        letter: u8,
+    },
     /// A value that the flag does not accept.
-    Value { doubt: Doubt, value: Vec<u8>, flag: &'static str, valid: Valid },
+    Value {
+        doubt: Doubt,
+        value: Vec<u8>,
+        flag: &'static str,
+        valid: Valid,
+    },
     /// A number or size that the flag does not accept, and what it does accept.
-    Number { value: Vec<u8>, flag: &'static str, wanted: String },
-    /// `-t` twice.
+    Number {
+        value: Vec<u8>,
+        flag: &'static str,
+        wanted: String,
+    },
     TargetDirectoryTwice,
-    /// `-l` with `-s`.
     HardAndSymbolicLinks,
     /// Backups of what is never replaced.
     BackupOfNothing,
@@ -53,17 +70,28 @@ pub(crate) enum Error {
     /// `--preserve=context` on a kernel without SELinux.
     NoContexts,
     /// Two flags that contradict each other.
-    Exclusive { flag: &'static str, other: &'static str },
+    Exclusive {
+        flag: &'static str,
+        other: &'static str,
+    },
     /// `--preserve=context` with `-Z` or `--context`.
     ContextSetAndPreserved,
     /// A flag that means nothing without another one.
-    Requires { flag: &'static str, other: &'static str },
+    Requires {
+        flag: &'static str,
+        other: &'static str,
+    },
     /// A flag that another makes useless.
-    Useless { flag: &'static str, other: &'static str },
-    /// Missing operands.
-    Missing { operand: &'static str },
-    /// One operand too many.
-    Extra { operand: Vec<u8> },
+    Useless {
+        flag: &'static str,
+        other: &'static str,
+    },
+    Missing {
+        operand: &'static str,
+    },
+    Extra {
+        operand: Vec<u8>,
+    },
     /// A value with a grammar of its own, and what is wrong with it.
     Sentence(String),
     /// An operand with a NUL, which no file name can have.

@@ -16,17 +16,13 @@ use super::{Error, Owner, Spec, Value};
 /// Maximum number of letters that a suggested name differs in.
 const SLIPS_MAX: usize = 2;
 
-/// A part of a command line.
 pub(super) enum Item<'a> {
-    /// A flag and its argument.
     Flag(&'a Spec, Option<Value<'a>>),
-    /// An operand.
     Operand(&'a OsStr),
     /// The words after `--`, or from the first operand on if it ends the flags.
     Rest(&'a [OsString]),
 }
 
-/// Iterates over a command line.
 pub(super) struct Scanner<'a> {
     specs: &'a [Spec],
     words: &'a [OsString],

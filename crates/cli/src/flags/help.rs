@@ -4,7 +4,6 @@ use super::{Arguments, Command, Spec, values};
 
 /// Column where the text of a flag begins.
 const TEXT_COLUMN: usize = 31;
-/// Maximum length of a line.
 const WIDTH: usize = 79;
 
 impl<T: Arguments> Command<T> {
@@ -44,7 +43,6 @@ fn paragraphs(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// Formats one flag.
 fn entry(spec: &Spec) -> String {
     let mut names: Vec<String> = spec.listed().map(str::to_owned).collect();
     // The argument stands with the last name, as in GNU's help.

@@ -18,11 +18,8 @@ const SECTOR_BYTES: usize = 512;
 /// One copy as requested.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// The operands.
     pub(crate) operands: Operands,
-    /// Copy options.
     pub(crate) options: CopyOptions,
-    /// How it is run and shown.
     pub(crate) run: RunOptions,
 }
 
@@ -55,7 +52,6 @@ enum Change {
     Drop,
 }
 
-/// The backup flags as given.
 #[derive(Debug, Default)]
 struct Backups {
     wanted: bool,
@@ -81,7 +77,6 @@ pub(crate) struct Typed {
     pub(crate) sparse: Sparse,
     pub(crate) no_target_directory: bool,
     pub(super) shared: Shared,
-    /// The operands.
     pub(super) names: Vec<Vec<u8>>,
     pub(super) layout: Layout,
     /// Factor for the block size, and the flag that gave it.
@@ -173,7 +168,6 @@ impl Arguments for Typed {
 }
 
 impl Typed {
-    /// `-a`.
     pub(super) fn archive(&mut self) {
         self.dereference = Some(Dereference::Never);
         self.recursive = true;
@@ -252,7 +246,6 @@ impl Typed {
         }
     }
 
-    /// `-S`.
     pub(super) fn set_suffix(&mut self, suffix: &[u8]) {
         self.backup.wanted = true;
         self.backup.suffix = Some(suffix.to_vec());
@@ -293,7 +286,6 @@ impl Typed {
         Ok(())
     }
 
-    /// `-t`.
     pub(super) fn set_target_directory(&mut self, directory: Value<'_>) -> Result<(), Error> {
         if self.target_directory.is_some() {
             return Err(Error::TargetDirectoryTwice);

@@ -1,7 +1,7 @@
 //! The option system of all applets: parsing, help, completions and manual pages follow from one
 //! table per applet, and from the table of flags that all applets share.
 //!
-//! A [`Command`] has an applet's own [`Flag`]s; [`shared::FLAGS`] has haul's. [`getopt`] splits a
+//! A [`Command`] has an applet's own [`Flag`]s; [`shared::SECTIONS`] has haul's. [`getopt`] splits a
 //! command line as the C library's `getopt_long` does. A flag's [`Action`] changes the applet's
 //! [`Arguments`], which the applet lowers once into immutable options. Parsing ends at the first
 //! error, in the order in which GNU finds errors.
@@ -39,7 +39,6 @@ pub(crate) use values::Value;
 
 /// A flag's effect and its argument.
 pub(crate) enum Action<T> {
-    /// No argument.
     Plain(fn(&mut T)),
     /// A required argument: attached, after `=`, or the next word.
     Required(&'static str, fn(&mut T, Value<'_>) -> Result<(), Error>),
@@ -49,12 +48,10 @@ pub(crate) enum Action<T> {
     Optional(&'static str, fn(&mut T, Option<Value<'_>>) -> Result<(), Error>),
 }
 
-/// Who named a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The GNU program: its abbreviations take precedence.
     Gnu,
-    /// haul.
     Haul,
 }
 
@@ -69,29 +66,19 @@ pub(crate) struct Flag<T> {
     /// Its help; without any, the flag is not listed.
     help: &'static str,
     owner: Owner,
-    /// Heading in the help.
-    section: &'static str,
 }
+
+/// Flags under their headings of the help.
+pub(crate) type Sections<T> = &'static [(&'static str, &'static [Flag<T>])];
 
 impl<T> Flag<T> {
     /// A flag of the program that the applet stands in for.
     pub(crate) const fn gnu(names: &'static str, action: Action<T>, help: &'static str) -> Self {
-        Self { names, hidden: "", action, help, owner: Owner::Gnu, section: "" }
+        Self { names, hidden: "", action, help, owner: Owner::Gnu }
     }
 
-    /// A flag of haul's own.
     pub(crate) const fn own(names: &'static str, action: Action<T>, help: &'static str) -> Self {
-        Self { owner: Owner::Haul, section: shared::MACHINE, ..Self::gnu(names, action, help) }
-    }
-
-    /// A flag of haul's own about many hosts.
-    const fn of_cluster(names: &'static str, action: Action<T>, help: &'static str) -> Self {
-        Self { section: shared::HOSTS, ..Self::own(names, action, help) }
-    }
-
-    /// Puts the flag under a heading of the help.
-    pub(crate) const fn under(self, section: &'static str) -> Self {
-        Self { section, ..self }
+        Self { owner: Owner::Haul, ..Self::gnu(names, action, help) }
     }
 
     /// Adds names that help does not list.
@@ -119,7 +106,6 @@ pub(crate) trait Arguments: 'static {
     /// Returns what the shared flags change.
     fn shared(&mut self) -> &mut Shared;
 
-    /// Takes an operand.
     fn operand(&mut self, word: &OsStr);
 
     /// Takes the words after `--`.
@@ -148,7 +134,7 @@ pub(crate) struct Command<T: 'static> {
     pub(crate) usage: &'static [&'static str],
     /// Description, before the flags in the help.
     pub(crate) about: &'static str,
-    pub(crate) flags: &'static [Flag<T>],
+    pub(crate) sections: Sections<T>,
     pub(crate) sharing: Sharing,
     /// Help after the flags: paragraphs under headings that end in a colon.
     pub(crate) notes: &'static str,
@@ -168,21 +154,28 @@ struct Spec {
     place: Place,
 }
 
-/// The table that a flag is in, and its index there.
+/// The table that a flag is in, and the indexes of its section and in that.
 #[derive(Clone, Copy)]
 enum Place {
-    Own(usize),
-    Shared(usize),
+    Own(usize, usize),
+    Shared(usize, usize),
 }
 
 impl Spec {
-    fn of<T>(flag: &Flag<T>, place: Place) -> Self {
+    fn of_each<T>(sections: Sections<T>, place: fn(usize, usize) -> Place) -> impl Iterator<Item = Self> {
+        sections.iter().enumerate().flat_map(move |(outer, (section, flags))| {
+            let flags = flags.iter().enumerate();
+            flags.map(move |(inner, flag)| Self::of(flag, section, place(outer, inner)))
+        })
+    }
+
+    fn of<T>(flag: &Flag<T>, section: &'static str, place: Place) -> Self {
         let argument = match flag.action {
             Action::Plain(_) => None,
             Action::Required(name, _) | Action::Word(name, _) => Some((name, false)),
             Action::Optional(name, _) => Some((name, true)),
         };
-        let Flag { names, hidden, help, owner, section, .. } = *flag;
+        let Flag { names, hidden, help, owner, .. } = *flag;
         Self { names, hidden, argument, help, owner, section, has_letters: true, place }
     }
 
@@ -216,12 +209,10 @@ impl<T: Arguments> Command<T> {
     /// Returns all flags, the applet's own first. A shared flag is left out if the applet has one
     /// of that name.
     fn specs(&self) -> Vec<Spec> {
-        let own = self.flags.iter().enumerate().map(|(index, flag)| Spec::of(flag, Place::Own(index)));
-        let mut specs: Vec<Spec> = own.collect();
+        let mut specs: Vec<Spec> = Spec::of_each(self.sections, Place::Own).collect();
         if self.sharing != Sharing::Nothing {
             let has_letters = self.sharing == Sharing::All;
-            let shared = shared::FLAGS.iter().enumerate();
-            let shared = shared.map(|(index, flag)| Spec::of(flag, Place::Shared(index)));
+            let shared = Spec::of_each(shared::SECTIONS, Place::Shared);
             let hidden = |spec: &Spec| specs.iter().any(|own| own.name() == spec.name());
             let shared: Vec<_> = shared.filter(|spec| !hidden(spec)).collect();
             specs.extend(shared.into_iter().map(|spec| Spec { has_letters, ..spec }));
@@ -263,8 +254,10 @@ impl<T: Arguments> Command<T> {
 
     fn set(&self, place: Place, line: &mut T, value: Option<Value<'_>>) -> Result<(), Error> {
         match place {
-            Place::Own(index) => self.flags[index].action.apply(line, value),
-            Place::Shared(index) => shared::FLAGS[index].action.apply(line.shared(), value),
+            Place::Own(outer, inner) => self.sections[outer].1[inner].action.apply(line, value),
+            Place::Shared(outer, inner) => {
+                shared::SECTIONS[outer].1[inner].action.apply(line.shared(), value)
+            }
         }
     }
 }
@@ -319,7 +312,6 @@ impl Environment {
 /// The request of a `cp` command line.
 #[derive(Debug)]
 pub(crate) enum Parsed {
-    /// A copy.
     Copy(Box<Request>),
     /// Help or version.
     Tell(Information),

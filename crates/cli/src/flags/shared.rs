@@ -5,29 +5,24 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::Action::{Optional, Plain, Required};
 use super::values::{self, Bounds};
-use super::{Error, Flag, Value};
+use super::{Error, Flag, Sections, Value};
 use crate::task::RunOptions;
 
 /// Help heading of the flags about the machine.
-pub(super) const MACHINE: &str = "Options of haul";
+pub(crate) const MACHINE: &str = "Options of haul";
 /// Help heading of the flags for many hosts.
 pub(super) const HOSTS: &str = "Running on many hosts, by MPI";
 
 /// `--jobs`: more threads than this would only wait for each other.
 const JOBS: Bounds = Bounds { least: 1, most: 1024, text: "1 to 1024" };
-/// `--queue-depth`.
 const QUEUE_DEPTH: Bounds = Bounds { least: 1, most: 4096, text: "1 to 4096" };
-/// `--look-ahead`.
 const LOOK_AHEAD: Bounds = Bounds { least: 1, most: 4096, text: "1 to 4096" };
-/// `--clients`.
 const CLIENTS: Bounds = Bounds { least: 1, most: 1 << 20, text: "1 to 1048576" };
 
 /// Information requested instead of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Information {
-    /// `--help`.
     Help,
-    /// `--version`.
     Version,
 }
 
@@ -48,11 +43,9 @@ pub(crate) enum When {
     Auto,
     /// Always; as plain lines if it is not a terminal.
     Always,
-    /// Never.
     Never,
 }
 
-/// What the shared flags say.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) run: RunOptions,
@@ -64,7 +57,9 @@ pub(crate) struct Shared {
 }
 
 /// The shared flags, in help order.
-pub(super) static FLAGS: &[Flag<Shared>] = &[
+pub(super) static SECTIONS: Sections<Shared> = &[(MACHINE, OF_MACHINE), (HOSTS, OF_HOSTS)];
+
+static OF_MACHINE: &[Flag<Shared>] = &[
     Flag::own(
         "-j --jobs",
         Required("N", |shared, value| value.count(JOBS).map(|n| shared.run.config.jobs = Some(n))),
@@ -110,25 +105,28 @@ pub(super) static FLAGS: &[Flag<Shared>] = &[
          on standard output",
     ),
     Flag::own("--debug", Plain(|shared| shared.run.debug = true), "print how the run was set up"),
-    Flag::of_cluster(
+];
+
+static OF_HOSTS: &[Flag<Shared>] = &[
+    Flag::own(
         "--clients",
         Required("M", Shared::set_clients),
         "run M MPI ranks: on the hosts of the current allocation, else in a batch job if there is a batch system, \
          else on this host",
     ),
-    Flag::of_cluster("--account", Required("P", Shared::set_account), "charge the batch job to account P"),
-    Flag::of_cluster(
+    Flag::own("--account", Required("P", Shared::set_account), "charge the batch job to account P"),
+    Flag::own(
         "--walltime",
         Required("TIME", Shared::set_walltime),
         "limit the batch job to TIME, in seconds or as [HH:]MM:SS",
     ),
-    Flag::of_cluster("--queue", Required("QUEUE", Shared::set_queue), "submit the batch job to QUEUE"),
-    Flag::of_cluster(
+    Flag::own("--queue", Required("QUEUE", Shared::set_queue), "submit the batch job to QUEUE"),
+    Flag::own(
         "--launcher",
         Required("COMMAND", Shared::set_launcher),
         "start the ranks with COMMAND, split at spaces; the default is the mpirun or srun that is found",
     ),
-    Flag::of_cluster(
+    Flag::own(
         "--mpi-lib",
         Required("PATH", |shared, value| {
             shared.run.hosts.mpi_library = Some(value.path()?);
@@ -140,34 +138,29 @@ pub(super) static FLAGS: &[Flag<Shared>] = &[
 ];
 
 impl Shared {
-    /// `--clients`.
     pub(super) fn set_clients(&mut self, value: Value<'_>) -> Result<(), Error> {
         self.run.hosts.clients = u32::try_from(value.count(CLIENTS)?).ok();
         Ok(())
     }
 
-    /// `--account`.
     pub(super) fn set_account(&mut self, value: Value<'_>) -> Result<(), Error> {
         self.run.hosts.account = Some(value.name()?);
         self.needs_clients(value.flag);
         Ok(())
     }
 
-    /// `--queue`.
     pub(super) fn set_queue(&mut self, value: Value<'_>) -> Result<(), Error> {
         self.run.hosts.queue = Some(value.name()?);
         self.needs_clients(value.flag);
         Ok(())
     }
 
-    /// `--walltime`.
     pub(super) fn set_walltime(&mut self, value: Value<'_>) -> Result<(), Error> {
         self.run.hosts.walltime = Some(value.walltime()?);
         self.needs_clients(value.flag);
         Ok(())
     }
 
-    /// `--launcher`.
     fn set_launcher(&mut self, value: Value<'_>) -> Result<(), Error> {
         let words = value.bytes.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         let words: Vec<OsString> = words.map(|word| OsStr::from_bytes(word).to_owned()).collect();

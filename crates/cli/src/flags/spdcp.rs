@@ -7,13 +7,12 @@ use super::Action::{Plain, Required};
 use super::lower::Typed;
 use super::{Command, Environment, Error, Flag, Information, Request, Sharing};
 
-/// `spdcp`.
 pub(crate) static COMMAND: Command<Typed> = Command {
     usage: &["[options] SRC DEST", "[options] SRC... DIRECTORY"],
     about: "Copy SRC to DEST, or each SRC into DIRECTORY, and stripe the copies over storage targets like their sources \
             where the file system can. With -s, clients on many hosts copy together, by MPI; in a batch job, all its \
             tasks are clients. If only a batch system can provide hosts, -s submits a job and follows it to its end.",
-    flags: FLAGS,
+    sections: &[("", FLAGS)],
     sharing: Sharing::Nothing,
     notes: "",
 };
@@ -65,7 +64,6 @@ static FLAGS: &[Flag<Typed>] = &[
 /// The request of a `spdcp` command line.
 #[derive(Debug)]
 pub(crate) enum Parsed {
-    /// A copy.
     Copy(Box<Request>),
     /// A list of the names a copy would create.
     Targets(Box<Request>),

@@ -6,10 +6,10 @@ use haul_copy::Dereference;
 use super::Action::{Optional, Plain, Required, Word};
 use super::cluster::Interactive;
 use super::lower::Typed;
+use super::shared::{self, MACHINE};
 use super::values::BLOCK_BYTES;
 use super::{Command, Sharing, values};
 
-/// `haul cp`.
 pub(crate) static COMMAND: Command<Typed> = Command {
     usage: &[
         "[OPTION]... [-T] SOURCE DEST",
@@ -18,14 +18,14 @@ pub(crate) static COMMAND: Command<Typed> = Command {
     ],
     about: "Copy SOURCE to DEST, or each SOURCE into DIRECTORY, many files at once.\n\
             Arguments required by a long option are also required by its short form.",
-    flags: FLAGS,
+    sections: &[("", GNU), (MACHINE, OWN), (shared::HOSTS, HOSTS)],
     sharing: Sharing::All,
     notes: "Exit status is 0 if everything was copied, and 1 if not; standard error says what is missing.",
 };
 
 type Flag = super::Flag<Typed>;
 
-static FLAGS: &[Flag] = &[
+static GNU: &[Flag] = &[
     Flag::gnu(
         "-a --archive",
         Plain(Typed::archive),
@@ -177,6 +177,9 @@ static FLAGS: &[Flag] = &[
     ),
     Flag::help("--help"),
     Flag::version("--version"),
+];
+
+static OWN: &[Flag] = &[
     Flag::own(
         "--strict",
         Plain(|typed| typed.strict = true),
@@ -248,37 +251,40 @@ static FLAGS: &[Flag] = &[
         Plain(|typed| typed.shared.run.config.switches.inode_order = false),
         "copy the files of a directory in the order it lists them",
     ),
-    Flag::of_cluster(
+];
+
+static HOSTS: &[Flag] = &[
+    Flag::own(
         "--walk",
         Required("WHO", Typed::set_walk),
         "who lists directories: launch, the process that starts the job (the default), or ranks, for file systems \
          with many metadata servers",
     ),
-    Flag::of_cluster(
+    Flag::own(
         "--range-size",
         Required("SIZE", Typed::set_range_bytes),
         "split large files into ranges of SIZE, which several ranks copy; the default depends on the file",
     ),
-    Flag::of_cluster(
+    Flag::own(
         "--journal",
         Required("FILE", Typed::set_journal),
         "record finished files in FILE; the same copy, run again, skips them",
     ),
-    Flag::of_cluster(
+    Flag::own(
         "--copy-layout",
         Plain(|typed| typed.layout.copy = true),
         "stripe each file over storage targets like its source, where the file system can; the default is the layout \
          of the directory",
     ),
-    Flag::of_cluster(
+    Flag::own(
         "--reduce-stripes",
         Plain(|typed| typed.layout.reduce = true),
         "like --copy-layout, but use no more storage targets than the source's data takes up",
     ),
-    Flag::of_cluster(
+    Flag::own(
         "--no-stripe-offset",
         Plain(|typed| typed.layout.no_offset = true),
         "like --copy-layout, but let the file system choose the first storage target",
     ),
-    Flag::of_cluster("--io-factor", Required("F", Typed::set_io_factor), "make blocks F times as large"),
+    Flag::own("--io-factor", Required("F", Typed::set_io_factor), "make blocks F times as large"),
 ];

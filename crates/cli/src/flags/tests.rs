@@ -48,7 +48,6 @@ fn first_line(line: &str) -> String {
     String::from_utf8(text).unwrap().lines().next().unwrap().to_owned()
 }
 
-/// Returns GNU cp's standard error.
 fn said_by_gnu(words: &[OsString], locale: &str) -> String {
     // Run it in an empty directory, where no operand of the tests exists.
     let empty = tempfile::tempdir().unwrap();

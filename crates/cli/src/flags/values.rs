@@ -14,10 +14,8 @@ use super::{Doubt, Error, StatisticsForm, When};
 /// Maximum walltime, in seconds: a year.
 const WALLTIME_SECONDS_MAX: u64 = 366 * 24 * 3600;
 
-/// A flag's argument.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Value<'a> {
-    /// The flag's name.
     pub(crate) flag: &'static str,
     pub(crate) bytes: &'a [u8],
     /// Identifies the word of the command line.
@@ -40,7 +38,6 @@ impl Value<'_> {
         OsStr::from_bytes(self.bytes).to_owned()
     }
 
-    /// Returns the word as text.
     pub(crate) fn text(self) -> String {
         String::from_utf8_lossy(self.bytes).into_owned()
     }
@@ -69,7 +66,6 @@ impl Value<'_> {
             .ok_or_else(|| self.refused(&format!("a size from {}, like 65536, 64K or 1MiB", bounds.text)))
     }
 
-    /// Parses a path.
     pub(crate) fn path(self) -> Result<PathBuf, Error> {
         if self.bytes.is_empty() || self.bytes.contains(&0) {
             return Err(self.refused("the name of a file"));
@@ -116,11 +112,9 @@ impl Value<'_> {
 /// A flag's keywords and their meanings, in the order of GNU's message.
 pub(crate) type Words<T> = [(&'static str, T)];
 
-/// `--sparse`.
 pub(crate) const SPARSE: &Words<Sparse> =
     &[("never", Sparse::Never), ("auto", Sparse::Auto), ("always", Sparse::Always)];
 
-/// `--reflink`.
 pub(crate) const REFLINK: &Words<Reflink> =
     &[("auto", Reflink::Auto), ("always", Reflink::Always), ("never", Reflink::Never)];
 
@@ -136,7 +130,6 @@ pub(crate) const BACKUP: &Words<Backup> = &[
     ("t", Backup::Numbered),
 ];
 
-/// `--update`.
 pub(crate) const UPDATE: &Words<Update> = &[
     ("all", Update::All),
     ("none", Update::None),
@@ -144,16 +137,12 @@ pub(crate) const UPDATE: &Words<Update> = &[
     ("older", Update::Older),
 ];
 
-/// `--ops`.
 pub(crate) const OPS: &Words<Ops> = &[("single", Ops::Single), ("multi", Ops::Multi), ("batch", Ops::Batch)];
 
-/// `--progress`.
 pub(crate) const PROGRESS: &Words<When> =
     &[("auto", When::Auto), ("always", When::Always), ("never", When::Never)];
 
-/// `--walk`.
 pub(crate) const WALK: &Words<Walk> = &[("launch", Walk::Launch), ("ranks", Walk::Ranks)];
-/// `--stats`.
 pub(crate) const STATISTICS: &Words<StatisticsForm> = &[("json", StatisticsForm::Json)];
 
 /// `--engine`: automatic choice, then all engines.
@@ -191,9 +180,7 @@ pub(crate) const BLOCK_BYTES: Bounds = Bounds { least: 512, most: 1 << 30, text:
 /// The range of numbers a flag accepts.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
-    /// Minimum.
     pub(crate) least: usize,
-    /// Maximum.
     pub(crate) most: usize,
     /// The range as help and messages show it.
     pub(crate) text: &'static str,

@@ -35,7 +35,7 @@ static COMMAND: Command<Line> = Command {
     about: "\
 Compress or decompress files, in place: .bz2 is added to or removed from their names. Without FILE, or with -c, write to \
 standard output.",
-    flags: FLAGS,
+    sections: &[("", FLAGS)],
     sharing: Sharing::All,
     notes: "\
 Invoked as bunzip2, it decompresses; as bzcat, it decompresses to standard output. The environment \
@@ -52,7 +52,11 @@ type Flag = crate::flags::Flag<Line>;
 
 static FLAGS: &[Flag] = &[
     Flag::gnu("-d --decompress", Plain(|line| line.mode = Some(Mode::Decompress)), "decompress"),
-    Flag::gnu("-z --compress", Plain(|line| line.mode = Some(Mode::Compress)), "compress, also if invoked as bunzip2 or bzcat"),
+    Flag::gnu(
+        "-z --compress",
+        Plain(|line| line.mode = Some(Mode::Compress)),
+        "compress, also if invoked as bunzip2 or bzcat",
+    ),
     Flag::gnu("-k --keep", Plain(|line| line.keep = true), "keep the input files"),
     Flag::gnu(
         "-f --force",
@@ -60,8 +64,16 @@ static FLAGS: &[Flag] = &[
         "overwrite existing output files, follow symbolic links, process files with several hard links, and with -dc \
          copy files that are not compressed",
     ),
-    Flag::gnu("-t --test", Plain(|line| line.mode = Some(Mode::Test)), "check that the files can be decompressed"),
-    Flag::gnu("-c --stdout", Plain(|line| line.stdout = true), "write to standard output, and keep the input files"),
+    Flag::gnu(
+        "-t --test",
+        Plain(|line| line.mode = Some(Mode::Test)),
+        "check that the files can be decompressed",
+    ),
+    Flag::gnu(
+        "-c --stdout",
+        Plain(|line| line.stdout = true),
+        "write to standard output, and keep the input files",
+    ),
     Flag::gnu("-q --quiet", Plain(|line| line.quiet = true), "print only important errors"),
     Flag::gnu(
         "-v --verbose",
@@ -72,9 +84,12 @@ static FLAGS: &[Flag] = &[
         "-r --recursive",
         Plain(|line| line.recursive = true),
         "process all files below directories: those without the suffix to compress, those with it to decompress",
-    )
-    .under(""),
-    Flag::gnu("-s --small", Plain(|line| line.small = true), "use less memory: blocks of at most 200,000 bytes"),
+    ),
+    Flag::gnu(
+        "-s --small",
+        Plain(|line| line.small = true),
+        "use less memory: blocks of at most 200,000 bytes",
+    ),
     Flag::gnu("-1 --fast", Plain(|line| line.level = 1), "use blocks of at most 100k"),
     Flag::gnu("-2", Plain(|line| line.level = 2), "use blocks of at most 200k"),
     Flag::gnu("-3", Plain(|line| line.level = 3), "use blocks of at most 300k"),
@@ -98,7 +113,6 @@ enum Mode {
     Test,
 }
 
-/// A command line.
 #[derive(Debug)]
 struct Line {
     shared: Shared,
@@ -198,7 +212,6 @@ fn flags_of_environment() -> Vec<OsString> {
     [words("BZIP2"), words("BZIP")].concat()
 }
 
-/// A bzip2 run as [`Work`].
 struct Files {
     options: Options,
     files: Vec<CString>,

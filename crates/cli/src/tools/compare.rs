@@ -45,7 +45,7 @@ const ALL: Attributes = Attributes::all().difference(Attributes::HOLES);
 static COMMAND: Command<Line> = Command {
     usage: &["[OPTION]... FIRST SECOND"],
     about: "Compare two trees or two files, and list the differences.",
-    flags: FLAGS,
+    sections: &[("", FLAGS)],
     sharing: Sharing::All,
     notes: "\
 Names, types, contents and targets of symbolic links are always compared. In trees, devices are compared by their numbers, \
@@ -103,7 +103,6 @@ static FLAGS: &[Flag<Line>] = &[
     Flag::version("--version"),
 ];
 
-/// A command line.
 #[derive(Debug)]
 struct Line {
     shared: Shared,
@@ -168,7 +167,6 @@ fn main(call: &Call<'_>) -> ExitCode {
     }
 }
 
-/// A comparison as [`Work`].
 struct Comparison {
     operands: Operands,
     options: Options,

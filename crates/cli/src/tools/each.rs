@@ -40,7 +40,7 @@ Run a command for every matching file below the roots, many at once.
 In the words of the command, {} is replaced by the file's path, {.} by the path without its extension, {/} by its last \
 component, {//} by its directory, and {/.} by the last component without extension. If there is none of them, the path is \
 appended. The output of a command is passed on as a whole, when it has ended.",
-    flags: FLAGS,
+    sections: &[("", FLAGS)],
     sharing: Sharing::All,
     notes: "\
 Exit status is 0 if every command exited with 0, 1 if some did not (they are listed at the end), 2 if trouble.
@@ -120,7 +120,6 @@ static FLAGS: &[Flag<Line>] = &[
     Flag::version("--version"),
 ];
 
-/// A command line.
 #[derive(Debug, Default)]
 struct Line {
     shared: Shared,
@@ -165,7 +164,6 @@ fn size(value: Value<'_>) -> Result<Size, Error> {
 }
 
 impl Line {
-    /// Lowers the parsed flags.
     fn lower(self) -> Result<Commands, Error> {
         if self.roots.is_empty() {
             return Err(Error::Missing { operand: "ROOT" });
@@ -217,7 +215,6 @@ fn main(call: &Call<'_>) -> ExitCode {
     }
 }
 
-/// Running commands as [`Work`].
 struct Commands {
     roots: Vec<CString>,
     options: Options,

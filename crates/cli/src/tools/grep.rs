@@ -329,7 +329,6 @@ fn goes_nowhere() -> bool {
     output.ok().and_then(identity).is_some_and(|device| null.ok().and_then(identity) == Some(device))
 }
 
-/// A search as [`Work`].
 struct Searching {
     grep: Grep,
     search: Search,

@@ -30,7 +30,6 @@ pub(crate) struct Tool {
     pub(crate) about: &'static str,
     /// Describes its command line for generators.
     pub(crate) document: fn() -> Documented,
-    /// Runs a call.
     pub(crate) main: fn(&Call<'_>) -> ExitCode,
 }
 
@@ -51,15 +50,12 @@ impl std::fmt::Debug for Tool {
 /// The tools, in help order.
 pub(crate) const TOOLS: &[Tool] = &[bzip2::TOOL, compare::TOOL, each::TOOL, grep::TOOL, tar::TOOL];
 
-/// A call of a tool.
 pub(crate) struct Call<'a> {
-    /// The tool.
     pub(crate) tool: &'static Tool,
     /// Name it was called by: the tool's, or that of a program it stands in for.
     pub(crate) name: &'static str,
     /// True if called by that name alone, not as `haul NAME`.
     pub(crate) stands_in: bool,
-    /// The arguments.
     pub(crate) words: &'a [OsString],
 }
 

@@ -14,7 +14,6 @@ use haul_testkit::{Sandbox, needs, note, require};
 
 use crate::scene::haul;
 
-/// Owner of the directory.
 const ATTACKER: u32 = 4_242;
 
 /// Maximum runs of bzip2 to see one fail.
@@ -53,9 +52,7 @@ fn held_bzip2() -> Command {
 
 #[test]
 fn what_takes_the_place_of_an_output_is_never_changed() {
-    require!(needs::root());
-    require!(needs::tool("bzip2"));
-    require!(needs::tool("strace"));
+    require!(needs::root(), needs::tool("bzip2"), needs::tool("strace"));
     let runs = needs::count_from("HAUL_RACE_RUNS", if needs::is_full_run() { 300 } else { 60 });
     let sandbox = Sandbox::in_memory().unwrap();
     let target = sandbox.join("target");

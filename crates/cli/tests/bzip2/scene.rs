@@ -10,14 +10,12 @@ use std::process::{Command, Stdio};
 use haul_testkit::Sandbox;
 use haul_testkit::random::{Rng, seeded};
 
-/// Implementation that a line runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
     Theirs,
     Ours,
 }
 
-/// Result of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) status: Option<i32>,
@@ -43,7 +41,6 @@ const ADVICE: [&str; 12] = [
     "Try '",
 ];
 
-/// Returns the program under test.
 pub(crate) fn haul() -> PathBuf {
     std::env::var_os("HAUL_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_haul")), PathBuf::from)
 }
@@ -56,7 +53,6 @@ pub(crate) fn stand_ins(sandbox: &Sandbox) -> PathBuf {
     folder
 }
 
-/// Runs a line in a directory.
 pub(crate) fn run(line: &str, folder: &Path, whose: Whose, stand_ins: &Path) -> Outcome {
     let path = match whose {
         Whose::Theirs => "/usr/bin:/bin".into(),

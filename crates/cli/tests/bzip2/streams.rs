@@ -166,7 +166,6 @@ fn large_files_that_go_away_while_they_wait_hold_up_no_other() {
     assert!(names.iter().all(told), "{}", outcome.errors());
 }
 
-/// Returns the path of the compressed file.
 fn packed(name: &Path) -> PathBuf {
     name.with_extension("bz2")
 }
@@ -219,7 +218,6 @@ fn a_run_that_is_ended_when_an_input_is_gone_leaves_its_output() {
     assert!(run_back(&packed(&name)) == content);
 }
 
-/// Decompresses a file with haul.
 fn run_back(packed: &Path) -> Vec<u8> {
     run(ours(&["-dc"]).arg(packed)).stdout
 }

@@ -91,8 +91,7 @@ fn options_for_a_batch_job_need_a_batch_system() {
 
 #[test]
 fn libraries_that_are_none_are_refused() {
-    require!(Kind::OpenMpi4.needed());
-    require!(program!().needs_haul());
+    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
     let (scene, mpi) = (Scene::new(), Mpi::find(Kind::OpenMpi4).unwrap());
     let launcher = format!("--launcher={}", mpi.launcher().display());
     let copy = |library: &str| {
@@ -108,9 +107,7 @@ fn libraries_that_are_none_are_refused() {
 /// Each rank would take itself for rank 0 of 1, and copy everything.
 #[test]
 fn a_library_of_another_family_than_the_launcher_is_refused() {
-    require!(Kind::OpenMpi4.needed());
-    require!(Kind::Mpich4.needed());
-    require!(program!().needs_haul());
+    require!(Kind::OpenMpi4.needed(), Kind::Mpich4.needed(), program!().needs_haul());
     let scene = Scene::new();
     let [first, second] = [Kind::OpenMpi4, Kind::Mpich4].map(|kind| Mpi::find(kind).unwrap());
     for (launcher, library) in [(&first, &second), (&second, &first)] {
@@ -126,8 +123,7 @@ fn a_library_of_another_family_than_the_launcher_is_refused() {
 /// Only one rank reports a bad command line.
 #[test]
 fn ranks_tell_of_a_wrong_command_line_once() {
-    require!(Kind::OpenMpi4.needed());
-    require!(program!().needs_haul());
+    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
     let (scene, mpi) = (Scene::new(), Mpi::find(Kind::OpenMpi4).unwrap());
     let job = |words: &[&str]| mpi.job(3, program!().path()).arg("cp").args(words);
     scene.refused(job(&["--nonsense", "a", "b"]), &["--nonsense"]);
@@ -143,8 +139,7 @@ fn ranks_tell_of_a_wrong_command_line_once() {
 /// A script that runs `cp` in each of its processes wants each of them to copy.
 #[test]
 fn cp_joins_no_job() {
-    require!(Kind::OpenMpi4.needed());
-    require!(program!().needs_haul());
+    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
     let (scene, mpi) = (Scene::new(), Mpi::find(Kind::OpenMpi4).unwrap());
     let folder = Sandbox::in_memory().unwrap();
     std::os::unix::fs::symlink(fs::canonicalize(program!().path()).unwrap(), folder.join("cp")).unwrap();
@@ -160,9 +155,7 @@ fn cp_joins_no_job() {
 /// is copied.
 #[test]
 fn ranks_of_another_build_are_refused() {
-    require!(Kind::OpenMpi4.needed());
-    require!(Kind::Mpich4.needed());
-    require!(program!().needs_haul());
+    require!(Kind::OpenMpi4.needed(), Kind::Mpich4.needed(), program!().needs_haul());
     let (scene, other) = (Scene::new(), Sandbox::in_memory().unwrap());
     let agent = other.join("haul");
     for more in ["", "x"] {
@@ -195,8 +188,7 @@ fn ranks_of_another_build_are_refused() {
 /// Under the name `cp`, a process joins no job, so options for ranks make no sense.
 #[test]
 fn options_for_ranks_are_refused_where_there_are_none() {
-    require!(Kind::OpenMpi4.needed());
-    require!(program!().needs_haul());
+    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
     let (scene, mpi) = (Scene::new(), Mpi::find(Kind::OpenMpi4).unwrap());
     let journal = format!("--journal={}/journal", scene.0.path().display());
     for word in [&journal, "--mpi-lib=x", "--walk=ranks", "--range-size=1M"] {

@@ -10,22 +10,20 @@ use std::time::Duration;
 
 use haul_testkit::hosts::{self, Hosts};
 use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::program::write_script;
 use haul_testkit::run::Run;
 use haul_testkit::spec::{self, Node, Spec};
 use haul_testkit::standin::{self, Standin};
 use haul_testkit::{
-    Facts, Outcome, Sandbox, Snapshot, compare, everything, needs, note, program, require, wait,
+    Facts, Outcome, Sandbox, Snapshot, compare, everything, needs, note, program, require, tests, wait,
 };
 
-use crate::start::{explicit, relatives, write_program};
+use crate::start::{explicit, relatives};
 
-/// Time limit of each copy.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Maximum time for the remains of a job to end.
 const DYING_MAX: Duration = Duration::from_secs(30);
 
-/// Three hosts that share a directory.
 struct Scene {
     hosts: Hosts,
     sandbox: Sandbox,
@@ -55,7 +53,6 @@ impl Scene {
         self.copy_by("")
     }
 
-    /// Begins a copy with additional arguments for the launcher.
     fn copy_by(&self, words: &str) -> Run {
         let run = self.hosts.on("h1", program!().path()).arg("cp");
         let launcher = format!("--launcher={} {words}", self.mpi.launcher().display());
@@ -76,7 +73,7 @@ impl Scene {
             "#!/bin/sh\nset -e\nset -- '{}' \"$@\"\ncase $(uname -n) in\n{otherwise}\nesac\nexec \"$@\"\n",
             haul.display()
         );
-        write_program(&path, &text);
+        write_script(&path, &text).unwrap();
         path
     }
 
@@ -109,14 +106,12 @@ impl Scene {
 
 macro_rules! needed {
     ($kind:expr) => {
-        require!(needs::root());
-        require!(hosts::needed());
-        require!($kind.needed());
-        require!(program!().needs_haul());
+        require!(needs::root(), hosts::needed(), $kind.needed(), program!().needs_haul());
     };
 }
 
 fn the_copy_is_the_same(kind: Kind) {
+    needed!(kind);
     let scene = Scene::new(kind);
     everything::spec().build(&scene.sandbox.join("everything")).unwrap();
     // A reference copy by one process drops what haul never copies, such as attributes of links.
@@ -132,21 +127,15 @@ fn the_copy_is_the_same(kind: Kind) {
     scene.nobody_stays();
 }
 
-#[test]
-fn three_hosts_make_the_same_copy() {
-    needed!(Kind::OpenMpi4);
-    the_copy_is_the_same(Kind::OpenMpi4);
-}
-
-#[test]
-fn three_hosts_under_mpich_make_the_same_copy() {
-    needed!(Kind::Mpich4);
-    the_copy_is_the_same(Kind::Mpich4);
+tests! {
+    three_hosts_make_the_same_copy => the_copy_is_the_same(Kind::OpenMpi4);
+    three_hosts_under_mpich_make_the_same_copy => the_copy_is_the_same(Kind::Mpich4);
 }
 
 /// A host loses power or network during the copy. It is named, and the copy is complete if the host
 /// comes back.
 fn a_host_is_lost(kind: Kind, lose: impl Fn(&Scene)) {
+    needed!(kind);
     let scene = Scene::new(kind);
     scene.build_many();
     let running = scene.copy().args(["-aT", "from", "to"]).start().unwrap();
@@ -184,40 +173,19 @@ fn network_is_lost(scene: &Scene) {
     scene.hosts.mend("h3").unwrap();
 }
 
-#[test]
-fn a_host_that_loses_its_power_is_named() {
-    needed!(Kind::OpenMpi4);
-    a_host_is_lost(Kind::OpenMpi4, power_is_lost);
-}
-
-#[test]
-fn a_host_that_loses_its_power_under_open_mpi_5_is_named() {
-    needed!(Kind::OpenMpi5);
-    a_host_is_lost(Kind::OpenMpi5, power_is_lost);
-}
-
-#[test]
-fn a_host_that_loses_its_power_under_mpich_is_named() {
-    needed!(Kind::Mpich4);
-    a_host_is_lost(Kind::Mpich4, power_is_lost);
-}
-
-#[test]
-fn a_host_that_loses_its_network_is_named() {
-    needed!(Kind::OpenMpi4);
-    a_host_is_lost(Kind::OpenMpi4, network_is_lost);
-}
-
-#[test]
-fn a_host_that_loses_its_network_under_mpich_is_named() {
-    // MPICH's launcher waits half a minute for an unreachable host.
-    require!(needs::full_run());
-    needed!(Kind::Mpich4);
-    a_host_is_lost(Kind::Mpich4, network_is_lost);
+tests! {
+    a_host_that_loses_its_power_is_named => a_host_is_lost(Kind::OpenMpi4, power_is_lost);
+    a_host_that_loses_its_power_under_open_mpi_5_is_named => a_host_is_lost(Kind::OpenMpi5, power_is_lost);
+    a_host_that_loses_its_power_under_mpich_is_named => a_host_is_lost(Kind::Mpich4, power_is_lost);
+    a_host_that_loses_its_network_is_named => a_host_is_lost(Kind::OpenMpi4, network_is_lost);
+    /// MPICH's launcher waits half a minute for an unreachable host.
+    a_host_that_loses_its_network_under_mpich_is_named [needs::full_run()]
+        => a_host_is_lost(Kind::Mpich4, network_is_lost);
 }
 
 /// A host loses power for good: the others do the rest without waiting for it.
 fn a_host_stays_away(kind: Kind, words: &str) {
+    needed!(kind);
     let scene = Scene::new(kind);
     scene.build_many();
     let (agent, gone) = (scene.sandbox.join("shell"), scene.sandbox.join("gone"));
@@ -227,7 +195,7 @@ fn a_host_stays_away(kind: Kind, words: &str) {
         scene.hosts.agent().display(),
         gone = gone.display(),
     );
-    write_program(&agent, &text);
+    write_script(&agent, &text).unwrap();
     let copy = scene.copy_by(words).args(["-aT", "from", "to"]);
     let running = ["OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent", "HYDRA_LAUNCHER_EXEC"]
         .into_iter()
@@ -247,29 +215,13 @@ fn a_host_stays_away(kind: Kind, words: &str) {
     scene.nobody_stays();
 }
 
-#[test]
-fn a_host_that_stays_away_is_left_out() {
-    needed!(Kind::OpenMpi4);
-    a_host_stays_away(Kind::OpenMpi4, "");
-}
-
-#[test]
-fn a_host_that_stays_away_under_open_mpi_5_is_left_out() {
-    needed!(Kind::OpenMpi5);
-    a_host_stays_away(Kind::OpenMpi5, "");
-}
-
-/// The user's mapping and binding options also apply to the attempt without the host.
-#[test]
-fn a_host_that_stays_away_is_left_out_where_the_user_maps_ranks() {
-    needed!(Kind::OpenMpi5);
-    a_host_stays_away(Kind::OpenMpi5, "--map-by slot --bind-to none");
-}
-
-#[test]
-fn a_host_that_stays_away_under_mpich_is_left_out() {
-    needed!(Kind::Mpich4);
-    a_host_stays_away(Kind::Mpich4, "");
+tests! {
+    a_host_that_stays_away_is_left_out => a_host_stays_away(Kind::OpenMpi4, "");
+    a_host_that_stays_away_under_open_mpi_5_is_left_out => a_host_stays_away(Kind::OpenMpi5, "");
+    /// The user's mapping and binding options also apply to the attempt without the host.
+    a_host_that_stays_away_is_left_out_where_the_user_maps_ranks
+        => a_host_stays_away(Kind::OpenMpi5, "--map-by slot --bind-to none");
+    a_host_that_stays_away_under_mpich_is_left_out => a_host_stays_away(Kind::Mpich4, "");
 }
 
 #[test]

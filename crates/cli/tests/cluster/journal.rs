@@ -77,8 +77,7 @@ const CHANGES: &[(&str, Change)] = &[
 /// large files.
 #[test]
 fn what_changed_since_it_was_recorded_is_copied_again() {
-    require!(Kind::OpenMpi4.needed());
-    require!(program!().needs_haul());
+    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
     let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
     let scene = Scene::new(&mpi, Way::Clients(3), &["--journal=journal"], 600);
     symlink("f0", scene.from().join("d0/link")).unwrap();
@@ -115,8 +114,7 @@ fn what_changed_since_it_was_recorded_is_copied_again() {
 /// If a journal is in use, or not of this release, the run reports that and touches nothing.
 #[test]
 fn a_journal_that_cannot_be_used_is_refused_before_anything_is_touched() {
-    require!(Kind::OpenMpi4.needed());
-    require!(program!().needs_haul());
+    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
     let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
     let scene = Scene::new(&mpi, Way::Clients(2), &["--journal=journal"], 10);
     let journal = scene.sandbox.join("journal");
@@ -145,8 +143,7 @@ fn a_journal_that_cannot_be_used_is_refused_before_anything_is_touched() {
 /// too late.
 #[test]
 fn of_two_runs_with_one_journal_the_second_is_refused() {
-    require!(Kind::OpenMpi4.needed());
-    require!(program!().needs_haul());
+    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
     let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
     let scene = Scene::new(&mpi, Way::Clients(2), &["--journal=journal"], FILES);
     let first = scene.start(&[]);
@@ -167,7 +164,6 @@ fn of_two_runs_with_one_journal_the_second_is_refused() {
     assert!(first.succeeded() && wrong.is_empty(), "{}", describe(&first, &wrong));
 }
 
-/// Returns all hidden entries of haul below a directory.
 fn hidden(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -184,9 +180,7 @@ fn hidden(folder: &Path) -> Vec<PathBuf> {
 /// nothing behind.
 #[test]
 fn after_any_kills_a_rerun_ends_with_the_whole_tree_and_nothing_hidden() {
-    require!(needs::root());
-    require!(Kind::OpenMpi4.needed());
-    require!(program!().needs_haul());
+    require!(needs::root(), Kind::OpenMpi4.needed(), program!().needs_haul());
     let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
     let seed = random::seed("journal", Some(5)) * 1_000_000 + 3000;
     let (mut left, mut kills) = (0, 0);
@@ -229,8 +223,7 @@ fn after_any_kills_a_rerun_ends_with_the_whole_tree_and_nothing_hidden() {
 /// A temporary file is removed only if its name proves that it belongs to this journal's run.
 #[test]
 fn leftovers_that_are_not_provably_ours_stay() {
-    require!(Kind::OpenMpi4.needed());
-    require!(program!().needs_haul());
+    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
     let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
     let scene = Scene::new(&mpi, Way::Clients(2), &["--journal=journal"], 100);
     let running = scene.start(&["--debug"]);

@@ -20,22 +20,20 @@ use haul_testkit::random::{self, Rng, seeded};
 use haul_testkit::run::Running;
 use haul_testkit::rustix::process::{Pid, Signal, kill_process};
 use haul_testkit::spec::{self, Node, Spec};
-use haul_testkit::{Facts, Outcome, Program, Sandbox, Snapshot, compare, note, program, require, wait};
+use haul_testkit::{
+    Facts, Outcome, Program, Sandbox, Snapshot, compare, note, program, require, tests, wait,
+};
 
 use crate::start::{Process, Way, relatives, script};
 
 const DIRECTORIES: usize = 12;
-/// Default number of small files.
 pub(crate) const FILES: usize = 1440;
 const LARGE: [u64; 3] = [5_000_000, 3_000_001, 4_194_304];
 
-/// Maximum time for a killed process and its relatives to end.
 const DYING_MAX: Duration = Duration::from_secs(10);
 
-/// Time limit of each copy.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Process to kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Victim {
     /// A rank other than 0.
@@ -259,9 +257,7 @@ fn accident(mpi: &Mpi, way: Way, victim: Victim, seed: u64) -> i32 {
 
 /// Kills processes of each kind in turn.
 fn accidents(kind: Kind, part: u64, count: usize) {
-    require!(needs::root());
-    require!(kind.needed());
-    require!(program!().needs_haul());
+    require!(needs::root(), kind.needed(), program!().needs_haul());
     let mpi = Mpi::find(kind).unwrap();
     let seed = random::seed(kind.name(), Some(5));
     let mut statuses = Vec::new();
@@ -281,22 +277,16 @@ pub(crate) fn of_full(full: usize, usual: usize) -> usize {
     if is_full_run() { full } else { usual }
 }
 
-#[test]
-fn whoever_is_killed_the_copy_is_right_or_known_to_be_wrong() {
-    accidents(Kind::OpenMpi4, 0, of_full(24, 3));
-}
-
-#[test]
-fn whoever_is_killed_under_mpich_the_copy_is_right_or_known_to_be_wrong() {
-    accidents(Kind::Mpich4, 1, of_full(20, 3));
+tests! {
+    whoever_is_killed_the_copy_is_right_or_known_to_be_wrong => accidents(Kind::OpenMpi4, 0, of_full(24, 3));
+    whoever_is_killed_under_mpich_the_copy_is_right_or_known_to_be_wrong
+        => accidents(Kind::Mpich4, 1, of_full(20, 3));
 }
 
 /// Without a separate launch process, nothing restarts the copy, but what exists is right.
 #[test]
 fn the_launcher_of_a_plain_job_is_killed() {
-    require!(needs::root());
-    require!(Kind::OpenMpi4.needed());
-    require!(program!().needs_haul());
+    require!(needs::root(), Kind::OpenMpi4.needed(), program!().needs_haul());
     let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
     let seed = random::seed("the launcher", Some(5)) * 1_000_000 + 2000;
     for number in 0..of_full(6, 1) as u64 {
@@ -312,9 +302,7 @@ fn a_journal_goes_on_where_a_killed_copy_ended() {
     // Each of three ranks has two batches in flight and has completed another that isn't recorded
     // yet. Files with several names are never recorded.
     const NOT_RECORDED: usize = 3 * 3 * 1024 + 2 * 20 * 32;
-    require!(needs::root());
-    require!(Kind::OpenMpi4.needed());
-    require!(program!().needs_haul());
+    require!(needs::root(), Kind::OpenMpi4.needed(), program!().needs_haul());
     let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
     for seed in 0..of_full(5, 1) as u64 {
         let mut random = seeded(seed + 99);
@@ -344,8 +332,7 @@ fn a_journal_goes_on_where_a_killed_copy_ended() {
 /// the other.
 #[test]
 fn names_of_one_file_are_linked_when_a_journal_goes_on() {
-    require!(Kind::OpenMpi4.needed());
-    require!(program!().needs_haul());
+    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
     let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
     let scene = Scene::new(&mpi, Way::Clients(2), &["--journal=journal"], 0);
     fs::remove_dir_all(scene.from()).unwrap();

@@ -8,14 +8,15 @@ use std::time::Duration;
 use haul_testkit::mpi::{Kind, Mpi};
 use haul_testkit::spec::{self, Node, Piece, Spec};
 use haul_testkit::standin::{self, Standin};
-use haul_testkit::{Facts, Outcome, Sandbox, Snapshot, cold, compare, needs, program, random, require, wait};
+use haul_testkit::{
+    Facts, Outcome, Sandbox, Snapshot, cold, compare, needs, program, random, require, tests, wait,
+};
 
 use crate::start::{Way, library, script};
 
 const RANGE: &str = "--range-size=64K";
 const RANGE_BYTES: u64 = 64 << 10;
 
-/// Time limit of each copy.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Builds files of about two ranges and of many, with holes and zeros, and one hard link.
@@ -43,9 +44,7 @@ fn assert_same(expected: &Path, found: &Path, facts: Facts, what: &str) {
 
 /// Copies with teams under several option sets, to a new target and onto an existing copy.
 fn teams_make_the_same_copy(kind: Kind) {
-    require!(needs::root());
-    require!(kind.needed());
-    require!(program!().needs_haul());
+    require!(needs::root(), kind.needed(), program!().needs_haul());
     let mpi = Mpi::find(kind).unwrap();
     let sandbox = Sandbox::in_memory().unwrap();
     build(&sandbox.join("from"));
@@ -78,14 +77,9 @@ fn teams_make_the_same_copy(kind: Kind) {
     }
 }
 
-#[test]
-fn teams_make_the_same_copy_as_one_process() {
-    teams_make_the_same_copy(Kind::OpenMpi4);
-}
-
-#[test]
-fn teams_under_mpich_make_the_same_copy_as_one_process() {
-    teams_make_the_same_copy(Kind::Mpich4);
+tests! {
+    teams_make_the_same_copy_as_one_process => teams_make_the_same_copy(Kind::OpenMpi4);
+    teams_under_mpich_make_the_same_copy_as_one_process => teams_make_the_same_copy(Kind::Mpich4);
 }
 
 /// True if a temporary file in a directory already has data.
@@ -98,7 +92,6 @@ fn is_begun(folder: &Path) -> bool {
     })
 }
 
-/// Returns the names in a directory.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().flatten();
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
@@ -114,9 +107,7 @@ struct Scene {
 /// Creates a scene, or skips the test.
 macro_rules! scene {
     ($($rate:literal)?) => {{
-        require!(standin::needed());
-        require!(Kind::OpenMpi4.needed());
-        require!(program!().needs_haul());
+        require!(standin::needed(), Kind::OpenMpi4.needed(), program!().needs_haul());
         Scene {
             mpi: Mpi::find(Kind::OpenMpi4).unwrap(),
             standin: Standin::start(1, &[$($rate)?]).unwrap(),
@@ -160,19 +151,10 @@ fn replace(source: &Path) {
     fs::rename(other(source), source).unwrap();
 }
 
-#[test]
-fn a_source_that_shrinks_leaves_no_copy() {
-    a_source_that_changes(&[], shrink);
-}
-
-#[test]
-fn a_source_that_shrinks_leaves_no_copy_with_its_attributes() {
-    a_source_that_changes(&["-p"], shrink);
-}
-
-#[test]
-fn a_source_that_is_replaced_leaves_no_copy() {
-    a_source_that_changes(&["-p"], replace);
+tests! {
+    a_source_that_shrinks_leaves_no_copy => a_source_that_changes(&[], shrink);
+    a_source_that_shrinks_leaves_no_copy_with_its_attributes => a_source_that_changes(&["-p"], shrink);
+    a_source_that_is_replaced_leaves_no_copy => a_source_that_changes(&["-p"], replace);
 }
 
 /// Every write to a temporary file fails: no copy remains. Without the fault, a rerun succeeds.
@@ -198,8 +180,7 @@ fn an_error_in_one_range_leaves_no_copy() {
         assert!(told.contains("Input/output error"), "{told}");
         assert!(left.is_empty(), "{left:?}: {told}");
         let run = copy.run().args(options).arg("-T").arg(&from).arg(&to).within(LIMIT);
-        let outcome = run.finish().unwrap();
-        assert!(outcome.succeeded(), "{}", outcome.errors());
+        run.succeed().unwrap();
         assert_same(&from, &to, Facts::CONTENT, "after the error");
     }
 }
@@ -232,9 +213,7 @@ fn a_source_that_cannot_be_read_in_the_middle_leaves_no_copy() {
 /// reported once.
 #[test]
 fn a_large_file_without_room_is_told_of_once() {
-    require!(needs::root());
-    require!(Kind::OpenMpi4.needed());
-    require!(program!().needs_haul());
+    require!(needs::root(), Kind::OpenMpi4.needed(), program!().needs_haul());
     let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
     let sandbox = Sandbox::in_memory().unwrap();
     let node = |name: &str, seed, bytes| Node::file(0, name, seed, bytes);

@@ -12,7 +12,7 @@ use haul_testkit::everything;
 use haul_testkit::mpi::{Kind, Mpi};
 use haul_testkit::needs::{self, is_full_run};
 use haul_testkit::program::Program;
-use haul_testkit::{Facts, Sandbox, Snapshot, compare, message, note, program, require};
+use haul_testkit::{Facts, Sandbox, Snapshot, compare, message, note, program, require, tests};
 
 use crate::start::{Way, script};
 
@@ -78,7 +78,6 @@ const LINES: [&str; 51] = [
 const FEW: [&str; 5] =
     [ALL, "-rL from/sub/sub there", "-a --walk=ranks from to", "-ruv from/. there", "-r from from/new"];
 
-/// Builds the directory that a command line runs in.
 fn prepare(folder: &Path) -> io::Result<()> {
     let spec = everything::spec();
     spec.build(&folder.join("from"))?;
@@ -157,36 +156,23 @@ fn share(part: usize) -> Vec<&'static str> {
 }
 
 fn every_line(kind: Kind, way: Way, part: usize) {
-    require!(needs::root());
-    require!(kind.needed());
-    require!(program!().needs_haul());
+    require!(needs::root(), kind.needed(), program!().needs_haul());
     let mpi = Mpi::find(kind).unwrap();
     let lines = share(part);
     let failures = in_two_threads(&lines, |lines| differences(&mpi, way, lines, &prepare));
     judge(&failures, lines.len());
 }
 
-#[test]
-fn every_line_by_clients_is_as_by_one_process() {
-    every_line(Kind::OpenMpi4, Way::Clients(2), 0);
-}
-
-#[test]
-fn every_line_by_more_clients_is_as_by_one_process() {
-    every_line(Kind::OpenMpi4, Way::Clients(4), 1);
-}
-
-#[test]
-fn every_line_under_a_launcher_is_as_by_one_process() {
-    every_line(Kind::OpenMpi4, Way::Ranks(3), 2);
+tests! {
+    every_line_by_clients_is_as_by_one_process => every_line(Kind::OpenMpi4, Way::Clients(2), 0);
+    every_line_by_more_clients_is_as_by_one_process => every_line(Kind::OpenMpi4, Way::Clients(4), 1);
+    every_line_under_a_launcher_is_as_by_one_process => every_line(Kind::OpenMpi4, Way::Ranks(3), 2);
 }
 
 /// Tries several numbers of ranks, including ones where rank 0 doesn't copy.
 #[test]
 fn any_number_of_ranks_makes_the_same_copy() {
-    require!(needs::root());
-    require!(Kind::OpenMpi4.needed());
-    require!(program!().needs_haul());
+    require!(needs::root(), Kind::OpenMpi4.needed(), program!().needs_haul());
     let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
     let mut failures = Vec::new();
     let ways = [1, 2, 8].map(Way::Clients).into_iter().chain([1, 4, 17].map(Way::Ranks));
@@ -199,9 +185,7 @@ fn any_number_of_ranks_makes_the_same_copy() {
 
 /// Runs a few lines, or all in a full run.
 fn under(kind: Kind) {
-    require!(needs::root());
-    require!(kind.needed());
-    require!(program!().needs_haul());
+    require!(needs::root(), kind.needed(), program!().needs_haul());
     let mpi = Mpi::find(kind).unwrap();
     let lines: &[&str] = if is_full_run() { &LINES } else { &FEW };
     let ways = [Way::Clients(3), Way::Ranks(2)];
@@ -215,9 +199,11 @@ fn under(kind: Kind) {
 /// MPI 5 rejects an option given twice.
 #[test]
 fn a_launchers_words_on_mapping_and_binding_are_taken() {
-    require!(needs::root());
-    require!(Kind::OpenMpi4.needed().or_else(|| Kind::OpenMpi5.needed()));
-    require!(program!().needs_haul());
+    require!(
+        needs::root(),
+        Kind::OpenMpi4.needed().or_else(|| Kind::OpenMpi5.needed()),
+        program!().needs_haul()
+    );
     for kind in [Kind::OpenMpi4, Kind::OpenMpi5] {
         let mpi = Mpi::find(kind).unwrap();
         let mut words =
@@ -245,32 +231,17 @@ fn a_launchers_words_on_mapping_and_binding_are_taken() {
     }
 }
 
-#[test]
-fn under_open_mpi_5() {
-    under(Kind::OpenMpi5);
-}
-
-#[test]
-fn under_mpich_4() {
-    under(Kind::Mpich4);
-}
-
-#[test]
-fn under_mpich_5() {
-    under(Kind::Mpich5);
-}
-
-#[test]
-fn under_the_standard_abi() {
-    under(Kind::Standard);
+tests! {
+    under_open_mpi_5 => under(Kind::OpenMpi5);
+    under_mpich_4 => under(Kind::Mpich4);
+    under_mpich_5 => under(Kind::Mpich5);
+    under_the_standard_abi => under(Kind::Standard);
 }
 
 /// An unprivileged user gets the same messages for unreadable entries, and the rest is copied.
 #[test]
 fn what_cannot_be_read_is_told_as_by_one_process() {
-    require!(needs::root());
-    require!(Kind::OpenMpi4.needed());
-    require!(program!().needs_haul());
+    require!(needs::root(), Kind::OpenMpi4.needed(), program!().needs_haul());
     let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
     let sandbox = Sandbox::in_memory().unwrap();
     let published = program!().publish(sandbox.path()).unwrap();
@@ -297,8 +268,7 @@ fn what_cannot_be_read_is_told_as_by_one_process() {
 #[test]
 fn a_thousand_small_files_cost_ten_messages() {
     const FILES: usize = 20_000;
-    require!(Kind::OpenMpi4.needed());
-    require!(program!().needs_haul());
+    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
     let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
     let sandbox = Sandbox::in_memory().unwrap();
     for directory in 0..FILES / 1000 {

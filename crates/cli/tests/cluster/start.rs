@@ -2,13 +2,12 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::program::write_script;
 use haul_testkit::{Program, Sandbox, program};
 
-/// How to start a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// `haul cp --clients N …`
@@ -64,25 +63,14 @@ pub(crate) fn script(sandbox: &Sandbox, mpi: &Mpi, way: Way, own: &[&str]) -> Pr
         }
     }
     let path = sandbox.join(format!("haul-{:?}-{way:?}", mpi.kind()).replace(['(', ')'], ""));
-    write_program(&path, &text);
+    write_script(&path, &text).unwrap();
     Program::at(&path)
 }
 
-/// Writes a script. Another process writes it: a concurrent fork in this one could inherit the
-/// descriptor and cause ETXTBSY.
-pub(crate) fn write_program(path: &Path, text: &str) {
-    let write = "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\"";
-    let status = Command::new("sh").args(["-c", write]).arg(path).arg(text).status();
-    assert!(status.unwrap().success());
-}
-
-/// A process of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) id: u32,
-    /// Name of its program.
     pub(crate) program: String,
-    /// Its rank, if any.
     pub(crate) rank: Option<u32>,
     /// True for a rank that a launch process started.
     pub(crate) is_agent: bool,

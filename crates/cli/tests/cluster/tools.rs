@@ -87,7 +87,6 @@ fn prepare(folder: &Path) {
     shell(script, folder);
 }
 
-/// Runs a line in a shell and returns its output.
 fn shell(line: &str, folder: &Path) -> Vec<u8> {
     let output =
         Command::new("sh").args(["-ec", line]).current_dir(folder).env("LC_ALL", "C").output().unwrap();
@@ -95,7 +94,6 @@ fn shell(line: &str, folder: &Path) -> Vec<u8> {
     output.stdout
 }
 
-/// Result of a run.
 #[derive(PartialEq, Eq)]
 struct Product {
     status: Option<i32>,
@@ -112,7 +110,6 @@ fn lines_of(bytes: &[u8], ordered: bool) -> Vec<Vec<u8>> {
     lines
 }
 
-/// Runs a line with a program in a directory of its own.
 fn run(program: &Path, line: &Line, folder: &Path, source: &Path) -> (Product, Snapshot, Outcome) {
     remove_tree(folder);
     shell(&format!("cp -a '{}' '{}'", source.display(), folder.display()), source);

@@ -20,7 +20,6 @@ use haul_testkit::{Outcome, Run};
 use scene::{Scene, haul};
 
 impl Scene {
-    /// Begins a `haul cmp` command line in the directory.
     fn cmp<S: AsRef<std::ffi::OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Run {
         self.applet("cmp", words)
     }

@@ -25,7 +25,6 @@ pub(crate) struct Case {
     pub(crate) way: Vec<&'static str>,
 }
 
-/// Where a copy goes.
 #[derive(Clone, Debug)]
 enum Target {
     /// `target`, which doesn't exist.
@@ -41,7 +40,6 @@ enum Target {
     Source(&'static str),
 }
 
-/// Position of the target on the command line.
 #[derive(Clone, Copy, Debug)]
 enum Destination {
     Last,
@@ -50,7 +48,6 @@ enum Destination {
 }
 
 const NAMES: [&[u8]; 9] = [b"a", b"b", b"c", b"d", b"e", b"f", b"-r", b"\xff\xfe", b"new\nline"];
-/// Names of earlier backups.
 const BACKUPS: [&[u8]; 7] = [b"a~", b"b~", b"a.~1~", b"b.~7~", b"c.~10~", b"a.bak", b"d.~1~~"];
 const MODES: [u32; 10] = [0o644, 0o600, 0o755, 0o700, 0o444, 0o777, 0, 0o4755, 0o2775, 0o1777];
 

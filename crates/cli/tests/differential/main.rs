@@ -76,7 +76,6 @@ fn runner(seed: u64, cases: usize) -> TestRunner {
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
 }
 
-/// Statistics of a run of cases.
 #[derive(Default)]
 struct Seen {
     compared: Cell<usize>,
@@ -140,8 +139,7 @@ fn run_case(duel: &Duel, case: &Case, release: Release, seen: &Seen) -> Result<(
 
 #[test]
 fn random_copies_are_the_same_as_gnu_cps() {
-    require!(Program::needs_gnu());
-    require!(needs::root());
+    require!(Program::needs_gnu(), needs::root());
     let duel = Duel::with_gnu(program!()).unwrap();
     let release = duel.standard.release().unwrap();
     let cases = needs::count_from("HAUL_CASES", if needs::is_full_run() { 5000 } else { 500 });

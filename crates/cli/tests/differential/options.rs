@@ -90,7 +90,6 @@ const NEWEST: [&str; 7] = [
     "--keep-directory-symlink",
 ];
 
-/// Options that always fail.
 const BAD: [&str; 7] = [
     "--backup=bogus",
     "--backup=n",
@@ -107,7 +106,6 @@ const RECURSIONS: [&str; 7] = ["-r", "-R", "-a", "-a", "-dr", "-rL", "-rp"];
 const VERSION_CONTROLS: [&str; 7] = ["none", "numbered", "nil", "num", "", "bogus", "simple"];
 const SUFFIXES: [&str; 3] = [".old", "", "a/b"];
 
-/// Answers to prompts.
 const ANSWERS: [&str; 7] = ["y", "Y", "yes", "n", "no", "", " y"];
 
 /// The command line without operands, and its surroundings.
@@ -129,12 +127,10 @@ impl Choices {
         self.any(&RECURSIONS)
     }
 
-    /// True if links may be followed.
     pub(crate) fn follows(&self) -> bool {
         self.any(&["-L", "-H", "-rL"])
     }
 
-    /// True if backups may be made.
     pub(crate) fn backs_up(&self) -> bool {
         self.options.iter().any(|option| {
             *option == "-b" || ["--backup", "-S", "--suffix"].iter().any(|flag| option.starts_with(flag))
@@ -147,7 +143,6 @@ impl Choices {
         skips || self.any(&["--remove-destination", "-l", "-s"])
     }
 
-    /// Returns the standard input.
     pub(crate) fn input(&self) -> Vec<u8> {
         let once: Vec<u8> =
             self.answers.0.iter().flat_map(|answer| [answer.as_bytes(), b"\n"].concat()).collect();

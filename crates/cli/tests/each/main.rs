@@ -20,7 +20,6 @@ use haul_testkit::{Outcome, Run};
 use scene::Scene;
 
 impl Scene {
-    /// Begins a `haul each` command line in the directory.
     fn each<S: AsRef<std::ffi::OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Run {
         self.applet("each", words)
     }
@@ -31,7 +30,6 @@ impl Scene {
     }
 }
 
-/// Returns the lines of a text, sorted.
 fn sorted(text: &str) -> Vec<String> {
     let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
     lines.sort();

@@ -38,7 +38,7 @@ use haul_testkit::sandbox::remove_tree;
 use haul_testkit::spec::{Kind, Node, Piece, Spec, acl};
 use haul_testkit::verdict::{Verdict, judge, judge_refusal};
 use haul_testkit::{
-    Differences, Facts, Outcome, Program, Sandbox, Snapshot, compare, needs, note, program, require,
+    Differences, Facts, Outcome, Program, Sandbox, Snapshot, compare, needs, note, program, require, tests,
 };
 
 const ERRORS: [&str; 6] = ["EIO", "ENOSPC", "EINTR", "ENOMEM", "EACCES", "EMFILE"];
@@ -149,7 +149,6 @@ impl Scene {
         }
     }
 
-    /// True if the target holds an older copy.
     fn is_onto_older(self) -> bool {
         matches!(self, Self::OntoOlder | Self::OntoOlderRemoved | Self::OntoOlderKept)
     }
@@ -220,12 +219,10 @@ struct Sweep {
     way: Way,
     sandbox: Sandbox,
     expected: Snapshot,
-    /// Snapshot of [`older`] before the copy.
     older: Snapshot,
     nothing: Snapshot,
 }
 
-/// Result of one case.
 struct Result {
     fired: bool,
     verdict: std::result::Result<Verdict, String>,
@@ -457,71 +454,26 @@ fn sweep(way: Way, sandbox: Sandbox) {
     }
 }
 
-/// Sweeps an engine with buffered I/O, on tmpfs.
 fn sweep_in_memory(engine: &'static str) {
     require!(needs::root());
     sweep_engine(engine, false, &|| Sandbox::in_memory().unwrap());
 }
 
-/// Sweeps an engine with direct I/O, on ext4.
 fn sweep_on_disk(engine: &'static str) {
     require!(needs::loop_mount("ext4"));
     let disk = Mount::image("ext4", DISK_BYTES).unwrap();
     sweep_engine(engine, true, &|| Sandbox::below(disk.path()).unwrap());
 }
 
-#[test]
-fn sync_never_loses_in_silence() {
-    sweep_in_memory("sync");
-}
-
-#[test]
-fn io_uring_never_loses_in_silence() {
-    require!(needs::io_uring());
-    sweep_in_memory("io-uring");
-}
-
-#[test]
-fn posix_aio_never_loses_in_silence() {
-    require!(needs::posix_aio());
-    sweep_in_memory("posix-aio");
-}
-
-#[test]
-fn kernel_aio_never_loses_in_silence() {
-    require!(needs::kernel_aio());
-    sweep_in_memory("kernel-aio");
-}
-
-#[test]
-fn retry_never_loses_in_silence() {
-    sweep_in_memory("retry");
-}
-
-#[test]
-fn sync_past_the_cache_never_loses_in_silence() {
-    sweep_on_disk("sync");
-}
-
-#[test]
-fn io_uring_past_the_cache_never_loses_in_silence() {
-    require!(needs::io_uring());
-    sweep_on_disk("io-uring");
-}
-
-#[test]
-fn posix_aio_past_the_cache_never_loses_in_silence() {
-    require!(needs::posix_aio());
-    sweep_on_disk("posix-aio");
-}
-
-#[test]
-fn kernel_aio_past_the_cache_never_loses_in_silence() {
-    require!(needs::kernel_aio());
-    sweep_on_disk("kernel-aio");
-}
-
-#[test]
-fn retry_past_the_cache_never_loses_in_silence() {
-    sweep_on_disk("retry");
+tests! {
+    sync_never_loses_in_silence => sweep_in_memory("sync");
+    io_uring_never_loses_in_silence [needs::io_uring()] => sweep_in_memory("io-uring");
+    posix_aio_never_loses_in_silence [needs::posix_aio()] => sweep_in_memory("posix-aio");
+    kernel_aio_never_loses_in_silence [needs::kernel_aio()] => sweep_in_memory("kernel-aio");
+    retry_never_loses_in_silence => sweep_in_memory("retry");
+    sync_past_the_cache_never_loses_in_silence => sweep_on_disk("sync");
+    io_uring_past_the_cache_never_loses_in_silence [needs::io_uring()] => sweep_on_disk("io-uring");
+    posix_aio_past_the_cache_never_loses_in_silence [needs::posix_aio()] => sweep_on_disk("posix-aio");
+    kernel_aio_past_the_cache_never_loses_in_silence [needs::kernel_aio()] => sweep_on_disk("kernel-aio");
+    retry_past_the_cache_never_loses_in_silence => sweep_on_disk("retry");
 }

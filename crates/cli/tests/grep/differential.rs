@@ -229,7 +229,6 @@ const OPTIONS: &[&str] = &[
 const COLORS: &[&str] =
     &["sl=1:cx=2", "rv:sl=1;3:cx=44", "mt=4:ne", "ms=1:mc=2:se=3:fn=9:bn=8:ln=", "mt=x:ne"];
 
-/// Writes the files, and returns their names.
 fn files(scene: &Scene) -> Vec<&'static str> {
     let words = ["foo", "bar", "x", "", "foo bar", "a.b", "Foo"];
     let numbered: String = (0..60).map(|line| format!("{line} line {}\n", words[line * line % 7])).collect();

@@ -35,12 +35,10 @@ use haul_testkit::{Outcome, Run};
 use scene::{Scene, haul};
 
 impl Scene {
-    /// Begins a command line of GNU grep in the directory.
     fn gnu<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>, locale: &str) -> Run {
         self.run(Path::new("/usr/bin/grep"), words).env("LC_ALL", locale)
     }
 
-    /// Begins a `haul grep` command line in the directory.
     fn haul<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>, locale: &str) -> Run {
         self.applet("grep", words).env("LC_ALL", locale)
     }

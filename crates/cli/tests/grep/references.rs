@@ -29,7 +29,6 @@ enum Node {
     Back(usize),
 }
 
-/// Generates random patterns.
 struct Maker<'r> {
     random: &'r mut Random,
     groups: usize,

@@ -72,7 +72,6 @@ impl Scene {
     }
 }
 
-/// Returns the program under test.
 pub(crate) fn haul() -> PathBuf {
     let named = std::env::var_os("HAUL_BIN").map(PathBuf::from);
     fs::canonicalize(named.as_deref().unwrap_or(Path::new(env!("CARGO_BIN_EXE_haul")))).unwrap()

@@ -52,8 +52,7 @@ import socket; socket.socket(socket.AF_UNIX).bind(\"d/socket\")'",
 
 #[test]
 fn what_may_not_be_read_is_not_in_the_archive() {
-    require!(needs::root());
-    require!(needs::tool("tar"));
+    require!(needs::root(), needs::tool("tar"));
     let scene = Scene::on_disk(
         "chmod 777 .; mkdir d; echo 1 >d/1; echo 2 >d/2; : >d/3; chmod 0 d/2 d/3; mkdir d/closed; chmod 0 d/closed
         mkdir d/listed; echo 4 >d/listed/4; chmod 744 d/listed; cp $HAUL haul",

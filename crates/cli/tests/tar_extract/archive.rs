@@ -1,9 +1,7 @@
 //! Archives built byte by byte, valid and invalid.
 
-/// Size of a block, in bytes.
 pub(crate) const BLOCK: usize = 512;
 
-/// An archive under construction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Archive(pub(crate) Vec<u8>);
 
@@ -62,7 +60,6 @@ impl Header {
     }
 }
 
-/// Fills in a header's checksum.
 pub(crate) fn summed(mut block: [u8; BLOCK]) -> [u8; BLOCK] {
     block[148..156].fill(b' ');
     let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
@@ -131,7 +128,6 @@ impl Archive {
         self.raw(&Header::new("./PaxHeaders/x", kind, content.len() as u64), content, |_| {})
     }
 
-    /// Ends the archive.
     pub(crate) fn end(mut self) -> Vec<u8> {
         self.0.extend_from_slice(&[0; 2 * BLOCK]);
         self.0

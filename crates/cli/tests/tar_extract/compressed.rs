@@ -6,9 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use haul_testkit::needs::{self, find_tool};
 use haul_testkit::random::{Rng, seeded};
-use haul_testkit::{Sandbox, require, skip};
+use haul_testkit::{Sandbox, needs, require};
 
 use crate::archive::Archive;
 use crate::built;
@@ -43,7 +42,6 @@ fn both(folder: &Path, words: &[&str]) -> [(Option<i32>, std::path::PathBuf, Str
     })
 }
 
-/// Compresses bytes with a program.
 fn compressed(program: &str, bytes: &[u8]) -> Vec<u8> {
     let mut command = Command::new(program);
     command.arg("-c");
@@ -72,9 +70,7 @@ const PROGRAMS: [&str; 7] = ["gzip", "bzip2", "zstd", "xz", "lzip", "lzma", "com
 fn what_any_compressor_has_made_is_read_from_files_and_pipes() {
     let content = content();
     for program in PROGRAMS {
-        if find_tool(program).is_none() {
-            skip!("needs the command {program}");
-        }
+        require!(needs::tool(program));
         let sandbox = Sandbox::in_memory().unwrap();
         let packed = compressed(program, &archive(&content));
         fs::write(sandbox.join("archive"), &packed).unwrap();
@@ -93,9 +89,7 @@ fn what_any_compressor_has_made_is_read_from_files_and_pipes() {
 #[test]
 fn garbage_behind_a_compressed_stream_counts_as_for_the_formats_own_program() {
     for program in ["gzip", "bzip2", "zstd", "xz", "lzip", "lzma"] {
-        if find_tool(program).is_none() {
-            skip!("needs the command {program}");
-        }
+        require!(needs::tool(program));
         for garbage in [&b"garbage at the end"[..], &[0; 1000], b"\0\0\0\0garbage"] {
             let sandbox = Sandbox::in_memory().unwrap();
             let mut packed = compressed(program, &archive(b"content"));
@@ -219,8 +213,7 @@ fn times_of_extended_headers_are_read_as_gnu_tar_reads_them() {
 
 #[test]
 fn attributes_outside_of_user_are_set_only_when_a_pattern_asks_for_them() {
-    require!(needs::root());
-    require!(needs::tool("getfattr"));
+    require!(needs::root(), needs::tool("getfattr"));
     let sandbox = Sandbox::on_disk().unwrap();
     let attributes: [(&str, &[u8]); 3] =
         [("SCHILY.xattr.user.a", b"1"), ("SCHILY.xattr.trusted.b", b"2"), ("SCHILY.xattr.security.c", b"3")];

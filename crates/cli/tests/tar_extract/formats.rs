@@ -5,9 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use haul_testkit::needs::{self, find_tool};
-use haul_testkit::{Facts, Sandbox, everything};
-use haul_testkit::{compare::compare_paths, require, skip};
+use haul_testkit::{Facts, Sandbox, compare::compare_paths, everything, needs, require};
 
 use crate::haul;
 
@@ -84,15 +82,13 @@ fn extracted_in_formats(program: &str, formats: &[&str]) {
 
 #[test]
 fn what_gnu_tar_writes_in_any_format_is_extracted_as_by_itself() {
-    require!(needs::root());
-    require!(needs::tool("tar"));
+    require!(needs::root(), needs::tool("tar"));
     extracted_in_formats("tar", &["gnu", "oldgnu", "pax", "posix", "ustar", "v7"]);
 }
 
 #[test]
 fn attributes_lists_and_holes_are_extracted_as_by_gnu_tar() {
-    require!(needs::root());
-    require!(needs::tool("tar"));
+    require!(needs::root(), needs::tool("tar"));
     let sparse = ["--format=gnu", "--sparse-version=0.0", "--sparse-version=0.1", "--sparse-version=1.0"];
     for option in sparse {
         let sandbox = Sandbox::in_memory().unwrap();
@@ -110,19 +106,13 @@ fn attributes_lists_and_holes_are_extracted_as_by_gnu_tar() {
 
 #[test]
 fn what_bsdtar_writes_is_extracted() {
-    require!(needs::root());
-    require!(needs::tool("tar"));
-    require!(needs::tool("bsdtar"));
+    require!(needs::root(), needs::tool("tar"), needs::tool("bsdtar"));
     extracted_in_formats("bsdtar", &["gnutar", "pax", "ustar"]);
 }
 
 #[test]
 fn what_pythons_tarfile_writes_is_extracted() {
-    require!(needs::root());
-    require!(needs::tool("tar"));
-    if find_tool("python3").is_none() {
-        skip!("needs the command python3");
-    }
+    require!(needs::root(), needs::tool("tar"), needs::tool("python3"));
     for format in ["GNU_FORMAT", "PAX_FORMAT", "USTAR_FORMAT"] {
         let sandbox = Sandbox::in_memory().unwrap();
         tree(sandbox.path(), false);
@@ -191,8 +181,7 @@ fn zeros_behind_what_is_compressed_are_no_damage_and_anything_else_is_to_gzip() 
 
 #[test]
 fn listings_are_gnu_tars() {
-    require!(needs::root());
-    require!(needs::tool("tar"));
+    require!(needs::root(), needs::tool("tar"));
     let sandbox = Sandbox::in_memory().unwrap();
     tree(sandbox.path(), true);
     for format in ["--format=gnu", "--format=pax", "--format=v7"] {

@@ -18,12 +18,10 @@ use std::path::PathBuf;
 
 use haul_testkit::Run;
 
-/// Returns the path of the program under test.
 fn built() -> PathBuf {
     std::env::var_os("HAUL_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_haul")), PathBuf::from)
 }
 
-/// Begins a command line of the program under test.
 fn haul() -> Run {
     Run::new(&built())
 }

@@ -17,7 +17,6 @@ use haul_testkit::{Sandbox, needs, note, require, skip};
 use crate::archive::{Archive, Header};
 use crate::built;
 
-/// Owner of the directory and of all members.
 const ATTACKER: u32 = 4_242;
 
 /// Maximum runs of GNU tar to see one fail.

@@ -201,8 +201,7 @@ fn members_are_chosen_stripped_and_printed() {
 
 #[test]
 fn a_default_acl_takes_no_bits_from_what_the_archive_says() {
-    require!(needs::tool("setfacl"));
-    require!(needs::tool("tar"));
+    require!(needs::tool("setfacl"), needs::tool("tar"));
     let of = |name: &str, mode| Header::new(name, b'0', 1).mode(mode);
     let archive = a()
         .directory("d/")

@@ -23,7 +23,7 @@ use std::time::Duration;
 use haul_testkit::random::{self, choose, seeded};
 use haul_testkit::run::{Ending, Run};
 use haul_testkit::sandbox::remove_tree;
-use haul_testkit::{Facts, Outcome, Sandbox, Snapshot, compare, needs, note, program, require};
+use haul_testkit::{Facts, Outcome, Sandbox, Snapshot, compare, needs, note, program, require, tests};
 
 use crate::scenes::{Product, SCENES, Scene, tree};
 use crate::verdict::{self, Wrong, Wrongs, explains, wrong};
@@ -49,7 +49,6 @@ pub(crate) fn shell(line: &str, folder: &Path) {
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A scene under test.
 struct Sweep {
     haul: PathBuf,
     scene: Scene,
@@ -123,7 +122,6 @@ impl Sweep {
         if messages.lines().all(is_of_links) { Ok(()) } else { Err(messages) }
     }
 
-    /// Returns what is wrong with a run's result.
     fn wrongs(&self, outcome: &Outcome, worker: usize) -> Wrongs {
         let (folder, got) = (self.folder(worker), &outcome.stdout);
         let both = |name: &str| (self.expected.join(name), folder.join(name));
@@ -247,7 +245,6 @@ impl Sweep {
     }
 }
 
-/// Result of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Right,
@@ -256,8 +253,7 @@ enum Verdict {
 
 fn sweep(scene: Scene) {
     let program = program!();
-    require!(program.needs_haul());
-    require!(needs::root());
+    require!(program.needs_haul(), needs::root());
     let sweep = Sweep::new(fs::canonicalize(program.path()).unwrap(), scene);
     let seed = random::seed(scene.name, None);
     // All cases in a full run, or else a random sample spread over operations and effects.
@@ -293,21 +289,15 @@ fn sweep(scene: Scene) {
     assert!(fired * 10 >= cases.len() * 8, "{}: only {fired} of {} faults fired", scene.name, cases.len());
 }
 
-/// Sweeps the scenes of an applet.
 fn sweep_tool(tool: &str) {
     let scenes: Vec<_> = SCENES.iter().filter(|scene| scene.words[0] == tool).collect();
     assert!(!scenes.is_empty(), "no scene of {tool}");
     scenes.into_iter().for_each(|scene| sweep(*scene));
 }
 
-#[test]
-fn cmp_is_never_wrong_in_silence() {
-    sweep_tool("cmp");
-}
-
-#[test]
-fn each_is_never_wrong_in_silence() {
-    sweep_tool("each");
+tests! {
+    cmp_is_never_wrong_in_silence => sweep_tool("cmp");
+    each_is_never_wrong_in_silence => sweep_tool("each");
 }
 
 #[test]
@@ -326,19 +316,8 @@ fn a_command_that_cannot_be_started_or_heard_is_told_of() {
     }
 }
 
-#[test]
-fn grep_is_never_wrong_in_silence() {
-    sweep_tool("grep");
-}
-
-#[test]
-fn bzip2_is_never_wrong_in_silence() {
-    require!(needs::tool("bzip2"));
-    sweep_tool("bzip2");
-}
-
-#[test]
-fn tar_is_never_wrong_in_silence() {
-    require!(needs::tool("tar"));
-    sweep_tool("tar");
+tests! {
+    grep_is_never_wrong_in_silence => sweep_tool("grep");
+    bzip2_is_never_wrong_in_silence [needs::tool("bzip2")] => sweep_tool("bzip2");
+    tar_is_never_wrong_in_silence [needs::tool("tar")] => sweep_tool("tar");
 }

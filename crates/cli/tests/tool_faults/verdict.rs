@@ -277,7 +277,6 @@ mod tests {
 
     use super::*;
 
-    /// Returns the entries that must be named.
     fn entries(wrongs: Wrongs) -> Result<Vec<String>, String> {
         wrongs.map(|list| list.into_iter().map(|wrong| wrong.entry).collect())
     }

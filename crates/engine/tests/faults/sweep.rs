@@ -5,12 +5,7 @@
 //! this test binary again, with only `one_copy`. Some faults must go unnoticed: an interrupted or
 //! postponed operation is retried, a refused ring is replaced.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what is wrong by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -20,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use crate::ground::{pattern, say};
-use haul_engine::{Call, Done, Engine, KernelAio, Op, Outcome, Placement, Retry, Sync, Uring, Wait};
-use haul_sys::{Buffer, Cache, Errno, Error, Fd, Gather, Mode, Name, Open, Operation, Result};
+use crate::ground::{pattern, read_into, say, write};
+use haul_engine::{Call, Done, Engine, KernelAio, Op, Outcome, Placement, Retry, Sync, Uring};
+use haul_sys::{Buffer, Errno, Error, Fd, Gather, Mode, Name, Open, Operation, Result};
 use haul_testkit::skip;
 use tempfile::TempDir;
 
@@ -227,18 +222,11 @@ impl Copier {
 
     fn read(&mut self, source: &Arc<Fd>, offset: u64, length: usize) -> Op {
         let buffer = self.buffers.pop().unwrap_or_else(|| Buffer::new(BLOCK));
-        let file = Arc::clone(source);
-        let token = self.piece(offset, 0..length);
-        Op {
-            token,
-            call: Call::Read { file, offset, buffer, length, wait: Wait::Allowed, cache: Cache::Keep },
-        }
+        Op { token: self.piece(offset, 0..length), call: read_into(buffer, source, offset as usize, length) }
     }
 
     fn write(&mut self, target: &Arc<Fd>, offset: u64, buffer: Buffer, range: Range<usize>) -> Op {
-        let token = self.piece(offset, range.clone());
-        let file = Arc::clone(target);
-        Op { token, call: Call::Write { file, offset, buffer, range, cache: Cache::Keep } }
+        Op { token: self.piece(offset, range.clone()), call: write(buffer, range, target, offset as usize) }
     }
 }
 

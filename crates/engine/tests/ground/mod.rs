@@ -1,23 +1,19 @@
 //! Files and engine drivers for the contract tests.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what is wrong by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(unsafe_code, reason = "what is forbidden or set here, haul itself never forbids or sets")]
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::Write;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use haul_engine::{Call, Done, Engine, Op, Outcome, Token};
-use haul_sys::{Fd, FileType, Mode, Name, Open, Operation, Special};
+use haul_engine::{Call, Done, Engine, Op, Outcome, Token, Wait};
+use haul_sys::{Buffer, Cache, Fd, FileType, Mode, Name, Open, Operation, Special};
 use tempfile::TempDir;
 
 /// A temporary directory and its open descriptor.
@@ -92,6 +88,38 @@ pub(crate) fn pattern(seed: u64, offset: usize, length: usize) -> Vec<u8> {
     (offset..offset + length).map(byte).collect()
 }
 
+/// A read that may wait for the disk, into a buffer of its length.
+pub(crate) fn read(token: Token, file: &Arc<Fd>, offset: usize, length: usize) -> Op {
+    Op { token, call: read_into(Buffer::new(length), file, offset, length) }
+}
+
+pub(crate) fn read_into(buffer: Buffer, file: &Arc<Fd>, offset: usize, length: usize) -> Call {
+    let (file, offset) = (Arc::clone(file), offset as u64);
+    Call::Read { file, offset, buffer, length, wait: Wait::Allowed, cache: Cache::Keep }
+}
+
+pub(crate) fn write(buffer: Buffer, range: Range<usize>, file: &Arc<Fd>, offset: usize) -> Call {
+    Call::Write { file: Arc::clone(file), offset: offset as u64, buffer, range, cache: Cache::Keep }
+}
+
+/// A pair with its offset as its token. Its filler exposes a write that overtakes the read.
+pub(crate) fn pair(source: &Arc<Fd>, target: &Arc<Fd>, offset: usize, length: usize) -> Op {
+    let mut buffer = Buffer::new(length);
+    buffer.bytes_mut().fill(0xaa);
+    Op { token: offset as u64, call: pair_through(buffer, source, target, offset, length) }
+}
+
+pub(crate) fn pair_through(
+    buffer: Buffer,
+    source: &Arc<Fd>,
+    target: &Arc<Fd>,
+    offset: usize,
+    length: usize,
+) -> Call {
+    let (source, target) = (Arc::clone(source), Arc::clone(target));
+    Call::Pair { source, target, offset: offset as u64, buffer, length, cache: Cache::Keep }
+}
+
 /// Submits everything, reaping whenever the engine is full, then reaps until nothing is in flight.
 pub(crate) fn run(engine: &mut dyn Engine, ops: impl IntoIterator<Item = Op>) -> Vec<Done> {
     let mut done = Vec::new();
@@ -147,7 +175,7 @@ pub(crate) fn operation_of(outcome: &Outcome) -> Operation {
 }
 
 /// Returns the address of a buffer's memory, which identifies the buffer.
-pub(crate) fn address(buffer: &haul_sys::Buffer) -> usize {
+pub(crate) fn address(buffer: &Buffer) -> usize {
     buffer.bytes().as_ptr().addr()
 }
 

@@ -1,13 +1,12 @@
 //! Rule 10 of the contract: a pair never writes what it hasn't read, and reports both byte counts.
 
 use std::ffi::CString;
-use std::sync::Arc;
 
-use haul_engine::{Call, Op, Outcome};
-use haul_sys::{Buffer, Cache};
+use haul_engine::{Op, Outcome};
+use haul_sys::Buffer;
 
 use crate::Subject;
-use crate::ground::{Ground, pattern, run};
+use crate::ground::{Ground, pair_through, pattern, run};
 
 /// The file length is not a multiple of the block, and its last block is not a multiple of a page.
 const PAIRED_BYTES: usize = 200_000;
@@ -24,8 +23,7 @@ pub(crate) fn line_10_a_pair_writes_what_it_has_read(mut subject: Subject) {
             // Filler that exposes a write that overtakes its read.
             let mut buffer = Buffer::new(PAIRED_BLOCK);
             buffer.bytes_mut().fill(0xaa);
-            let (source, target) = (Arc::clone(&source), Arc::clone(&target));
-            Call::Pair { source, target, offset: offset as u64, buffer, length, cache: Cache::Keep }
+            pair_through(buffer, &source, &target, offset, length)
         };
         // The first pair is beyond EOF and must write nothing.
         let mut pieces: Vec<_> = (0..PAIRED_BYTES + PAIRED_BLOCK)

@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Number of opens of each file.
 #[derive(Debug, Default)]
 pub(super) struct Opens {
     counts: Mutex<HashMap<u64, usize>>,
@@ -26,7 +25,6 @@ impl Opens {
         *count > 1
     }
 
-    /// Records a close.
     pub(super) fn end(&self, number: u64) {
         let mut counts = self.counts();
         if let Some(count) = counts.get_mut(&number) {

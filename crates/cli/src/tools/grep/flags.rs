@@ -6,15 +6,25 @@ use std::os::unix::ffi::OsStringExt;
 use haul_grep::{Binary, Directories, Show, Syntax};
 
 use crate::flags::Action::{Optional, Plain, Required, Word};
+use crate::flags::shared::MACHINE;
 use crate::flags::values::Words;
 use crate::flags::{Arguments, Command, Error, Shared, Sharing, Value, When};
 
-/// `haul grep`.
 pub(super) static COMMAND: Command<Line> = Command {
     usage: &["[OPTION]... PATTERNS [FILE]..."],
     about: "Print the lines of each FILE that match PATTERNS.\n\
             Without FILE, search standard input, or with -r the current directory.",
-    flags: FLAGS,
+    // The possibilities of an ambiguous abbreviation are listed in this order.
+    sections: &[
+        ("Patterns", PATTERNS),
+        ("", GENERAL),
+        ("Output", OUTPUT),
+        ("File selection", FILES),
+        ("Output", FILE_NAMES),
+        ("Context", CONTEXT),
+        ("Output", COLOR),
+        (MACHINE, OWN),
+    ],
     sharing: Sharing::All,
     notes: "\
 Exit status is 0 if any line is selected, 1 otherwise;
@@ -32,7 +42,6 @@ Differences from GNU grep:
   Locales with character sets other than UTF-8 and ASCII are not supported.",
 };
 
-/// A command line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Line {
     pub(super) shared: Shared,
@@ -134,65 +143,40 @@ const COLORS: &Words<When> = &[
     ("if-tty", When::Auto),
 ];
 
-const PATTERNS: &str = "Patterns";
-const OUTPUT: &str = "Output";
-const FILES: &str = "File selection";
-const CONTEXT: &str = "Context";
-
 type Flag = crate::flags::Flag<Line>;
 
-static FLAGS: &[Flag] = &[
+static PATTERNS: &[Flag] = &[
     Flag::gnu(
         "-E --extended-regexp",
         Plain(|line| line.matchers.push(Syntax::Extended)),
         "PATTERNS are extended regular expressions",
-    )
-    .under(PATTERNS),
-    Flag::gnu("-F --fixed-strings", Plain(|line| line.matchers.push(Syntax::Fixed)), "PATTERNS are strings")
-        .under(PATTERNS),
+    ),
+    Flag::gnu("-F --fixed-strings", Plain(|line| line.matchers.push(Syntax::Fixed)), "PATTERNS are strings"),
     Flag::gnu(
         "-G --basic-regexp",
         Plain(|line| line.matchers.push(Syntax::Basic)),
         "PATTERNS are basic regular expressions (the default)",
-    )
-    .under(PATTERNS),
+    ),
     Flag::gnu(
         "-P --perl-regexp",
         Plain(|line| line.matchers.push(Syntax::Perl)),
         "PATTERNS are Perl-compatible regular expressions, as in PCRE2",
-    )
-    .under(PATTERNS),
+    ),
     Flag::gnu(
         "-e --regexp",
         Word("PATTERNS", |line, value| line.regexp.push(value.os())),
         "search for PATTERNS; may be repeated",
-    )
-    .under(PATTERNS),
-    Flag::gnu("-f --file", Word("FILE", |line, value| line.file.push(value.os())), "read PATTERNS from FILE")
-        .under(PATTERNS),
-    Flag::gnu(
-        "-i --ignore-case",
-        Plain(|line| line.ignore_case = true),
-        "ignore case in patterns and files",
-    )
-    .also("-y")
-    .under(PATTERNS),
-    Flag::gnu(
-        "--no-ignore-case",
-        Plain(|line| line.ignore_case = false),
-        "match case (the default)",
-    )
-    .under(PATTERNS),
-    Flag::gnu("-w --word-regexp", Plain(|line| line.word_regexp = true), "match only whole words")
-        .under(PATTERNS),
-    Flag::gnu("-x --line-regexp", Plain(|line| line.line_regexp = true), "match only whole lines")
-        .under(PATTERNS),
-    Flag::gnu(
-        "-z --null-data",
-        Plain(|line| line.null_data = true),
-        "lines end with a NUL byte",
-    )
-    .under(PATTERNS),
+    ),
+    Flag::gnu("-f --file", Word("FILE", |line, value| line.file.push(value.os())), "read PATTERNS from FILE"),
+    Flag::gnu("-i --ignore-case", Plain(|line| line.ignore_case = true), "ignore case in patterns and files")
+        .also("-y"),
+    Flag::gnu("--no-ignore-case", Plain(|line| line.ignore_case = false), "match case (the default)"),
+    Flag::gnu("-w --word-regexp", Plain(|line| line.word_regexp = true), "match only whole words"),
+    Flag::gnu("-x --line-regexp", Plain(|line| line.line_regexp = true), "match only whole lines"),
+    Flag::gnu("-z --null-data", Plain(|line| line.null_data = true), "lines end with a NUL byte"),
+];
+
+static GENERAL: &[Flag] = &[
     Flag::gnu(
         "-s --no-messages",
         Plain(|line| line.no_messages = true),
@@ -201,70 +185,56 @@ static FLAGS: &[Flag] = &[
     Flag::gnu("-v --invert-match", Plain(|line| line.invert_match = true), "select lines that do not match"),
     Flag::version("-V --version"),
     Flag::help("--help"),
+];
+
+static OUTPUT: &[Flag] = &[
     Flag::gnu(
         "-m --max-count",
         Word("NUM", |line, value| line.max_count = Some(value.os())),
         "stop searching a file after NUM selected lines",
-    )
-    .under(OUTPUT),
+    ),
     Flag::gnu(
         "-b --byte-offset",
         Plain(|line| line.byte_offset = true),
         "prefix lines with their byte offset",
-    )
-    .under(OUTPUT),
-    Flag::gnu(
-        "-n --line-number",
-        Plain(|line| line.line_number = true),
-        "prefix lines with their number",
-    )
-    .under(OUTPUT),
-    Flag::gnu("--line-buffered", Plain(|line| line.line_buffered = true), "flush output after each line")
-        .under(OUTPUT),
+    ),
+    Flag::gnu("-n --line-number", Plain(|line| line.line_number = true), "prefix lines with their number"),
+    Flag::gnu("--line-buffered", Plain(|line| line.line_buffered = true), "flush output after each line"),
     Flag::gnu(
         "-H --with-filename",
         Plain(|line| line.with_filename = Some(true)),
         "prefix lines with the file name",
-    )
-    .under(OUTPUT),
-    Flag::gnu(
-        "-h --no-filename",
-        Plain(|line| line.with_filename = Some(false)),
-        "print no file names",
-    )
-    .under(OUTPUT),
+    ),
+    Flag::gnu("-h --no-filename", Plain(|line| line.with_filename = Some(false)), "print no file names"),
     Flag::gnu(
         "--label",
         Word("LABEL", |line, value| line.label = Some(value.os())),
         "print LABEL as the name of standard input",
-    )
-    .under(OUTPUT),
+    ),
     Flag::gnu(
         "-o --only-matching",
         Plain(|line| line.only_matching = true),
         "print only the matching parts of lines",
-    )
-    .under(OUTPUT),
-    Flag::gnu("-q --quiet --silent", Plain(|line| line.quiet = true), "print nothing, and stop at the first match")
-        .under(OUTPUT),
+    ),
+    Flag::gnu(
+        "-q --quiet --silent",
+        Plain(|line| line.quiet = true),
+        "print nothing, and stop at the first match",
+    ),
     Flag::gnu(
         "--binary-files",
         Required("TYPE", Line::binary_files),
         "treat binary files as TYPE: binary, text or without-match",
-    )
-    .under(OUTPUT),
-    Flag::gnu(
-        "-a --text",
-        Plain(|line| line.binary = Some(Binary::Text)),
-        "same as --binary-files=text",
-    )
-    .under(OUTPUT),
+    ),
+    Flag::gnu("-a --text", Plain(|line| line.binary = Some(Binary::Text)), "same as --binary-files=text"),
     Flag::gnu(
         "-I",
         Plain(|line| line.binary = Some(Binary::WithoutMatch)),
         "same as --binary-files=without-match",
-    )
-    .under(OUTPUT),
+    ),
+];
+
+static FILES: &[Flag] = &[
     Flag::gnu(
         "-d --directories",
         Required("ACTION", |line, value| {
@@ -272,98 +242,98 @@ static FLAGS: &[Flag] = &[
             Ok(())
         }),
         "treat directories this way: read, recurse or skip",
-    )
-    .under(FILES),
+    ),
     Flag::gnu(
         "-D --devices",
         Word("ACTION", |line, value| line.devices = Some(value.os())),
         "treat devices, FIFOs and sockets this way: read or skip",
-    )
-    .under(FILES),
+    ),
     Flag::gnu(
         "-r --recursive",
         Plain(|line| line.directories = Some((Directories::Recurse, false))),
         "search directories recursively",
-    )
-    .under(FILES),
+    ),
     Flag::gnu(
         "-R --dereference-recursive",
         Plain(|line| line.directories = Some((Directories::Recurse, true))),
         "same as -r, and follow all symbolic links",
-    )
-    .under(FILES),
+    ),
     Flag::gnu(
         "--include",
         Word("GLOB", |line, value| line.choices.push((Choice::Include, value.os()))),
         "search only files whose name matches GLOB",
-    )
-    .under(FILES),
+    ),
     Flag::gnu(
         "--exclude",
         Word("GLOB", |line, value| line.choices.push((Choice::Exclude, value.os()))),
         "skip files whose name matches GLOB",
-    )
-    .under(FILES),
+    ),
     Flag::gnu(
         "--exclude-from",
         Word("FILE", |line, value| line.choices.push((Choice::ExcludeFrom, value.os()))),
         "skip files whose name matches a pattern in FILE",
-    )
-    .under(FILES),
+    ),
     Flag::gnu(
         "--exclude-dir",
         Word("GLOB", |line, value| line.exclude_dir.push(value.os())),
         "skip directories whose name matches GLOB",
-    )
-    .under(FILES),
+    ),
+];
+
+static FILE_NAMES: &[Flag] = &[
     Flag::gnu(
         "-L --files-without-match",
         Plain(|line| line.list = Some(Show::FilesWithout)),
         "print only the names of files without matches",
-    )
-    .under(OUTPUT),
+    ),
     Flag::gnu(
         "-l --files-with-matches",
         Plain(|line| line.list = Some(Show::FilesWith)),
         "print only the names of files with matches",
-    )
-    .under(OUTPUT),
-    Flag::gnu("-c --count", Plain(|line| line.count = true), "print only the number of selected lines per file")
-        .under(OUTPUT),
-    Flag::gnu("-T --initial-tab", Plain(|line| line.initial_tab = true), "align the text of lines at a tab stop")
-        .under(OUTPUT),
-    Flag::gnu("-Z --null", Plain(|line| line.null = true), "end file names with a NUL byte").under(OUTPUT),
+    ),
+    Flag::gnu(
+        "-c --count",
+        Plain(|line| line.count = true),
+        "print only the number of selected lines per file",
+    ),
+    Flag::gnu(
+        "-T --initial-tab",
+        Plain(|line| line.initial_tab = true),
+        "align the text of lines at a tab stop",
+    ),
+    Flag::gnu("-Z --null", Plain(|line| line.null = true), "end file names with a NUL byte"),
+];
+
+static CONTEXT: &[Flag] = &[
     Flag::gnu(
         "-B --before-context",
         Word("NUM", |line, value| line.before_context = Some(value.os())),
         "print NUM lines before each match",
-    )
-    .under(CONTEXT),
+    ),
     Flag::gnu(
         "-A --after-context",
         Word("NUM", |line, value| line.after_context = Some(value.os())),
         "print NUM lines after each match",
-    )
-    .under(CONTEXT),
+    ),
     Flag::gnu(
         "-C --context",
         Word("NUM", |line, value| line.context = Some(value.os())),
         "print NUM lines before and after each match; also -NUM",
-    )
-    .under(CONTEXT),
-    Flag::gnu("-NUM", Word("NUM", Line::number), "same as --context=NUM").under(CONTEXT),
+    ),
+    Flag::gnu("-NUM", Word("NUM", Line::number), "same as --context=NUM"),
     Flag::gnu(
         "--group-separator",
         Word("SEP", |line, value| line.group_separator = Some(Some(value.os()))),
         "print SEP between groups of lines",
-    )
-    .under(CONTEXT),
+    ),
     Flag::gnu(
         "--no-group-separator",
         Plain(|line| line.group_separator = Some(None)),
         "print nothing between groups of lines",
-    )
-    .under(CONTEXT),
+    ),
+];
+
+static COLOR: &[Flag] = &[
     Flag::gnu(
         "--color --colour",
         Optional("WHEN", |line, value| {
@@ -371,18 +341,18 @@ static FLAGS: &[Flag] = &[
             Ok(())
         }),
         "highlight matches in colour, as GREP_COLORS says: always, never or auto (on a terminal; the default for WHEN)",
-    )
-    .under(OUTPUT),
-    Flag::gnu("-U --binary", Plain(|_| ()), ""),
-    Flag::own(
-        "--sort",
-        Required("ORDER", |line, value| {
-            value.choose(&[("path", true), ("none", false)]).map(|sorted| line.sorted = sorted)
-        }),
-        "order of the results: path, the order of the walk, which is the same in every run and over ranks, or none, as \
-         they are found (the default)",
     ),
+    Flag::gnu("-U --binary", Plain(|_| ()), ""),
 ];
+
+static OWN: &[Flag] = &[Flag::own(
+    "--sort",
+    Required("ORDER", |line, value| {
+        value.choose(&[("path", true), ("none", false)]).map(|sorted| line.sorted = sorted)
+    }),
+    "order of the results: path, the order of the walk, which is the same in every run and over ranks, or none, as \
+         they are found (the default)",
+)];
 
 #[cfg(test)]
 mod tests {

@@ -10,11 +10,10 @@ use crate::flags::Action::{Plain, Required, Word};
 use crate::flags::values::{Bounds, Words};
 use crate::flags::{Command, Error, Sharing, Value};
 
-/// `haul tar`.
 pub(super) static COMMAND: Command<Line> = Command {
     usage: &["-c|-x|-t [OPTION]... [-f ARCHIVE] [-C DIR] [NAME]..."],
     about: "Create, list or extract archives, many files at once.",
-    flags: FLAGS,
+    sections: &[("", GENERAL), ("Creating archives", CREATING), ("Extracting archives", EXTRACTING)],
     sharing: Sharing::WithoutLetters,
     notes: "\
 The first word may be a bundle of letters without a hyphen, as in 'haul tar cvf ARCHIVE NAME'. Archives are in the format of \
@@ -30,9 +29,6 @@ Examples:
   haul tar tvf project.tar",
 };
 
-const MAKE: &str = "Creating archives";
-const EXTRACT: &str = "Extracting archives";
-
 const FORMATS: &Words<Format> =
     &[("pax", Format::Pax), ("posix", Format::Pax), ("gnu", Format::Gnu), ("ustar", Format::Ustar)];
 const ORDERS: &Words<MemberOrder> =
@@ -47,7 +43,7 @@ fn program(value: Value<'_>) -> Vec<OsString> {
 
 type Flag = crate::flags::Flag<Line>;
 
-static FLAGS: &[Flag] = &[
+static GENERAL: &[Flag] = &[
     Flag::gnu("-c --create", Plain(|line| line.create = true), "create an archive"),
     Flag::gnu(
         "-x --extract --get",
@@ -172,6 +168,9 @@ static FLAGS: &[Flag] = &[
     ),
     Flag::help("--help"),
     Flag::version("--version"),
+];
+
+static CREATING: &[Flag] = &[
     Flag::gnu(
         "--format",
         Required("FORMAT", |line, value| {
@@ -180,8 +179,7 @@ static FLAGS: &[Flag] = &[
             Ok(())
         }),
         "archive format: pax or posix (the default), gnu, ustar",
-    )
-    .under(MAKE),
+    ),
     Flag::gnu(
         "--sort",
         Required("ORDER", |line, value| {
@@ -190,26 +188,22 @@ static FLAGS: &[Flag] = &[
         }),
         "order of members within a directory: none (the default), inode, or name: the same archive in every \
          run and over ranks",
-    )
-    .under(MAKE),
+    ),
     Flag::gnu(
         "-h --dereference",
         Plain(|line| line.dereference = true),
         "archive the files that symbolic links point to",
-    )
-    .under(MAKE),
+    ),
     Flag::gnu(
         "--one-file-system",
         Plain(|line| line.one_file_system = true),
         "do not descend into other file systems",
-    )
-    .under(MAKE),
+    ),
     Flag::gnu(
         "--no-recursion",
         Plain(|line| line.no_recursion = true),
         "archive directories without their contents",
-    )
-    .under(MAKE),
+    ),
     Flag::gnu(
         "--owner",
         Required("NAME[:UID]", |line, value| {
@@ -217,8 +211,7 @@ static FLAGS: &[Flag] = &[
             Ok(())
         }),
         "set the owner of all members",
-    )
-    .under(MAKE),
+    ),
     Flag::gnu(
         "--group",
         Required("NAME[:GID]", |line, value| {
@@ -226,8 +219,7 @@ static FLAGS: &[Flag] = &[
             Ok(())
         }),
         "set the group of all members",
-    )
-    .under(MAKE),
+    ),
     Flag::gnu(
         "--mode",
         Required("CHANGES", |line, value| {
@@ -235,8 +227,7 @@ static FLAGS: &[Flag] = &[
             Ok(())
         }),
         "change the mode of all members, as chmod would",
-    )
-    .under(MAKE),
+    ),
     Flag::gnu(
         "--mtime",
         Required("DATE", |line, value| {
@@ -245,78 +236,67 @@ static FLAGS: &[Flag] = &[
         }),
         "set the modification time of all members: @SECONDS, YYYY-MM-DD [HH:MM[:SS]], optionally with \
          UTC, or a file, as a path that begins with / or .",
-    )
-    .under(MAKE),
+    ),
     Flag::own(
         "--index",
         Plain(|line| line.index = true),
         "append an index that lets haul find members faster; other tars ignore it",
-    )
-    .under(MAKE),
+    ),
+];
+
+static EXTRACTING: &[Flag] = &[
     Flag::gnu(
         "-p --preserve-permissions --same-permissions",
         Plain(|line| line.same_permissions = Some(true)),
         "restore modes exactly, ignoring the umask (the default for root)",
-    )
-    .under(EXTRACT),
+    ),
     Flag::gnu(
         "--no-same-permissions",
         Plain(|line| line.same_permissions = Some(false)),
         "apply the umask to modes (the default for others)",
-    )
-    .under(EXTRACT),
+    ),
     Flag::gnu(
         "-k --keep-old-files",
         Plain(|line| line.existing.push(("--keep-old-files", Existing::Keep))),
         "keep existing files, and report an error for each",
-    )
-    .under(EXTRACT),
+    ),
     Flag::gnu(
         "--skip-old-files",
         Plain(|line| line.existing.push(("--skip-old-files", Existing::Skip))),
         "keep existing files silently",
-    )
-    .under(EXTRACT),
+    ),
     Flag::gnu(
         "--overwrite",
         Plain(|line| line.existing.push(("--overwrite", Existing::Overwrite))),
         "overwrite existing files in place",
-    )
-    .under(EXTRACT),
+    ),
     Flag::gnu(
         "--same-owner",
         Plain(|line| line.ownership = Some(Ownership::Same)),
         "restore the owner of each file (the default for root)",
-    )
-    .under(EXTRACT),
+    ),
     Flag::gnu(
         "-o --no-same-owner",
         Plain(|line| line.ownership = Some(Ownership::Own)),
         "make the user the owner of all files (the default for others)",
-    )
-    .under(EXTRACT),
-    Flag::gnu("-m --touch", Plain(|line| line.touch = true), "do not restore modification times")
-        .under(EXTRACT),
+    ),
+    Flag::gnu("-m --touch", Plain(|line| line.touch = true), "do not restore modification times"),
     Flag::gnu(
         "--strip-components",
         Required("NUMBER", |line, value| {
             value.count(COMPONENTS).map(|number| line.strip_components = number)
         }),
         "remove NUMBER leading components from names",
-    )
-    .under(EXTRACT),
+    ),
     Flag::gnu(
         "--keep-directory-symlink",
         Plain(|line| line.keep_directory_symlink = true),
         "extract into directories behind symbolic links",
-    )
-    .under(EXTRACT),
+    ),
     Flag::gnu(
         "-O --to-stdout",
         Plain(|line| line.to_stdout = true),
         "write file contents to standard output",
-    )
-    .under(EXTRACT),
-    Flag::gnu("-i --ignore-zeros", Plain(|line| line.ignore_zeros = true), "read on after blocks of zeros")
-        .under(EXTRACT),
+    ),
+    Flag::gnu("-i --ignore-zeros", Plain(|line| line.ignore_zeros = true), "read on after blocks of zeros"),
 ];

@@ -39,7 +39,6 @@ pub(super) const TOOL: Tool = Tool {
 /// Exit status if anything failed.
 const TROUBLE: u8 = 2;
 
-/// A command line.
 #[derive(Debug, Default)]
 struct Line {
     shared: Shared,
@@ -148,7 +147,6 @@ fn main(call: &Call<'_>) -> ExitCode {
 }
 
 impl Line {
-    /// Lowers the command line.
     fn options(&self) -> Result<Options, String> {
         let operation = self.operation()?;
         let archive = self.archive()?;
@@ -307,7 +305,6 @@ impl Line {
     }
 }
 
-/// An archive operation as [`Work`].
 struct Archiving {
     options: Options,
 }
