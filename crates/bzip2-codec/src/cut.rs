@@ -14,7 +14,6 @@ pub struct Cutter {
     bytes: Vec<u8>,
     /// Index of the next piece's first byte.
     begun: usize,
-    /// Number of bytes scanned.
     scanned: usize,
     /// Input offset of `bytes`.
     start: u64,

@@ -85,7 +85,6 @@ fn file(random: &mut Random) -> (Vec<u8>, Vec<u8>) {
     (packed, plain)
 }
 
-/// Applies random damage.
 fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
     for _ in 0..random.random_range(1..4) {
         let place = random.random_range(0..bytes.len().max(1)).min(bytes.len());

@@ -1,6 +1,5 @@
 //! A move-to-front list of bytes. Sixteen share a word, so finding or moving one takes a few steps.
 
-/// Number of bytes in a word.
 const WORD: usize = 16;
 
 /// The value one in each byte.

@@ -112,7 +112,6 @@ struct Lows {
 }
 
 impl Lows {
-    /// Finds and sorts the lows of a text.
     fn sort(&mut self, text: &[u8]) {
         self.find(text);
         self.sort_by_keys(text);

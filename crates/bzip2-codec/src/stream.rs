@@ -13,7 +13,6 @@ use crate::unpack::{LEVEL_BYTES, Piece, Stop, Unpacker};
 /// Bytes of each block that bzip2 leaves unused.
 pub const SLACK: usize = 19;
 
-/// Size of a read, in bytes.
 const READ_BYTES: usize = 256 << 10;
 
 /// Compresses bytes to a stream, with blocks of `level` times 100,000 bytes.
@@ -86,7 +85,6 @@ impl<R: Read> Reader<R> {
         self.has_garbage
     }
 
-    /// Reads the next piece of the input.
     fn piece(&mut self) -> io::Result<Piece> {
         loop {
             if let Some(piece) = self.cutter.cut_next() {

@@ -44,7 +44,6 @@ pub enum Stop {
 /// The element that must come next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// A stream header.
     Header,
     /// A block or the end of the stream.
     Block,

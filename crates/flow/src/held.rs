@@ -19,9 +19,11 @@
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use haul_sys::{Errno, Error, Fd, Identity, Open, Operation, Result, open, open_parent, open_path, stat};
+
+use crate::lock::lock;
 
 /// Sentinel for a directory that doesn't exist: no file system uses inode number 0.
 const ABSENT: Identity = Identity { device: 0, inode: 0 };
@@ -143,11 +145,6 @@ struct Queue {
     /// Upper bound of how many are open: a directory that was dropped without being closed is
     /// noticed at the next sweep.
     open: usize,
-}
-
-/// Locks a mutex. Ignores poisoning: no holder can leave a bad state.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl DirCache {

@@ -25,13 +25,14 @@
 //! continues until the last feed is dropped, all workers sleep, and nothing is queued.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use crossbeam_deque::{Steal, Stealer, Worker};
 use crossbeam_utils::CachePadded;
 
 use crate::decision::{Order, Policy};
 use crate::driver::{Driver, JobWeight};
+use crate::lock::lock;
 use crate::ordered_queue::OrderedQueue;
 use crate::plan::{self, Precedence, Preference};
 use crate::settings::Settings;
@@ -55,10 +56,6 @@ impl<J> Queues<J> {
             files: Mutex::new(files),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Driver that runs its workers as threads of this process.

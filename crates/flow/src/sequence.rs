@@ -22,8 +22,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use crate::lock::lock;
 use crate::tool::{Context, Job, Tool};
 
 /// The stages of a sequence.
@@ -70,10 +71,6 @@ struct Row<M> {
     waiting: BTreeMap<u64, M>,
     /// True while a worker is putting. Others only store their results.
     putting: bool,
-}
-
-fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<T: Tool + 'static> Context<'_, T> {

@@ -35,7 +35,6 @@ pub struct Glob {
     by_bytes: Vec<Token>,
 }
 
-/// A token of a pattern.
 #[derive(Clone, Debug)]
 enum Token {
     Byte(u8),
@@ -44,7 +43,6 @@ enum Token {
     /// `?`: one character.
     Any,
     Class(Box<Class>),
-    /// Matches nothing.
     Never,
 }
 
@@ -74,9 +72,10 @@ impl Glob {
             || matches(&self.by_bytes, name, None, end)
     }
 
-    /// True if the pattern matches no name at all, because it has an invalid bracket expression.
-    pub fn matches_nothing(&self) -> bool {
-        self.by_bytes.iter().any(|token| matches!(token, Token::Never))
+    /// True if a bracket expression of the pattern is invalid, so that it matches nothing.
+    pub fn is_invalid(&self) -> bool {
+        let tokens = self.by_characters.as_ref().unwrap_or(&self.by_bytes);
+        tokens.iter().any(|token| matches!(token, Token::Never))
     }
 
     /// True if the pattern begins with a star, so that any match further on is also one from
@@ -86,7 +85,6 @@ impl Glob {
     }
 }
 
-/// Tokenises a pattern.
 fn tokens(glob: &[u8], utf8: bool) -> Vec<Token> {
     let alphabet = Alphabet { utf8, ignore_case: false, terminator: 0 };
     let mut tokens = Vec::new();

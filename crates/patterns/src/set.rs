@@ -1,7 +1,7 @@
 //! Sets of patterns for the name of a file, with alternatives in braces: `*.{c,h}`.
 //!
 //! A pattern is expanded to plain patterns first, as a shell does, and those are matched by
-//! [`Glob`], byte by byte. Three things are stricter or wider than in a shell:
+//! [`Glob`]. Three things are stricter or wider than in a shell:
 //!
 //! * What a shell would take literally is refused: an unclosed bracket or brace, a `\` at the end,
 //!   a range that ends before it begins.
@@ -16,7 +16,6 @@ use crate::glob::{End, Glob, literal};
 
 /// Maximum size of what a pattern expands to, in bytes.
 const EXPANDED_BYTES_MAX: usize = 4 << 20;
-/// Maximum depth of nested braces.
 const DEPTH_MAX: usize = 100;
 
 /// Patterns of which any may match.
@@ -28,11 +27,11 @@ pub struct GlobSet {
 }
 
 impl GlobSet {
-    /// Compiles patterns.
+    /// Compiles patterns. With `utf8`, `?` and brackets match characters.
     ///
     /// # Errors
     /// The first invalid pattern.
-    pub fn new(patterns: &[String]) -> Result<Self, String> {
+    pub fn new(patterns: &[String], utf8: bool) -> Result<Self, String> {
         let mut set = Self::default();
         for pattern in patterns {
             let plain = expand(pattern.as_bytes()).ok_or_else(|| pattern.clone())?;
@@ -41,8 +40,8 @@ impl GlobSet {
                     set.names.insert(name);
                     continue;
                 }
-                let glob = Glob::new(&plain, false);
-                if glob.matches_nothing() {
+                let glob = Glob::new(&plain, utf8);
+                if glob.is_invalid() {
                     return Err(pattern.clone());
                 }
                 set.globs.push(glob);
@@ -76,7 +75,6 @@ struct Reader<'a> {
     rest: &'a [u8],
     /// Length of the whole pattern. An alternative is at most twice as long.
     size: usize,
-    /// Number of open braces.
     depth: usize,
 }
 
@@ -162,7 +160,7 @@ mod tests {
 
     /// The name, if the pattern is valid and matches it.
     fn matches(pattern: &str, name: &str) -> Option<bool> {
-        GlobSet::new(&[pattern.to_owned()]).ok().map(|set| set.matches(name.as_bytes()))
+        GlobSet::new(&[pattern.to_owned()], true).ok().map(|set| set.matches(name.as_bytes()))
     }
 
     #[test]
@@ -182,6 +180,24 @@ mod tests {
             ("a/**", "a", false),
         ] {
             assert_eq!(matches(pattern, name), Some(expected), "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn characters_are_whole_where_the_locale_has_them() {
+        for (pattern, utf8, expected) in [
+            ("?", true, Some(true)),
+            ("?", false, Some(false)),
+            ("[é]", true, Some(true)),
+            ("[è]", true, Some(false)),
+            ("[à-ê]", true, Some(true)),
+            ("[ê-à]", true, None),
+            // The C library also tries the bytes.
+            ("??", true, Some(true)),
+            ("??", false, Some(true)),
+        ] {
+            let set = GlobSet::new(&[pattern.to_owned()], utf8).ok();
+            assert_eq!(set.map(|set| set.matches("é".as_bytes())), expected, "{pattern} {utf8}");
         }
     }
 

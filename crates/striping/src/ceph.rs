@@ -9,9 +9,7 @@
 
 use std::ffi::CStr;
 
-/// Layout of a file.
 pub(crate) const OF_FILE: &CStr = c"ceph.file.layout";
-/// Layout of a directory.
 pub(crate) const OF_DIRECTORY: &CStr = c"ceph.dir.layout";
 /// Only the namespace in the layout of a file.
 pub(crate) const NAMESPACE_OF_FILE: &CStr = c"ceph.file.layout.pool_namespace";

@@ -382,6 +382,29 @@ pub fn synchronize(file: impl AsFd) -> Result<()> {
     gate::call(Operation::Fsync, || rustix::fs::fsync(file), || file.as_raw_fd().to_string())
 }
 
+/// Writes all bytes at `offset`.
+///
+/// # Errors
+/// If a write fails.
+pub fn write_all(file: &Fd, offset: u64, bytes: &[u8]) -> Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        done += write(file, offset + done as u64, &bytes[done..], Cache::Keep)?;
+    }
+    Ok(())
+}
+
+/// Writes all bytes at the descriptor's position.
+///
+/// # Errors
+/// If a write fails.
+pub fn write_all_on(file: impl AsFd, mut bytes: &[u8]) -> Result<()> {
+    while !bytes.is_empty() {
+        bytes = &bytes[write_on(&file, bytes)?..];
+    }
+    Ok(())
+}
+
 /// Fills `bytes` from `offset`, stopping early only at EOF. Returns the number of bytes read. EOF
 /// is confirmed by a second read of zero bytes.
 ///

@@ -61,7 +61,7 @@ pub use child::{Ended, Failed, Filter, Leash, Started};
 pub use data::{
     Advice, Cache, Seek, advise, advise_range, allocate, copy_range, is_direct, position, punch_hole, read,
     read_all, read_cached, read_on, read_path, reflink, seek, stand_at, stand_at_end, synchronize, truncate,
-    try_read, write, write_on,
+    try_read, write, write_all, write_all_on, write_on,
 };
 pub use direct::{Alignment, bypass_cache, direct_alignment, use_cache, write_back};
 pub use directory::DirectoryReader;
@@ -90,7 +90,8 @@ pub use ring::{Ring, RingReply, RingRequest};
 pub use selinux::{FileContexts, LIBSELINUX};
 pub use standard::{Standard, end_at_broken_pipe, standard_input, standard_stream, was_closed};
 pub use stat::{
-    FileType, Identity, Mode, Stat, Timestamp, device_number, may_write, stat, stat_at, stat_path,
+    FileType, Identity, Mode, Stat, Timestamp, device_number, device_parts, may_write, stat, stat_at,
+    stat_path,
 };
 pub use transfer::{Transfer, Transferred};
 pub use used::Used;

@@ -206,6 +206,12 @@ pub fn device_number(major: u32, minor: u32) -> u64 {
     libc::makedev(major, minor)
 }
 
+/// Splits a device number into its major and minor number.
+#[must_use]
+pub fn device_parts(number: u64) -> (u32, u32) {
+    (libc::major(number), libc::minor(number))
+}
+
 /// The fields every `statx` asks for. The birth time costs nothing where the file system records
 /// it, and is absent elsewhere.
 pub(crate) const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);

@@ -12,7 +12,7 @@ use super::{Call, Tool};
 use crate::flags::Action::{Optional, Plain, Word};
 use crate::flags::values::Words;
 use crate::flags::{Arguments, Command, Error, Flag, Shared, Sharing};
-use crate::messages;
+use crate::messages::{self, Charset};
 use crate::report::Console;
 use crate::task::{Executors, Work};
 
@@ -103,26 +103,13 @@ static FLAGS: &[Flag<Line>] = &[
     Flag::version("--version"),
 ];
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Line {
     shared: Shared,
     operands: Vec<OsString>,
     options: Options,
     /// The forms of the list that are asked for, and their flags.
     listings: Vec<(&'static str, Listing)>,
-}
-
-impl Default for Line {
-    fn default() -> Self {
-        let options = Options {
-            attributes: Attributes::empty(),
-            listing: Listing::Full,
-            dereference: false,
-            one_file_system: false,
-            exclude: Vec::new(),
-        };
-        Self { shared: Shared::default(), operands: Vec::new(), options, listings: Vec::new() }
-    }
 }
 
 impl Arguments for Line {
@@ -151,7 +138,8 @@ impl Line {
         }
         let name = |name| CString::new(name).map_err(|_| Error::NulInName);
         let operands = Operands { first: name(first)?, second: name(second)? };
-        Ok(Comparison { operands, options: Options { listing, ..self.options } })
+        let utf8 = Charset::of_process() == Charset::Utf8;
+        Ok(Comparison { operands, options: Options { listing, utf8, ..self.options } })
     }
 }
 

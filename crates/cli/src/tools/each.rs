@@ -14,7 +14,7 @@ use super::{Call, Tool};
 use crate::flags::Action::{Plain, Required, Word};
 use crate::flags::values::{Bounds, Words};
 use crate::flags::{Arguments, Command, Error, Flag, Shared, Sharing, Value};
-use crate::messages::{self, reason};
+use crate::messages::{self, Charset, reason};
 use crate::report::Console;
 use crate::signals;
 use crate::task::{Executors, Work};
@@ -185,6 +185,7 @@ impl Line {
             shell: self.shell,
             names: self.names,
             exclude: self.exclude,
+            utf8: Charset::of_process() == Charset::Utf8,
             kinds: self.kinds.unwrap_or(Kinds::FILES),
             size: self.size,
             newer: newer.transpose()?,

@@ -64,3 +64,19 @@ fn a_root_that_is_not_there_is_trouble_and_the_others_are_done() {
         ]
     );
 }
+
+#[test]
+fn patterns_match_characters_where_the_locale_has_them() {
+    require!(needs::tool("find"));
+    let scene = Scene::of("mkdir t; touch t/é t/è t/ab t/c t/aé");
+    for locale in ["C", "C.UTF-8"] {
+        for pattern in ["?", "??", "[é]", "a?", "[!a]"] {
+            let words = ["t", "-type", "f", "-name", pattern];
+            let find = haul_testkit::Run::new(std::path::Path::new("/usr/bin/find"));
+            let find = find.args(words).in_folder(scene.path()).env("LC_ALL", locale);
+            let ours = scene.each(["--name", pattern, "t", "--", "echo"]).env("LC_ALL", locale);
+            let (wanted, found) = (find.finish().unwrap(), ours.finish().unwrap());
+            assert_eq!(sorted(&found.printed()), sorted(&wanted.printed()), "{locale} {pattern}");
+        }
+    }
+}

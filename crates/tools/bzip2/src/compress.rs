@@ -1,10 +1,10 @@
 //! Compression in stages: cut the input at block boundaries, compress each block alone, join the
 //! bits to a stream.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use haul_bzip2_codec::SLACK;
-use haul_flow::{Context, Stages};
+use haul_flow::{Context, Stages, lock};
 
 use super::Bzip2;
 use super::job::Job;
@@ -26,13 +26,11 @@ pub(super) struct Compress {
     stream: Mutex<Stream>,
 }
 
-/// The stream being written.
 struct Stream {
     bits: BitWriter,
     crc: u32,
 }
 
-/// A compressed block.
 pub(super) struct Made {
     bits: Bits,
     crc: u32,
@@ -59,7 +57,7 @@ impl Stages<Bzip2> for Compress {
     type Made = Made;
 
     fn next(&self, cx: &Context<'_, Bzip2>) -> Option<Vec<u8>> {
-        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ahead = lock(&self.ahead);
         let mut wanted = self.block_bytes;
         let length = loop {
             let ended = self.job.read(cx, &mut ahead, wanted)?;
@@ -82,12 +80,12 @@ impl Stages<Bzip2> for Compress {
         let crc = crc.finish();
         let mut block = Vec::with_capacity(self.block_bytes);
         runs::count(&piece, &mut block);
-        let bits = cx.tool().encoders.with(|encoder: &mut Encoder| encoder.encode(&block, crc));
+        let bits = cx.tool().encoders.with(Encoder::default, |encoder| encoder.encode(&block, crc));
         Made { bits, crc, length: piece.len() }
     }
 
     fn put(&self, cx: &Context<'_, Bzip2>, made: Made) {
-        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stream = lock(&self.stream);
         stream.crc = crc::combine(stream.crc, made.crc);
         stream.bits.append(&made.bits);
         self.job.took(cx, made.length);
@@ -95,7 +93,7 @@ impl Stages<Bzip2> for Compress {
     }
 
     fn end(&self, cx: &Context<'_, Bzip2>) {
-        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stream = lock(&self.stream);
         let crc = stream.crc;
         let mut bits = std::mem::take(&mut stream.bits);
         bits.push_magic(END_MAGIC);

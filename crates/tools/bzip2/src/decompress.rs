@@ -1,9 +1,9 @@
 //! Decompression in stages: cut the input at candidate block boundaries, decode each block alone,
 //! and reassemble what is verified.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-use haul_flow::{Context, Stages};
+use haul_flow::{Context, Stages, lock};
 
 use super::Bzip2;
 use super::job::Job;
@@ -11,7 +11,6 @@ use haul_bzip2_codec::cut::Cutter;
 use haul_bzip2_codec::decode::{Block, Content, Decoder, Wrong};
 use haul_bzip2_codec::unpack::{Piece, Stop, Unpacker};
 
-/// Size of a read, in bytes.
 const READ_BYTES: usize = 1 << 20;
 
 pub(super) struct Decompress {
@@ -32,7 +31,7 @@ impl Stages<Bzip2> for Decompress {
     type Made = (Piece, Option<Result<Block, Wrong>>);
 
     fn next(&self, cx: &Context<'_, Bzip2>) -> Option<Piece> {
-        let mut cutter = self.cutter.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cutter = lock(&self.cutter);
         let (cutter, is_over) = &mut *cutter;
         if *is_over {
             return None;
@@ -52,13 +51,14 @@ impl Stages<Bzip2> for Decompress {
     }
 
     fn work(&self, cx: &Context<'_, Bzip2>, piece: Piece) -> Self::Made {
-        let decode = |bit| cx.tool().decoders.with(|decoder: &mut Decoder| decoder.decode(&piece.bytes, bit));
+        let decode =
+            |bit| cx.tool().decoders.with(Decoder::default, |decoder| decoder.decode(&piece.bytes, bit));
         let made = piece.candidate.map(decode);
         (piece, made)
     }
 
     fn put(&self, cx: &Context<'_, Bzip2>, (piece, made): Self::Made) {
-        let mut unpacker = self.unpacker.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unpacker = lock(&self.unpacker);
         let (unpacker, stop) = &mut *unpacker;
         if stop.is_some() {
             return;
@@ -74,7 +74,7 @@ impl Stages<Bzip2> for Decompress {
     }
 
     fn end(&self, cx: &Context<'_, Bzip2>) {
-        let unpacker = self.unpacker.lock().unwrap_or_else(PoisonError::into_inner);
+        let unpacker = lock(&self.unpacker);
         let (unpacker, stop) = &*unpacker;
         if unpacker.has_met_garbage() {
             self.job.met_garbage(cx);

@@ -12,8 +12,7 @@ pub(super) struct Input {
     size: u64,
     /// True if the last read returned zero bytes.
     doubted: bool,
-    /// True once EOF is confirmed.
-    ended: bool,
+    pub(super) ended: bool,
 }
 
 impl Input {
@@ -25,11 +24,6 @@ impl Input {
     /// Reads a stream from its current position.
     pub(super) fn stream(fd: Fd) -> Self {
         Self { fd: Arc::new(fd), offset: None, size: u64::MAX, doubted: false, ended: false }
-    }
-
-    /// True once EOF is confirmed.
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended
     }
 
     /// Appends bytes until there are `wanted`, or EOF.
@@ -55,7 +49,6 @@ impl Input {
         Ok(())
     }
 
-    /// Closes the input.
     pub(super) fn close(self) -> Result<(), Error> {
         // If others hold the file, the last of them closes it and checks the result.
         Arc::into_inner(self.fd).map_or(Ok(()), Fd::close)

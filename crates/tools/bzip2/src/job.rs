@@ -2,9 +2,9 @@
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use haul_flow::{Context, Entry, FlowKind, Problem, Tally, Tool};
+use haul_flow::{Context, Entry, FlowKind, Problem, Tally, Tool, lock};
 use haul_sys::{Errno, Error, Fd, Stat, remove, stat_path};
 
 use super::input::Input;
@@ -16,13 +16,10 @@ use haul_bzip2_codec::unpack::Stop;
 /// Exit status that a shell reports for SIGPIPE.
 const NOBODY_READS: u8 = 128 + 13;
 
-/// Name of standard input in messages.
 pub(super) const STANDARD_INPUT: &[u8] = b"(stdin)";
 
-/// Name of standard output in messages.
 const STANDARD_OUTPUT: &[u8] = b"(stdout)";
 
-/// An input and its output.
 pub(super) struct Job {
     pub(super) entry: Entry<Bzip2>,
     /// Their names in messages.
@@ -89,10 +86,10 @@ impl Job {
         if self.stopped.load(Ordering::Relaxed) {
             return None;
         }
-        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut input = lock(&self.input);
         let input = input.as_mut()?;
         match input.fill(bytes, wanted) {
-            Ok(()) => Some(input.has_ended()),
+            Ok(()) => Some(input.ended),
             Err(cause) => {
                 self.fail(cx, FlowKind::ErrorReading, &self.names.0, cause);
                 None
@@ -112,7 +109,7 @@ impl Job {
             return;
         }
         self.bytes_written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let output = lock(&self.output);
         match output.as_ref().map_or(Ok(()), |output| output.write(bytes)) {
             Ok(()) => {}
             // EPIPE is silent, like a death by SIGPIPE.
@@ -136,7 +133,6 @@ impl Job {
         }
     }
 
-    /// Warns about trailing garbage.
     pub(super) fn met_garbage(&self, cx: &Context<'_, Bzip2>) {
         if !cx.tool().options.quiet {
             cx.problem(Problem::new(Bzip2Kind::Garbage).naming(self.names.0.clone()).as_warning());
@@ -146,11 +142,11 @@ impl Job {
     /// Ends the job: closes both files and reports. `stop` is why decompression stopped early, if
     /// it did.
     pub(super) fn finish(&self, cx: &Context<'_, Bzip2>, stop: Option<Stop>) {
-        let take = |input: &Mutex<Option<Input>>| input.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let take = |input: &Mutex<Option<Input>>| lock(input).take();
         if let Some(Err(cause)) = take(&self.input).map(Input::close) {
             self.fail(cx, FlowKind::FailedToClose, &self.names.0, cause);
         }
-        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let output = lock(&self.output).take();
         let stands = stop.is_none() && !self.failed.load(Ordering::Relaxed);
         let ended = output.map_or(Some(None), |output| self.finish_output(cx, output, stands));
         match (stop, ended) {
@@ -254,7 +250,6 @@ impl Job {
         )
     }
 
-    /// Reports why decompression stopped.
     fn tell_stop(&self, cx: &Context<'_, Bzip2>, stop: Stop) {
         let options = &cx.tool().options;
         let is_test = options.action == Action::Test;

@@ -20,12 +20,12 @@ use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use haul_cluster::{Distributed, ItemReceiver};
 use haul_flow::{
     Config, Context, Enter, Entry, Executor, Failure, FlowKind, Handled, Kind, OpenDir, OpenSource, Operand,
-    Plan, Probe, Problem, Report, Reported, Session, Stages, Start, Status, Tool,
+    Plan, Pool, Probe, Problem, Report, Reported, Session, Stages, Start, Status, Tool, lock,
 };
 use haul_sys::{
     EntryType, Errno, Error, Fd, Open, Standard, Stat, open, remove, standard_input, standard_stream,
@@ -115,20 +115,6 @@ pub enum Place {
     StandardInput,
 }
 
-/// Scratch memory that workers share.
-struct Pool<M>(Mutex<Vec<M>>);
-
-impl<M: Default> Pool<M> {
-    fn with<R>(&self, use_it: impl FnOnce(&mut M) -> R) -> R {
-        let list = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = list().pop();
-        let mut memory = taken.unwrap_or_default();
-        let result = use_it(&mut memory);
-        list().push(memory);
-        result
-    }
-}
-
 /// Large files in progress, and those that wait.
 #[derive(Default)]
 struct Large {
@@ -152,8 +138,8 @@ impl Bzip2 {
         Self {
             options,
             making,
-            encoders: Pool(Mutex::default()),
-            decoders: Pool(Mutex::default()),
+            encoders: Pool::default(),
+            decoders: Pool::default(),
             large: Mutex::default(),
             status: AtomicU8::new(0),
         }
@@ -198,7 +184,7 @@ impl Bzip2 {
 
     /// Returns true and takes a slot if there is one for a large file; otherwise queues it.
     fn admits(&self, entry: &Entry<Self>) -> bool {
-        let mut large = self.large.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut large = lock(&self.large);
         if large.under_way >= SEQUENCES {
             large.waiting.push_back(entry.clone());
             return false;
@@ -209,14 +195,14 @@ impl Bzip2 {
 
     /// Called when a large file is complete.
     fn is_over(&self, cx: &Context<'_, Self>) {
-        self.large.lock().unwrap_or_else(PoisonError::into_inner).under_way -= 1;
+        lock(&self.large).under_way -= 1;
         self.call_next(cx);
     }
 
     /// Retries the next large file if a slot is free. That file calls this again in any case: when
     /// it is complete, or when it turns out not to be a large file any more.
     fn call_next(&self, cx: &Context<'_, Self>) {
-        let mut large = self.large.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut large = lock(&self.large);
         let next = if large.under_way < SEQUENCES { large.waiting.pop_front() } else { None };
         drop(large);
         if let Some(entry) = next {
@@ -404,7 +390,7 @@ impl Tool for Bzip2 {
         let opened = input.and_then(|input| Ok((Input::stream(input), self.open_output()?)));
         match opened {
             Ok((input, output)) => {
-                self.large.lock().unwrap_or_else(PoisonError::into_inner).under_way += 1;
+                lock(&self.large).under_way += 1;
                 self.begin_job(cx, Job::passing(entry.clone(), name, input, output).settling(), false);
                 Handled::Deferred
             }

@@ -5,10 +5,12 @@
 
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use haul_flow::lock;
 
 use haul_sys::{Errno, Error, Fd, Identity, Mode, Open, Owner, Stat, Times};
-use haul_sys::{change_mode, change_owner, change_times, open, remove, stat, stat_at, write_on};
+use haul_sys::{change_mode, change_owner, change_times, open, remove, stat, stat_at, write_all_on};
 
 /// Mode of an output that is not complete.
 const PRIVATE: Mode = Mode::new(0o600);
@@ -20,7 +22,6 @@ pub struct Making(Arc<Mutex<List>>);
 
 type List = Vec<Arc<Made>>;
 
-/// An output file.
 struct Made {
     directory: Arc<Fd>,
     name: CString,
@@ -48,7 +49,7 @@ impl Made {
 impl Making {
     /// Removes incomplete outputs and blocks the creation of more until the program exits.
     pub fn abandon(&self) {
-        let mut list = self.lock();
+        let mut list = lock(&self.0);
         for made in list.drain(..).filter(|made| !made.is_whole.load(Ordering::Relaxed)) {
             // Errors are dropped: the program is exiting, and whoever ended it will see
             // the leftover.
@@ -60,19 +61,14 @@ impl Making {
 
     /// Locks the list, so that no output is created or forgotten until this one is.
     pub(super) fn hold(&self) -> OutputsGuard<'_> {
-        OutputsGuard { making: self, list: self.lock() }
+        OutputsGuard { making: self, list: lock(&self.0) }
     }
 
     fn forget(&self, made: &Arc<Made>) {
-        self.lock().retain(|other| !Arc::ptr_eq(other, made));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, List> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).retain(|other| !Arc::ptr_eq(other, made));
     }
 }
 
-/// The locked list of outputs.
 pub(super) struct OutputsGuard<'a> {
     making: &'a Making,
     list: MutexGuard<'a, List>,
@@ -85,7 +81,6 @@ impl OutputsGuard<'_> {
     }
 }
 
-/// A new output file.
 pub(super) struct NewFile {
     made: Arc<Made>,
     fd: Fd,
@@ -130,7 +125,7 @@ impl NewFile {
         }
         // Under the lock, so that a concurrent `abandon` either removes this file and blocks us
         // here, so that the input stays, or sees it complete and leaves it.
-        let list = making.lock();
+        let list = lock(&making.0);
         made.is_whole.store(true, Ordering::Relaxed);
         drop(list);
         Ok(WholeFile { made, making })
@@ -168,25 +163,19 @@ impl Drop for WholeFile {
     }
 }
 
-/// An open output.
 pub(super) enum Output {
     /// Output is discarded.
     Nowhere,
     /// Bytes are appended to a stream.
     Stream(Fd),
-    /// A new file.
     File(NewFile),
 }
 
 impl Output {
-    pub(super) fn write(&self, mut bytes: &[u8]) -> Result<(), Error> {
-        let fd = match self {
-            Output::Nowhere => return Ok(()),
-            Output::Stream(fd) | Output::File(NewFile { fd, .. }) => fd,
-        };
-        while !bytes.is_empty() {
-            bytes = &bytes[write_on(fd, bytes)?..];
+    pub(super) fn write(&self, bytes: &[u8]) -> Result<(), Error> {
+        match self {
+            Output::Nowhere => Ok(()),
+            Output::Stream(fd) | Output::File(NewFile { fd, .. }) => write_all_on(fd, bytes),
         }
-        Ok(())
     }
 }

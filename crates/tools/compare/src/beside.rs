@@ -6,15 +6,15 @@
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use haul_flow::{Context, DirHandle, Entry, OpenDir, Problem};
 use haul_sys::{DirectoryReader, Errno, Error, Fd, FileType, Names, Open, Stat, open, stat_at, stat_path};
 
 use super::CompareKind;
 use super::Comparer;
-use super::difference::{Difference, Kind, Side, What};
-use super::findings::{Linked, Result};
+use super::difference::{Difference, EntryKind, Side, What};
+use super::findings::{EntryResult, Linked};
 use super::options::Attributes;
 
 /// The counterpart of a directory in the first tree.
@@ -25,7 +25,6 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Returns the name of an entry's counterpart.
     pub(super) fn name<'a>(&'a self, entry: &'a Entry<Comparer>) -> &'a CStr {
         self.name.as_deref().unwrap_or_else(|| entry.name())
     }
@@ -37,7 +36,6 @@ pub(super) struct Pair {
     pub(super) second: Stat,
 }
 
-/// Returns the path of an entry's counterpart.
 pub(super) fn second_path(entry: &Entry<Comparer>) -> Vec<u8> {
     let beside = &entry.node.own;
     beside.held.path_of(beside.name(entry))
@@ -59,22 +57,19 @@ impl Comparer {
         self.options.dereference || entry.is_operand()
     }
 
-    /// Reports why an entry can't be compared.
     pub(super) fn trouble(cx: &Context<'_, Self>, kind: CompareKind, path: Vec<u8>, cause: Error) {
         cx.problem(Problem::new(kind).naming(path).because(cause));
     }
 
-    /// Emits the result of an entry.
-    pub(super) fn tell(cx: &Context<'_, Self>, entry: &Entry<Self>, result: &Result) {
+    pub(super) fn tell(cx: &Context<'_, Self>, entry: &Entry<Self>, result: &EntryResult) {
         if !result.is_empty() {
             cx.emit(entry, postcard::to_allocvec(result).unwrap_or_default());
         }
     }
 
-    /// Emits a single difference of an entry.
     pub(super) fn tell_one(cx: &Context<'_, Self>, entry: &Entry<Self>, what: What) {
         let differences = vec![difference(entry, what)];
-        Self::tell(cx, entry, &Result { differences, linked: None });
+        Self::tell(cx, entry, &EntryResult { differences, linked: None });
     }
 
     /// Looks up an entry's counterpart. Returns `None` if nothing is left to compare: the
@@ -103,13 +98,12 @@ impl Comparer {
         }
         // Its hard links may still differ between the trees.
         if let Some(linked) = self.linked(entry, &pair) {
-            Self::tell(cx, entry, &Result { differences: Vec::new(), linked: Some(linked) });
+            Self::tell(cx, entry, &EntryResult { differences: Vec::new(), linked: Some(linked) });
         }
         None
     }
 
-    /// Returns the `stat` of an entry's counterpart.
-    fn look(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> std::result::Result<Stat, Error> {
+    fn look(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Result<Stat, Error> {
         let beside = &entry.node.own;
         let directory = cx.cache().open(&beside.held)?;
         let name = beside.name(entry);
@@ -173,17 +167,15 @@ impl Comparer {
         second: &Fd,
     ) -> Vec<Difference> {
         let Ok(source) = opened.source else { return Vec::new() };
-        let mut reader = self.take_reader();
-        let listed =
-            self.list(&mut reader, second).map_err(|cause| (second_path(entry), cause)).and_then(|theirs| {
-                let ours = open(&**source, c".", Open::DIRECTORY).and_then(|fd| {
-                    let names = self.list(&mut reader, &fd)?;
-                    fd.close()?;
-                    Ok(names)
-                });
-                ours.map(|ours| (ours, theirs)).map_err(|cause| (entry.path(), cause))
+        let listed = self.readers.with(DirectoryReader::default, |reader| {
+            let theirs = list(reader, second).map_err(|cause| (second_path(entry), cause))?;
+            let ours = open(&**source, c".", Open::DIRECTORY).and_then(|fd| {
+                let names = list(reader, &fd)?;
+                fd.close()?;
+                Ok(names)
             });
-        self.return_reader(reader);
+            ours.map(|ours| (ours, theirs)).map_err(|cause| (entry.path(), cause))
+        });
         match listed {
             Ok((ours, theirs)) => only_in(&ours, &theirs)
                 .filter(|name| !self.excludes(name))
@@ -200,29 +192,17 @@ impl Comparer {
             }
         }
     }
-
-    fn list(&self, reader: &mut DirectoryReader, directory: &Fd) -> std::result::Result<Names, Error> {
-        let mut names = Names::new();
-        while reader.read(directory, &mut names, usize::MAX)? {}
-        Ok(names)
-    }
-
-    fn take_reader(&self) -> DirectoryReader {
-        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
-        readers.pop().unwrap_or_default()
-    }
-
-    fn return_reader(&self, reader: DirectoryReader) {
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
-    }
 }
 
-/// Recycled directory readers, at most one per worker.
-pub(super) type Readers = Mutex<Vec<DirectoryReader>>;
+fn list(reader: &mut DirectoryReader, directory: &Fd) -> Result<Names, Error> {
+    let mut names = Names::new();
+    while reader.read(directory, &mut names, usize::MAX)? {}
+    Ok(names)
+}
 
 /// Returns a file's type as `diff` names it.
-pub(super) fn kind(stat: &Stat) -> Kind {
-    Kind { kind: stat.kind, is_empty: stat.kind == FileType::Regular && stat.size == 0 }
+pub(super) fn kind(stat: &Stat) -> EntryKind {
+    EntryKind { kind: stat.kind, is_empty: stat.kind == FileType::Regular && stat.size == 0 }
 }
 
 /// Joins a directory's path, which may end in slashes, and a name.

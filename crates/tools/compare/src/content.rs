@@ -4,18 +4,18 @@
 //! compared here. If a file has changed since its `stat`, that is an error: nobody can say what
 //! was compared.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_flow::{BLOCK_BYTES, Block, Context, Entry, OpenFile, OpenSource, Problem, Start, Tally};
-use haul_sys::{Buffer, Error, Fd, Open, Stat, read_all, stat};
+use haul_flow::{Block, Context, Entry, OpenFile, OpenSource, Problem, Start, Tally};
+use haul_sys::{Error, Fd, Open, Stat, read_all, stat};
 
 use super::CompareKind;
 use super::Comparer;
 use super::attributes::Object;
 use super::beside::{Pair, difference, second_path};
 use super::difference::What;
-use super::findings::Result;
+use super::findings::EntryResult;
 use super::ranges::{Ranges, mismatch};
 
 /// Minimum size of files compared in ranges by all workers, in bytes. Shorter ones are only a
@@ -30,25 +30,8 @@ pub struct Compared {
     differs_at: AtomicU64,
 }
 
-/// Recycled buffers, at most two per worker.
-#[derive(Default)]
-pub(super) struct Buffers(Mutex<Vec<Buffer>>);
-
-impl Buffers {
-    /// Returns a buffer of [`BLOCK_BYTES`].
-    pub(super) fn take(&self) -> Buffer {
-        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        waiting.unwrap_or_else(|| Buffer::new(BLOCK_BYTES))
-    }
-
-    /// Recycles a buffer.
-    pub(super) fn give_back(&self, buffer: Buffer) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
-    }
-}
-
 /// True if a file was replaced or written to since its `stat`.
-pub(super) fn has_changed(file: &Fd, before: &Stat) -> std::result::Result<bool, Error> {
+pub(super) fn has_changed(file: &Fd, before: &Stat) -> Result<bool, Error> {
     let now = stat(file)?;
     let was = (before.identity, before.size, before.modified);
     Ok((now.identity, now.size, now.modified) != was)
@@ -66,7 +49,7 @@ impl Comparer {
         let Some(second) = self.open_second(cx, entry, Open::READ) else { return Start::Done };
         let sizes = (pair.first.size, pair.second.size);
         if sizes.0 != sizes.1 && !self.names_files(entry) {
-            let mut result = Result { differences: Vec::new(), linked: self.linked(entry, &pair) };
+            let mut result = EntryResult { differences: Vec::new(), linked: self.linked(entry, &pair) };
             result.differences.push(difference(entry, What::Size(sizes.0, sizes.1)));
             self.add_attributes(cx, entry, &pair, (opened.source, &second), &mut result);
             Self::tell(cx, entry, &result);
@@ -105,7 +88,7 @@ impl Comparer {
             }
         };
         let pair = Pair { first: file.stat, second: own.second_stat };
-        let mut result = Result { differences: Vec::new(), linked: self.linked(entry, &pair) };
+        let mut result = EntryResult { differences: Vec::new(), linked: self.linked(entry, &pair) };
         result.differences.extend(at.map(|at| difference(entry, What::Content(at))));
         self.conclude(cx, entry, &pair, (&file.source, &own.second), result)
     }
@@ -113,7 +96,7 @@ impl Comparer {
     /// Returns the first difference, once all blocks are compared. The counterpart must end
     /// where the file does; that is checked only if the file's length was not the size the
     /// kernel reported.
-    fn differs_at(&self, file: &OpenFile<Self>) -> std::result::Result<Option<u64>, Error> {
+    fn differs_at(&self, file: &OpenFile<Self>) -> Result<Option<u64>, Error> {
         let (own, length) = (&file.own, file.length());
         let at = own.differs_at.load(Ordering::Relaxed);
         if at < u64::MAX {
@@ -132,7 +115,7 @@ impl Comparer {
         entry: &Entry<Self>,
         pair: &Pair,
         (first, second): (&Fd, &Fd),
-        mut result: Result,
+        mut result: EntryResult,
     ) -> bool {
         let sides = [(first, &pair.first, entry.path()), (second, &pair.second, second_path(entry))];
         let mut is_certain = true;
@@ -155,13 +138,12 @@ impl Comparer {
         entry: &Entry<Self>,
         pair: &Pair,
         (first, second): (&Fd, &Fd),
-        result: &mut Result,
+        result: &mut EntryResult,
     ) {
         let objects = (&Object::Open(first), &Object::Open(second));
         result.differences.extend(self.attributes(cx, entry, pair, objects));
     }
 
-    /// Closes a file and reports failure.
     pub(super) fn close(cx: &Context<'_, Self>, file: Fd, path: impl FnOnce() -> Vec<u8>) {
         if let Err(cause) = file.close() {
             Self::trouble(cx, CompareKind::FailedToClose, path(), cause);

@@ -6,29 +6,26 @@
 use std::cmp::Ordering;
 
 use haul_flow::{Line, Problem};
-use haul_sys::FileType;
+use haul_sys::{FileType, device_parts};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::CompareKind;
 
-/// One of the two trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum Side {
-    /// The first operand's.
     First,
-    /// The second operand's.
     Second,
 }
 
 /// A file type as named by `diff`, which has a name for empty files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Kind {
+pub(super) struct EntryKind {
     pub(super) kind: FileType,
     pub(super) is_empty: bool,
 }
 
-impl Kind {
+impl EntryKind {
     fn words(self) -> &'static str {
         match self.kind {
             FileType::Regular if self.is_empty => "regular empty file",
@@ -47,7 +44,6 @@ impl Kind {
 /// Which side has an extended attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Has {
-    /// Only one side.
     Only(Side),
     /// Both, with different values.
     Both,
@@ -58,8 +54,7 @@ pub(super) enum Has {
 pub(super) enum What {
     /// One of them is missing; holds the directory and name on the side that has it.
     OnlyIn(Side, Vec<u8>, Vec<u8>),
-    /// In type.
-    Types(Kind, Kind),
+    Types(EntryKind, EntryKind),
     /// In size, in bytes; their content was not read.
     Size(u64, u64),
     /// In content; holds the index of the first differing byte.
@@ -70,17 +65,13 @@ pub(super) enum What {
     /// One of two file operands is a prefix of the other; holds its length, its number of line
     /// ends, and true if it ends with one.
     Ends(Side, u64, u64, bool),
-    /// In link target.
     Target(Vec<u8>, Vec<u8>),
     /// In device number (`st_rdev`).
     Device(u64, u64),
-    /// In permission bits.
     Mode(u32, u32),
-    /// In owner or group.
     Owner((u32, u32), (u32, u32)),
     /// In modification time: seconds and nanoseconds since the epoch.
     Modified((i64, u32), (i64, u32)),
-    /// In an extended attribute.
     Xattr(Vec<u8>, Has),
     /// In hard links: different names are the same file.
     Links,
@@ -139,8 +130,7 @@ impl What {
 
 /// Formats a device number as `ls` does.
 fn device(number: u64) -> String {
-    let major = (number >> 32) & 0xffff_f000 | (number >> 8) & 0xfff;
-    let minor = (number >> 12) & 0xffff_ff00 | number & 0xff;
+    let (major, minor) = device_parts(number);
     format!("{major},{minor}")
 }
 
@@ -181,7 +171,6 @@ impl Difference {
         size_of::<Self>() + self.first.len() + self.second.len() + more
     }
 
-    /// Formats the difference as a line.
     pub(super) fn line(&self, briefly: bool) -> Line {
         let line = |kind: CompareKind, names: Vec<Vec<u8>>| Line::new(kind, names);
         let both = || vec![self.first.clone(), self.second.clone()];

@@ -7,10 +7,10 @@
 //! names are, and differences are reported by name. Each takes about 120 bytes plus twice its path.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
-use haul_flow::{Problem, Report, Standard};
+use haul_flow::{Problem, Report, Standard, lock};
 use haul_sys::Identity;
 use serde::{Deserialize, Serialize};
 
@@ -29,20 +29,18 @@ pub(super) struct Linked {
     pub(super) files: (Identity, Identity),
 }
 
-/// The result of comparing an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Result {
+pub(super) struct EntryResult {
     pub(super) differences: Vec<Difference>,
     pub(super) linked: Option<Linked>,
 }
 
-impl Result {
+impl EntryResult {
     pub(super) fn is_empty(&self) -> bool {
         self.differences.is_empty() && self.linked.is_none()
     }
 }
 
-/// The findings so far.
 #[derive(Default)]
 pub(super) struct Findings {
     kept: Mutex<Kept>,
@@ -59,15 +57,14 @@ struct Kept {
 }
 
 impl Findings {
-    /// Adds the result of an entry.
-    pub(super) fn take(&self, result: Result, options: &Options, report: &dyn Report) {
+    pub(super) fn take(&self, result: EntryResult, options: &Options, report: &dyn Report) {
         if !result.differences.is_empty() {
             self.different.store(true, Ordering::Relaxed);
         }
         if options.listing == Listing::Nothing && result.linked.is_none() {
             return;
         }
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         kept.bytes += result.differences.iter().map(Difference::weight).sum::<usize>();
         kept.differences.extend(result.differences);
         kept.linked.extend(result.linked);
@@ -87,7 +84,7 @@ impl Findings {
 
     /// Emits what is still kept. Returns true if anything differs.
     pub(super) fn finish(&self, options: &Options, report: &dyn Report) -> bool {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         let linked = std::mem::take(&mut kept.linked);
         let linked = differently_linked(linked);
         if !linked.is_empty() {

@@ -28,21 +28,24 @@ use std::sync::Arc;
 use haul_cluster::{Distributed, ItemReceiver, RemotePath};
 use haul_flow::{
     Block, Config, Context, DirNode, Enter, Entry, Executor, Failure, FlowKind, Handled, OpenDir, OpenFile,
-    OpenSource, Operand, Plan, Probe, Problem, Report, Reported, Session, Split, Start, Status, Tally, Tool,
-    Write,
+    OpenSource, Operand, Plan, Pool, Probe, Problem, Report, Reported, Session, Split, Start, Status, Tally,
+    Tool, Write,
 };
 use haul_patterns::GlobSet;
 use haul_striping::FileSystems;
-use haul_sys::{EntryType, Error, Fd, FileType, Open, Pinned, read_link, stat, stat_at, stat_path};
+use haul_sys::{
+    Buffer, DirectoryReader, EntryType, Error, Fd, FileType, Open, Pinned, read_link, stat, stat_at,
+    stat_path,
+};
 
 pub use kind::CompareKind;
 pub use options::{Attributes, Listing, Operands, Options};
 
 use attributes::Object;
-use beside::{Beside, Pair, Readers, difference, joined, second_path};
-use content::{Buffers, Compared};
+use beside::{Beside, Pair, difference, joined, second_path};
+use content::Compared;
 use difference::What;
-use findings::{Findings, Result};
+use findings::{EntryResult, Findings};
 
 /// Default number of workers: each waits for I/O in two places.
 const WORKERS: usize = 16;
@@ -68,14 +71,13 @@ pub fn run_by(
     options: &Options,
     config: &Config,
     report: &dyn Report,
-) -> std::result::Result<Outcome, Problem> {
+) -> Result<Outcome, Problem> {
     if let Some((first, second)) = streams(operands)? {
         return streams::compare((&first, &second), options, report);
     }
     let config = Config { jobs: config.jobs.or(Some(WORKERS)), ..config.clone() };
     let session = Session::begin(&config, report)?;
-    let tool = Comparer::new(options.clone())
-        .map_err(|pattern| Problem::new(CompareKind::BadPattern).naming(pattern.into_bytes()))?;
+    let tool = Comparer::new(options.clone())?;
     let operand = operand(&session, operands)?;
     let status = session.run(executor, &tool, Vec::new(), [operand]);
     let different = tool.findings.finish(options, report);
@@ -87,7 +89,7 @@ pub fn run_by(
 }
 
 /// Returns both operands if either is read as a stream.
-fn streams(operands: &Operands) -> std::result::Result<Option<(CString, CString)>, Problem> {
+fn streams(operands: &Operands) -> Result<Option<(CString, CString)>, Problem> {
     let (first, second) = (&operands.first, &operands.second);
     if streams::is_stream(first) || streams::is_stream(second) {
         let both = if first.to_bytes() == b"-" || second.to_bytes() == b"-" {
@@ -102,7 +104,7 @@ fn streams(operands: &Operands) -> std::result::Result<Option<(CString, CString)
 }
 
 /// Resolves the operands: a file and a directory become the file and its namesake in the directory.
-fn resolved(operands: &Operands) -> std::result::Result<(CString, CString), Problem> {
+fn resolved(operands: &Operands) -> Result<(CString, CString), Problem> {
     let is_directory = |path: &CStr| {
         let looked = stat_path::<&Fd>(None, path, true);
         looked
@@ -117,7 +119,7 @@ fn resolved(operands: &Operands) -> std::result::Result<(CString, CString), Prob
     })
 }
 
-fn operand(session: &Session<'_>, operands: &Operands) -> std::result::Result<Operand<Beside>, Problem> {
+fn operand(session: &Session<'_>, operands: &Operands) -> Result<Operand<Beside>, Problem> {
     let (first, second) = resolved(operands)?;
     let place = Split::of(&second)
         .hold(&session.cache)
@@ -137,25 +139,26 @@ pub struct Comparer {
     options: Options,
     exclude: GlobSet,
     findings: Findings,
-    buffers: Buffers,
-    readers: Readers,
+    buffers: Pool<Buffer>,
+    readers: Pool<DirectoryReader>,
     systems: FileSystems,
 }
 
 impl Comparer {
-    /// Creates a comparer, or returns the invalid pattern.
-    fn new(options: Options) -> std::result::Result<Self, String> {
+    /// # Errors
+    /// [`CompareKind::BadPattern`].
+    fn new(options: Options) -> Result<Self, Problem> {
+        let bad = |pattern: String| Problem::new(CompareKind::BadPattern).naming(pattern.into_bytes());
         Ok(Self {
-            exclude: GlobSet::new(&options.exclude)?,
+            exclude: GlobSet::new(&options.exclude, options.utf8).map_err(bad)?,
             options,
             findings: Findings::default(),
-            buffers: Buffers::default(),
-            readers: Readers::default(),
+            buffers: Pool::default(),
+            readers: Pool::default(),
             systems: FileSystems::default(),
         })
     }
 
-    /// True if `--exclude` rules out a name.
     fn excludes(&self, name: &CStr) -> bool {
         self.exclude.matches(name.to_bytes())
     }
@@ -189,7 +192,7 @@ impl Comparer {
         let object = opened.source.map_or(Object::Nowhere, |source| Object::Open(source));
         let mut differences = self.attributes(cx, entry, &pair, (&object, &Object::Open(&second)));
         differences.extend(self.only_in_second(cx, entry, opened, &second));
-        Self::tell(cx, entry, &Result { differences, linked: None });
+        Self::tell(cx, entry, &EntryResult { differences, linked: None });
         Enter::Visit(self.hold(cx, entry, Arc::new(second), &second_stat))
     }
 
@@ -214,7 +217,7 @@ impl Comparer {
             _ => Tally { specials: 1, ..Tally::default() },
         };
         cx.count(count);
-        let mut result = Result { differences: Vec::new(), linked: self.linked(entry, &pair) };
+        let mut result = EntryResult { differences: Vec::new(), linked: self.linked(entry, &pair) };
         match self.essence(cx, entry, &pair, &directory) {
             Ok(what) => result.differences.extend(what.map(|what| difference(entry, what))),
             Err((path, cause)) => return Self::trouble(cx, CompareKind::CannotReadLink, path, cause),
@@ -243,7 +246,7 @@ impl Comparer {
         entry: &Entry<Self>,
         Pair { first, second }: &Pair,
         directory: &Fd,
-    ) -> std::result::Result<Option<What>, (Vec<u8>, Error)> {
+    ) -> Result<Option<What>, (Vec<u8>, Error)> {
         match first.kind {
             FileType::Symlink => {
                 let beside = &entry.node.own;
@@ -359,11 +362,7 @@ impl Distributed for Comparer {
         postcard::to_allocvec(&packed).unwrap_or_default()
     }
 
-    fn unpack(
-        &self,
-        packed: &[u8],
-        receiver: &ItemReceiver<'_>,
-    ) -> std::result::Result<Beside, (Vec<u8>, Error)> {
+    fn unpack(&self, packed: &[u8], receiver: &ItemReceiver<'_>) -> Result<Beside, (Vec<u8>, Error)> {
         let invalid = || {
             let cause = Error::new(haul_sys::Operation::Openat, String::new(), haul_sys::Errno::INVAL);
             (Vec::new(), cause)

@@ -50,6 +50,8 @@ pub struct Options {
     pub one_file_system: bool,
     /// Patterns of names to skip in both trees.
     pub exclude: Vec<String>,
+    /// True if the locale's characters are UTF-8, which patterns match.
+    pub utf8: bool,
 }
 
 /// The two operands.

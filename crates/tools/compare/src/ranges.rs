@@ -5,9 +5,9 @@
 //! difference are not read, unless they are already in progress.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use haul_flow::{Context, Entry, Stages, Tally};
+use haul_flow::{BLOCK_BYTES, Context, Entry, Stages, Tally, lock};
 use haul_sys::{Advice, Buffer, Error, Fd, Seek, advise_range, read_all};
 
 use super::CompareKind;
@@ -15,19 +15,17 @@ use super::Comparer;
 use super::attributes::next;
 use super::beside::{Pair, difference, second_path};
 use super::difference::{Side, What};
-use super::findings::Result;
+use super::findings::EntryResult;
 use super::options::Listing;
 
 /// Size of a range, in bytes: large enough to amortise its overhead, small enough to share.
 const RANGE_BYTES: u64 = 2 << 20;
 
-/// Two files being compared.
 pub(super) struct Ranges {
     entry: Entry<Comparer>,
     first: Mutex<Option<Arc<Fd>>>,
     second: Mutex<Option<Arc<Fd>>>,
     pair: Pair,
-    /// True if lines are counted.
     counts_lines: bool,
     position: Mutex<u64>,
     /// Size of the shorter file; `u64::MAX` if either size is meaningless.
@@ -46,14 +44,12 @@ struct Sum {
     failed: bool,
 }
 
-/// A range to compare, with both files.
 pub(super) struct Range {
     start: u64,
     length: u64,
     files: (Arc<Fd>, Arc<Fd>),
 }
 
-/// The result of comparing a range.
 pub(super) struct Outcome {
     /// Position of the first difference, and the side that ends there, if one does.
     differs: Option<(u64, Option<Side>)>,
@@ -99,8 +95,7 @@ impl Ranges {
     }
 
     fn files(&self) -> Option<(Arc<Fd>, Arc<Fd>)> {
-        let file =
-            |file: &Mutex<Option<Arc<Fd>>>| file.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let file = |file: &Mutex<Option<Arc<Fd>>>| lock(file).clone();
         Some((file(&self.first)?, file(&self.second)?))
     }
 
@@ -113,7 +108,6 @@ impl Ranges {
         data(first).min(data(second))
     }
 
-    /// Compares a range block by block.
     fn compare(&self, range: &Range, buffers: (&mut Buffer, &mut Buffer)) -> Outcome {
         let mut outcome = Outcome { differs: None, failure: None, lines: 0, ends_with_line: None };
         let (mut offset, end) = (range.start, range.start + range.length);
@@ -178,7 +172,7 @@ impl Stages<Comparer> for Ranges {
     type Made = Outcome;
 
     fn next(&self, _: &Context<'_, Comparer>) -> Option<Range> {
-        let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut position = lock(&self.position);
         let files = self.files().filter(|_| !self.over.load(Ordering::Relaxed))?;
         let start = self.data_from(*position, &files);
         let length = RANGE_BYTES.min(self.end - start);
@@ -194,17 +188,15 @@ impl Stages<Comparer> for Ranges {
     }
 
     fn work(&self, cx: &Context<'_, Comparer>, range: Range) -> Outcome {
-        let buffers = &cx.tool().buffers;
-        let (mut one, mut other) = (buffers.take(), buffers.take());
-        let outcome = self.compare(&range, (&mut one, &mut other));
-        buffers.give_back(one);
-        buffers.give_back(other);
+        let (buffers, new) = (&cx.tool().buffers, || Buffer::new(BLOCK_BYTES));
+        let outcome =
+            buffers.with(new, |first| buffers.with(new, |second| self.compare(&range, (first, second))));
         cx.count(Tally { bytes: range.length.min(self.pair.first.size), ..Tally::default() });
         outcome
     }
 
     fn put(&self, cx: &Context<'_, Comparer>, outcome: Outcome) {
-        let mut sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sum = lock(&self.sum);
         if sum.failed || sum.what.is_some() {
             return;
         }
@@ -228,16 +220,17 @@ impl Stages<Comparer> for Ranges {
     fn end(&self, cx: &Context<'_, Comparer>) {
         let tool = cx.tool();
         let Some((first, second)) = self.files() else { return cx.complete(&self.entry) };
-        let mut sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sum = lock(&self.sum);
         if !sum.failed {
             let what = sum.what.take().or_else(|| self.at_the_end(&sum));
-            let mut result = Result { differences: Vec::new(), linked: tool.linked(&self.entry, &self.pair) };
+            let mut result =
+                EntryResult { differences: Vec::new(), linked: tool.linked(&self.entry, &self.pair) };
             result.differences.extend(what.map(|what| difference(&self.entry, what)));
             tool.conclude(cx, &self.entry, &self.pair, (&first, &second), result);
         }
         drop((first, second, sum));
         for (held, path) in [(&self.first, self.entry.path()), (&self.second, second_path(&self.entry))] {
-            let file = held.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let file = lock(held).take();
             if let Some(file) = file.and_then(Arc::into_inner) {
                 Comparer::close(cx, file, || path);
             }

@@ -11,14 +11,12 @@ use haul_sys::{Error, Fd, FileType, Open, open_path, read_on, standard_input, st
 use super::CompareKind;
 use super::Outcome;
 use super::difference::{Difference, Side, What};
-use super::findings::{Findings, Result};
+use super::findings::{EntryResult, Findings};
 use super::options::Options;
 use super::ranges::mismatch;
 
-/// Size of a read, in bytes.
 const BLOCK: usize = 128 << 10;
 
-/// The operand that means standard input.
 const STANDARD: &CStr = c"-";
 
 /// True if an operand is read as a stream. A missing one is reported by whoever opens it.
@@ -35,7 +33,7 @@ pub(super) fn compare(
     (first, second): (&CStr, &CStr),
     options: &Options,
     report: &dyn Report,
-) -> std::result::Result<Outcome, Problem> {
+) -> Result<Outcome, Problem> {
     if !options.attributes.is_empty() {
         return Err(Problem::new(CompareKind::StreamAttributes));
     }
@@ -58,12 +56,12 @@ pub(super) fn compare(
     let [first, second] = [first, second].map(|path| path.to_bytes().to_vec());
     let differences = what.map(|what| Difference { first, second, what }).into_iter().collect();
     let findings = Findings::default();
-    findings.take(Result { differences, linked: None }, options, report);
+    findings.take(EntryResult { differences, linked: None }, options, report);
     Ok(if findings.finish(options, report) { Outcome::Different } else { Outcome::Same })
 }
 
 /// Reads two files up to the first difference or EOF on both.
-fn differs(first: &Fd, second: &Fd) -> std::result::Result<Option<What>, (Side, Error)> {
+fn differs(first: &Fd, second: &Fd) -> Result<Option<What>, (Side, Error)> {
     let (mut one, mut other) = (vec![0; BLOCK], vec![0; BLOCK]);
     let (mut at, mut lines, mut ends_with_line) = (0, 0, false);
     loop {
@@ -89,7 +87,7 @@ fn differs(first: &Fd, second: &Fd) -> std::result::Result<Option<What>, (Side, 
 }
 
 /// Reads until the buffer is full or EOF. A single read from a pipe may return less.
-fn fill<'a>(file: &Fd, buffer: &'a mut [u8]) -> std::result::Result<&'a [u8], Error> {
+fn fill<'a>(file: &Fd, buffer: &'a mut [u8]) -> Result<&'a [u8], Error> {
     let mut length = 0;
     while length < buffer.len() {
         match read_on(file, &mut buffer[length..])? {

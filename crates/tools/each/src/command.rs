@@ -8,12 +8,9 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// A part of a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
-    /// Literal text.
     Text(Vec<u8>),
-    /// A placeholder.
     Place(Place),
 }
 
@@ -35,7 +32,6 @@ const PLACES: [(&[u8], Place); 5] = [
     (b"{/.}", Place::NameWithoutExtension),
 ];
 
-/// A command with placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Command {
     words: Vec<Vec<Part>>,
@@ -43,17 +39,13 @@ pub(super) struct Command {
     shell: bool,
 }
 
-/// Treatment of a command without placeholders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WithoutPlace {
-    /// Append the path.
     Append,
-    /// Leave it as it is.
     Leave,
 }
 
 impl Command {
-    /// Parses a command.
     pub(super) fn new(words: &[Vec<u8>], shell: bool, without_place: WithoutPlace) -> Self {
         let mut words: Vec<_> = words.iter().map(|word| parts(word)).collect();
         let has_place = words.iter().flatten().any(|part| matches!(part, Part::Place(_)));
@@ -95,7 +87,6 @@ fn for_each(word: &[Part], paths: &[Vec<u8>]) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fill(word, |place| place.of(path))).collect()
 }
 
-/// Concatenates a word's parts.
 fn fill(word: &[Part], of: impl Fn(Place) -> Vec<u8>) -> Vec<u8> {
     let parts = word.iter().map(|part| match part {
         Part::Text(text) => text.clone(),
@@ -133,7 +124,6 @@ impl Place {
     }
 }
 
-/// Splits a word at its placeholders.
 fn parts(word: &[u8]) -> Vec<Part> {
     let mut parts = Vec::new();
     let (mut text, mut rest) = (Vec::new(), word);
@@ -158,7 +148,6 @@ fn parts(word: &[u8]) -> Vec<Part> {
     parts
 }
 
-/// Quotes a word for the shell.
 pub(super) fn quoted(word: &[u8]) -> Vec<u8> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+=,:@%".contains(byte);
     if !word.is_empty() && word.iter().all(is_plain) {

@@ -19,12 +19,12 @@ mod running;
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use haul_cluster::{Distributed, ItemReceiver};
 use haul_flow::{
     CancelToken, Config, Context, DirNode, Enter, Entry, Executor, Handled, Kind, OpenDir, OpenSource, Plan,
-    Policy, Probe, Problem, Report, Session, Start, Status, Tally, Tool,
+    Policy, Probe, Problem, Report, Session, Start, Status, Tally, Tool, lock,
 };
 use haul_patterns::GlobSet;
 use haul_sys::{EntryType, Errno, Error, Fd, FileType, Operation, Stat, stat_at, stat_path};
@@ -35,7 +35,7 @@ pub use running::Running;
 
 use command::{Command, WithoutPlace};
 use lines::Lines;
-use results::{Result, Results};
+use results::{CommandResult, Results};
 use running::Ran;
 
 /// The result of a run.
@@ -62,12 +62,11 @@ pub fn run_by(
     config: &Config,
     running: &Arc<Running>,
     report: &dyn Report,
-) -> std::result::Result<Outcome, Problem> {
+) -> Result<Outcome, Problem> {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     // Commands keep the processors busy by themselves.
     let config = Config { jobs: config.jobs.or(Some(processors)), ..config.clone() };
-    let tool = Runner::new(options.clone(), roots.len() == 1, Arc::clone(running))
-        .map_err(|pattern| Problem::new(EachKind::BadPattern).naming(pattern.into_bytes()))?;
+    let tool = Runner::new(options.clone(), roots.len() == 1, Arc::clone(running))?;
     if let Some(program) = tool.command.program().filter(|_| !options.dry_run) {
         find(program)?;
     }
@@ -93,7 +92,7 @@ pub fn run_by(
 }
 
 /// Fails if a program can't be found, searching `PATH` as the shell does.
-fn find(program: &[u8]) -> std::result::Result<(), Problem> {
+fn find(program: &[u8]) -> Result<(), Problem> {
     let is_there = |path: Vec<u8>| {
         let path = CString::new(path).unwrap_or_default();
         stat_path::<&Fd>(None, &path, true).is_ok_and(|stat| stat.kind == FileType::Regular)
@@ -117,7 +116,6 @@ pub struct Runner {
     command: Command,
     names: GlobSet,
     exclude: GlobSet,
-    /// True if there is only one root.
     one_root: bool,
     running: Arc<Running>,
     /// Cancelled where the commands are to be halted.
@@ -128,8 +126,14 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Creates a runner, or returns the invalid pattern.
-    fn new(options: Options, one_root: bool, running: Arc<Running>) -> std::result::Result<Self, String> {
+    /// # Errors
+    /// [`EachKind::BadPattern`].
+    fn new(options: Options, one_root: bool, running: Arc<Running>) -> Result<Self, Problem> {
+        let globs = |patterns: &[String]| {
+            let bad = |pattern: String| Problem::new(EachKind::BadPattern).naming(pattern.into_bytes());
+            GlobSet::new(patterns, options.utf8).map_err(bad)
+        };
+        let (names, exclude) = (globs(&options.names)?, globs(&options.exclude)?);
         let without_place =
             if options.block_bytes.is_some() { WithoutPlace::Leave } else { WithoutPlace::Append };
         let (cancel, commands, is_now) =
@@ -137,8 +141,8 @@ impl Runner {
         cancel.on_cancel(move || commands.halt(is_now));
         Ok(Self {
             command: Command::new(&options.command, options.shell, without_place),
-            names: GlobSet::new(&options.names)?,
-            exclude: GlobSet::new(&options.exclude)?,
+            names,
+            exclude,
             options,
             one_root,
             running,
@@ -194,7 +198,7 @@ impl Runner {
             return self.run_for(cx, std::slice::from_ref(entry));
         }
         let batch = {
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waiting = lock(&self.waiting);
             waiting.push(entry.clone());
             (waiting.len() >= self.options.batch).then(|| std::mem::take(&mut *waiting))
         };
@@ -221,7 +225,7 @@ impl Runner {
 
     /// Runs the command for the waiting entries that `belongs` selects.
     fn run_for_waiting(&self, cx: &Context<'_, Self>, belongs: impl Fn(&Entry<Self>) -> bool) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         let (batch, others) = std::mem::take(&mut *waiting).into_iter().partition(belongs);
         *waiting = others;
         drop(waiting);
@@ -294,7 +298,7 @@ impl Tool for Runner {
     }
 
     fn emitted(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, result: &[u8]) {
-        match Result::unpack(result) {
+        match CommandResult::unpack(result) {
             Some(result) => {
                 if !result.failures.is_empty() && self.options.halt != Halt::Never {
                     // It may have failed on another rank, so stop here as well.
@@ -327,7 +331,7 @@ impl Distributed for Runner {
         Vec::new()
     }
 
-    fn unpack(&self, _: &[u8], _: &ItemReceiver<'_>) -> std::result::Result<(), (Vec<u8>, Error)> {
+    fn unpack(&self, _: &[u8], _: &ItemReceiver<'_>) -> Result<(), (Vec<u8>, Error)> {
         Ok(())
     }
 }

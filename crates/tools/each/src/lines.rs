@@ -3,29 +3,27 @@
 //! The file is cut at line ends. Each block is the standard input of its own command, and these run
 //! in parallel. Their output is joined in block order.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use haul_flow::{Context, Entry, Problem, Stages, Tally};
+use haul_flow::{Context, Entry, Problem, Stages, Tally, lock};
 use haul_sys::{Error, Fd, read_all};
 
 use super::EachKind;
 use super::Runner;
-use super::results::Result;
+use super::results::CommandResult;
 use super::running::Ran;
 
-/// Maximum size of a read, in bytes.
 const STEP_BYTES: usize = 1 << 20;
 /// Minimum size of a read that looks for a line end after a block, in bytes.
 const STEP_BYTES_MIN: usize = 4 << 10;
 
-/// A file being cut into blocks of lines.
 pub(super) struct Lines {
     entry: Entry<Runner>,
     source: Mutex<Option<Arc<Fd>>>,
     block_bytes: u64,
     position: Mutex<u64>,
     /// The results so far, unless they are emitted at once.
-    whole: Option<Mutex<Result>>,
+    whole: Option<Mutex<CommandResult>>,
 }
 
 impl Lines {
@@ -49,12 +47,12 @@ impl Lines {
     }
 
     fn source(&self) -> Option<Arc<Fd>> {
-        self.source.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.source).clone()
     }
 
     /// Reads the block at a position: up to the last line end within the block size; if there is
     /// none, up to the first one after it; or to EOF.
-    fn block(&self, source: &Fd, position: u64) -> std::result::Result<Vec<u8>, Error> {
+    fn block(&self, source: &Fd, position: u64) -> Result<Vec<u8>, Error> {
         let wanted = usize::try_from(self.block_bytes).unwrap_or(usize::MAX);
         let is_end = |byte: &u8| *byte == b'\n';
         let mut bytes = Vec::new();
@@ -80,7 +78,7 @@ impl Lines {
 }
 
 /// Appends up to `step` bytes to the block that starts at `position`. Returns false at EOF.
-fn append(source: &Fd, position: u64, bytes: &mut Vec<u8>, step: usize) -> std::result::Result<bool, Error> {
+fn append(source: &Fd, position: u64, bytes: &mut Vec<u8>, step: usize) -> Result<bool, Error> {
     let before = bytes.len();
     bytes.resize(before + step, 0);
     let read = read_all(source, position + before as u64, &mut bytes[before..])?;
@@ -90,11 +88,11 @@ fn append(source: &Fd, position: u64, bytes: &mut Vec<u8>, step: usize) -> std::
 
 impl Stages<Runner> for Lines {
     type Piece = Vec<u8>;
-    type Made = Result;
+    type Made = CommandResult;
 
     fn next(&self, cx: &Context<'_, Runner>) -> Option<Vec<u8>> {
         let source = self.source().filter(|_| !cx.tool().running.is_stopped())?;
-        let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut position = lock(&self.position);
         match self.block(&source, *position) {
             Ok(block) => {
                 *position += block.len() as u64;
@@ -108,28 +106,28 @@ impl Stages<Runner> for Lines {
         }
     }
 
-    fn work(&self, cx: &Context<'_, Runner>, block: Vec<u8>) -> Result {
+    fn work(&self, cx: &Context<'_, Runner>, block: Vec<u8>) -> CommandResult {
         let ran = cx.tool().run(cx, &[self.entry.path()], Some(&block));
         cx.count(Tally { bytes: block.len() as u64, ..Tally::default() });
         match ran {
             Ran::Ended(result) => result,
-            Ran::Nothing | Ran::TooLong => Result::default(),
+            Ran::Nothing | Ran::TooLong => CommandResult::default(),
         }
     }
 
-    fn put(&self, cx: &Context<'_, Runner>, result: Result) {
+    fn put(&self, cx: &Context<'_, Runner>, result: CommandResult) {
         match &self.whole {
-            Some(whole) => whole.lock().unwrap_or_else(PoisonError::into_inner).append(result),
+            Some(whole) => lock(whole).append(result),
             None => cx.emit(&self.entry, result.pack()),
         }
     }
 
     fn end(&self, cx: &Context<'_, Runner>) {
         if let Some(whole) = &self.whole {
-            let whole = std::mem::take(&mut *whole.lock().unwrap_or_else(PoisonError::into_inner));
+            let whole = std::mem::take(&mut *lock(whole));
             cx.emit(&self.entry, whole.pack());
         }
-        let source = self.source.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let source = lock(&self.source).take();
         if let Some(Err(cause)) = source.and_then(Arc::into_inner).map(Fd::close) {
             let problem = Problem::new(EachKind::FailedToClose).naming(self.entry.path());
             cx.problem(problem.because(cause));

@@ -60,6 +60,8 @@ pub struct Options {
     pub names: Vec<String>,
     /// Patterns of names to skip, with everything below.
     pub exclude: Vec<String>,
+    /// True if the locale's characters are UTF-8, which patterns match.
+    pub utf8: bool,
     /// Types of entries to match.
     pub kinds: Kinds,
     /// Sizes of regular files to match.

@@ -1,8 +1,8 @@
 //! Results of commands: their output, and which of them failed.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-use haul_flow::{Problem, Report, Standard};
+use haul_flow::{Problem, Report, Standard, lock};
 use haul_sys::Ended;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,6 @@ use super::EachKind;
 /// Maximum number of failed commands listed at the end. Further ones are counted.
 const LISTED_MAX: usize = 1000;
 
-/// How a command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Failure {
     Status(i32),
@@ -21,7 +20,7 @@ pub(super) enum Failure {
 
 /// The result of a command, or of several for the blocks of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Result {
+pub(super) struct CommandResult {
     pub(super) output: Vec<u8>,
     pub(super) errors: Vec<u8>,
     pub(super) commands: u64,
@@ -36,8 +35,7 @@ struct Head {
     output_bytes: usize,
 }
 
-impl Result {
-    /// Creates the result of a command that ended.
+impl CommandResult {
     pub(super) fn of(ended: Ended) -> Self {
         let failures = match ended.code() {
             Ok(0) => Vec::new(),
@@ -47,12 +45,10 @@ impl Result {
         Self { output: ended.output, errors: ended.errors, commands: 1, failures }
     }
 
-    /// Creates the result of a command that could not be started.
     pub(super) fn not_started() -> Self {
         Self { commands: 1, failures: vec![Failure::NotStarted], ..Self::default() }
     }
 
-    /// Appends a later result.
     pub(super) fn append(&mut self, more: Self) {
         self.output.extend(more.output);
         self.errors.extend(more.errors);
@@ -76,14 +72,13 @@ impl Result {
     }
 }
 
-/// The results of all commands.
 #[derive(Default)]
 pub(super) struct Results(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
     /// Output waiting to be sorted.
-    waiting: Vec<(Vec<u8>, Result)>,
+    waiting: Vec<(Vec<u8>, CommandResult)>,
     commands: u64,
     failed: u64,
     listed: Vec<(Vec<u8>, Failure)>,
@@ -91,8 +86,8 @@ struct Kept {
 
 impl Results {
     /// Adds the result for a path. Output that is not sorted is emitted at once.
-    pub(super) fn take(&self, path: Vec<u8>, mut result: Result, sorted: bool, report: &dyn Report) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn take(&self, path: Vec<u8>, mut result: CommandResult, sorted: bool, report: &dyn Report) {
+        let mut kept = lock(&self.0);
         kept.commands += result.commands;
         for failure in std::mem::take(&mut result.failures) {
             kept.failed += 1;
@@ -109,7 +104,7 @@ impl Results {
 
     /// Emits what is waiting and lists the failures. Returns true if there are any.
     pub(super) fn finish(&self, report: &dyn Report) -> bool {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         // A stable sort keeps the pieces of a file in order.
         kept.waiting.sort_by(|(one, _), (other, _)| order(one).cmp(order(other)));
         kept.waiting.drain(..).for_each(|(_, result)| pass_on(&result, report));
@@ -145,7 +140,7 @@ fn order(path: &[u8]) -> impl Iterator<Item = u8> {
     path.iter().map(|byte| if *byte == b'/' { 0 } else { *byte })
 }
 
-fn pass_on(result: &Result, report: &dyn Report) {
+fn pass_on(result: &CommandResult, report: &dyn Report) {
     for (stream, bytes) in [(Standard::Output, &result.output), (Standard::Error, &result.errors)] {
         if !bytes.is_empty() {
             report.output(stream, bytes);
@@ -160,8 +155,8 @@ mod tests {
     #[test]
     fn a_result_arrives_as_it_was_sent() {
         let failures = vec![Failure::Status(3), Failure::Signal(9), Failure::NotStarted];
-        let result = Result { output: b"out".to_vec(), errors: vec![0; 300], commands: 2, failures };
-        assert_eq!(Result::unpack(&result.clone().pack()), Some(result));
-        assert_eq!(Result::unpack(b"\x01\x00\x7f"), None);
+        let result = CommandResult { output: b"out".to_vec(), errors: vec![0; 300], commands: 2, failures };
+        assert_eq!(CommandResult::unpack(&result.clone().pack()), Some(result));
+        assert_eq!(CommandResult::unpack(b"\x01\x00\x7f"), None);
     }
 }

@@ -1,22 +1,21 @@
 //! Runs commands, and terminates them when one fails.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
-use haul_flow::{Context, Problem};
+use haul_flow::{Context, Problem, lock};
 use haul_sys::{Errno, Error, Leash, Started};
 
 use super::EachKind;
 use super::Runner;
 use super::command::quoted;
 use super::options::Halt;
-use super::results::Result;
+use super::results::CommandResult;
 
-/// The outcome of running a command.
 pub(super) enum Ran {
     /// It ended; or it failed to start, which was reported, and others may still run.
-    Ended(Result),
+    Ended(CommandResult),
     /// It was not run because the run is stopping, or it was lost. Reported if necessary.
     Nothing,
     /// The kernel refuses a command line for this many paths.
@@ -61,7 +60,7 @@ impl Running {
 
     /// Terminates all commands, including those that are being started.
     fn end_all(&self) {
-        let leashes = self.leashes.lock().unwrap_or_else(PoisonError::into_inner);
+        let leashes = lock(&self.leashes);
         self.ending.store(true, Ordering::Relaxed);
         leashes.values().for_each(Leash::pull);
     }
@@ -71,7 +70,7 @@ impl Running {
         // Without a leash the command just ends by itself, and the run with it, only later.
         let leash = started.leash().ok()?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut leashes = self.leashes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leashes = lock(&self.leashes);
         if self.ending.load(Ordering::Relaxed) {
             leash.pull();
         }
@@ -81,7 +80,7 @@ impl Running {
 
     fn forget(&self, number: Option<u64>) {
         if let Some(number) = number {
-            self.leashes.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+            lock(&self.leashes).remove(&number);
         }
     }
 }
@@ -104,7 +103,7 @@ impl Runner {
         if self.options.dry_run {
             let words: Vec<_> = words.iter().map(|word| quoted(word.as_encoded_bytes())).collect();
             let output = [words.join(&b' ').as_slice(), b"\n"].concat();
-            return Ran::Ended(Result { output, ..Result::default() });
+            return Ran::Ended(CommandResult { output, ..CommandResult::default() });
         }
         let started = match Started::begin(&words, input.is_some()) {
             Ok(started) => started,
@@ -119,7 +118,7 @@ impl Runner {
         self.running.forget(number);
         match ended {
             Ok(ended) => {
-                let result = Result::of(ended);
+                let result = CommandResult::of(ended);
                 self.halt_after(&result);
                 Ran::Ended(result)
             }
@@ -131,8 +130,7 @@ impl Runner {
         }
     }
 
-    /// Halts, if requested, when a command has failed.
-    fn halt_after(&self, result: &Result) {
+    fn halt_after(&self, result: &CommandResult) {
         if result.failures.is_empty() || self.options.halt == Halt::Never {
             return;
         }
@@ -157,7 +155,7 @@ impl Runner {
             Problem::new(EachKind::CannotRunFor).naming(program).naming(path)
         };
         cx.problem(problem.because(cause));
-        let result = Result::not_started();
+        let result = CommandResult::not_started();
         self.halt_after(&result);
         Ran::Ended(result)
     }

@@ -45,9 +45,7 @@ pub(super) struct Exhausted;
 /// Evaluates zero-width assertions.
 #[derive(Clone, Copy)]
 pub(super) struct Places<'a> {
-    /// For line boundaries.
     pub(super) looks: &'a LookMatcher,
-    /// For word boundaries.
     pub(super) letters: &'a WordChars,
     /// True if a match must be a whole word.
     pub(super) by_words: bool,

@@ -10,7 +10,6 @@ use super::matcher::{Matcher, Scratch};
 use super::options::{Binary, GrepOptions, Show};
 use super::page::{JUDGED_BYTES, Page, Piece, Printer};
 
-/// Options and compiled patterns of a search.
 pub(super) struct Search {
     pub(super) options: GrepOptions,
     pub(super) matcher: Matcher,
@@ -33,7 +32,6 @@ pub(super) struct Window<'a> {
 /// Selections in a piece of a file.
 #[derive(Debug, Default)]
 pub(super) struct Examined {
-    /// End of the text part.
     text_end: usize,
     text: Selection,
     /// Selection in the binary part, if there is one.

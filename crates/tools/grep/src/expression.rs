@@ -31,13 +31,11 @@ use haul_patterns::bracket::Alphabet;
 enum Exact {
     /// No check needed: the filter is exact.
     Sure,
-    /// Check word boundaries.
     Words(Box<Words>),
     /// Run the backtracker; `WordChars` serves its word checks.
     Back(Vec<Program>, WordChars),
 }
 
-/// Compiled patterns.
 pub(super) struct Expression {
     filter: meta::Regex,
     exact: Exact,

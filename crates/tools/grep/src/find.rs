@@ -8,7 +8,6 @@ use super::matcher::{GivenUp, Matcher, Scratch};
 /// A run of consecutive selected lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    /// Their range in the text.
     pub(super) lines: Range<usize>,
     /// Number of lines before the run; counted only if line numbers are wanted.
     pub(super) before: u64,
@@ -19,7 +18,6 @@ pub(super) struct Run {
 pub(super) struct Selection {
     /// Runs of selected lines; empty if places are not wanted.
     pub(super) runs: Vec<Run>,
-    /// Number of selected lines.
     pub(super) count: u64,
     /// Number of lines in the text; counted only if line numbers are wanted.
     pub(super) lines: u64,
@@ -37,7 +35,6 @@ pub(super) struct Question {
     pub(super) places: bool,
     /// True if line numbers are wanted.
     pub(super) numbers: bool,
-    /// Maximum number of lines to select.
     pub(super) limit: u64,
 }
 

@@ -12,9 +12,9 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use haul_flow::{Context, Entry, FlowKind, Problem, Stages, Tally};
+use haul_flow::{Context, Entry, FlowKind, Problem, Stages, Tally, lock};
 use haul_sys::{Cache, Errno, Error, Fd, Operation, Seek, read, seek, stat};
 
 use super::content::{Examined, Window};
@@ -40,19 +40,16 @@ const KEPT_BYTES: usize = 16 << 20;
 /// The same once the file has its turn: a low threshold, so that output starts early.
 const KEPT_IN_TURN_BYTES: usize = 64 << 10;
 
-/// A large file in progress.
 pub(super) struct Large {
     entry: Entry<Grep>,
     source: Mutex<Option<Arc<Fd>>>,
     size: u64,
     next: AtomicU64,
-    /// True if holes can be skipped.
     skips_holes: bool,
     stop: AtomicBool,
     page: Mutex<Page>,
 }
 
-/// The result of searching a piece.
 pub(super) struct Searched {
     buffer: Vec<u8>,
     lines_end: usize,
@@ -77,7 +74,7 @@ impl Large {
     }
 
     fn source(&self) -> Option<Arc<Fd>> {
-        self.source.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.source).clone()
     }
 
     /// Returns the start of the next piece that may hold lines. A hole's first NUL may end the line
@@ -175,7 +172,7 @@ impl Stages<Grep> for Large {
     fn work(&self, cx: &Context<'_, Grep>, piece: Range<u64>) -> Result<Searched, Error> {
         let search = &cx.tool().search;
         let ends = search.line_ends();
-        let loaded = self.read(cx.tool().take_buffer(), piece.clone(), ends)?;
+        let loaded = self.read(cx.tool().buffers.take().unwrap_or_default(), piece.clone(), ends)?;
         let Loaded { buffer, own, offset } = loaded;
         let lines_end = if piece.end == self.size {
             buffer.len()
@@ -190,7 +187,7 @@ impl Stages<Grep> for Large {
 
     fn put(&self, cx: &Context<'_, Grep>, made: Result<Searched, Error>) {
         let tool = cx.tool();
-        let mut page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut page = lock(&self.page);
         let problem = match made {
             Ok(Searched { buffer, lines_end, offset, entry, is_short }) => {
                 let piece = Piece { text: &buffer[..lines_end], offset };
@@ -216,9 +213,9 @@ impl Stages<Grep> for Large {
     }
 
     fn end(&self, cx: &Context<'_, Grep>) {
-        let page = std::mem::take(&mut *self.page.lock().unwrap_or_else(PoisonError::into_inner));
+        let page = std::mem::take(&mut *lock(&self.page));
         cx.tool().tell(cx, &self.entry, page);
-        let source = self.source.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let source = lock(&self.source).take();
         let closed = source.and_then(Arc::into_inner).map_or(Ok(()), Fd::close);
         if let Err(cause) = closed {
             let name = cx.tool().path(&self.entry);

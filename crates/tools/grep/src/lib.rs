@@ -50,7 +50,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{
     Block, Config, Context, DirNode, Enter, Entry, Executor, Failure, Handled, Holes, OpenDir, OpenFile,
-    OpenSource, Plan, Probe, Problem, Report, Reported, Session, Start, Tally, Tool, Transfer, Write,
+    OpenSource, Plan, Pool, Probe, Problem, Report, Reported, Session, Start, Tally, Tool, Transfer, Write,
+    lock,
 };
 use haul_sys::{EntryType, Error, FileType, Seek, Stat, seek};
 
@@ -119,9 +120,8 @@ pub struct Grep {
     turns: Turns,
     inputs: Inputs,
     // Boxed because they are large and move between workers.
-    #[allow(clippy::vec_box)]
-    scratches: Mutex<Vec<Box<Scratch>>>,
-    buffers: Mutex<Vec<Vec<u8>>>,
+    scratches: Pool<Box<Scratch>>,
+    buffers: Pool<Vec<u8>>,
     matched: AtomicBool,
     over: AtomicBool,
     /// Index of the first operand whose match ended the search.
@@ -148,8 +148,8 @@ impl Grep {
             turns: Turns::new(options.order),
             inputs: Inputs::default(),
             search: Search { options, matcher },
-            scratches: Mutex::default(),
-            buffers: Mutex::default(),
+            scratches: Pool::default(),
+            buffers: Pool::default(),
             matched: AtomicBool::new(false),
             over: AtomicBool::new(false),
             ended_by: AtomicUsize::new(usize::MAX),
@@ -210,21 +210,12 @@ impl Grep {
     }
 
     fn with_scratch<V>(&self, work: impl FnOnce(&mut Scratch) -> V) -> V {
-        let lock = || self.scratches.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = lock().pop();
-        let mut scratch = kept.unwrap_or_else(|| Box::new(self.search.matcher.scratch()));
-        let value = work(&mut scratch);
-        lock().push(scratch);
-        value
-    }
-
-    fn take_buffer(&self) -> Vec<u8> {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+        self.scratches.with(|| Box::new(self.search.matcher.scratch()), |scratch| work(scratch))
     }
 
     fn return_buffer(&self, buffer: Vec<u8>) {
         if buffer.capacity() <= BUFFER_BYTES_MAX {
-            self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+            self.buffers.give(buffer);
         }
     }
 
@@ -269,6 +260,13 @@ impl Grep {
         let is_operand = entry.is_operand();
         match (kind, self.options().directories, self.options().devices) {
             _ if is_operand && entry.node.own.kind == PlaceKind::Input => Plan::Handle,
+            // GNU grep has reported it by the time a later operand ends the search. Only here: a rank
+            // does not know which operand did.
+            (EntryType::Directory, Directories::Read, _)
+                if is_operand && entry.node.owner.is_none() && self.is_met(entry.node.own.index) =>
+            {
+                if self.enters(entry) { Plan::Handle } else { Plan::Skip }
+            }
             _ if self.is_over() => Plan::Skip,
             (EntryType::Directory, Directories::Skip, _) => Plan::Skip,
             (EntryType::Directory, ..) if !self.enters(entry) => Plan::Skip,
@@ -304,7 +302,6 @@ impl Grep {
         is_output
     }
 
-    /// Emits what the page holds so far.
     fn tell_some(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, page: &mut Page) {
         let (out, apart) = (std::mem::take(&mut page.out), std::mem::take(&mut page.apart));
         // Only the end decides if the selected lines count: under `-I` the file may still turn
@@ -486,7 +483,7 @@ impl Tool for Grep {
     fn block(&self, file: &OpenFile<Self>, Block { offset, bytes, .. }: Block<'_>) -> Write {
         let is_all = file.stat.size > 0 && offset + bytes.len() as u64 >= file.stat.size;
         let until = if is_all { Until::End } else { Until::Judged };
-        let mut stream = file.own.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stream = lock(&file.own.0);
         self.with_scratch(|scratch| {
             stream.feed(&self.search, scratch, (bytes, until), || self.path(&file.entry))
         });

@@ -29,20 +29,16 @@ use haul_patterns::case;
 /// in bytes.
 const PARTS: Range<usize> = 256..65_536;
 
-/// How strings are found.
 enum Method {
     /// There are no non-empty strings.
     Nothing,
     One(Box<Finder<'static>>),
     Several(Box<NFA>),
-    /// By whole line.
     Lines(HashSet<Vec<u8>>),
 }
 
-/// Compiled strings.
 pub(super) struct Literals {
     method: Method,
-    /// True if one of the strings is empty.
     has_empty: bool,
     extent: Extent,
     alphabet: Alphabet,

@@ -53,7 +53,6 @@ impl GivenUp {
     }
 }
 
-/// Compiled patterns.
 pub(super) struct Matcher {
     method: Method,
     alphabet: Alphabet,

@@ -5,9 +5,9 @@
 //! nothing does while nothing waits.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-use haul_flow::{Problem, Report};
+use haul_flow::{Problem, Report, lock};
 use haul_sys::Standard;
 
 use super::GrepKind;
@@ -17,7 +17,6 @@ use super::spill::{Spill, Waits};
 /// The result of searching a file, or a part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Result {
-    /// True if lines were selected.
     pub(super) matched: bool,
     /// True if some of them are binary and not shown, which must be reported.
     pub(super) hidden: bool,
@@ -26,7 +25,6 @@ pub(super) struct Result {
     /// True if it starts a group of lines with context, so that a separator may be needed
     /// before it.
     pub(super) apart: bool,
-    /// Output bytes.
     pub(super) out: Vec<u8>,
 }
 
@@ -82,7 +80,7 @@ impl Output {
 
     /// Accepts a file's result, or a piece of it, and emits it now or when its turn comes.
     pub(super) fn take(&self, report: &dyn Report, (index, path): (usize, &[u8]), mut result: Result) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         let is_next = match (self.order, &state.open) {
             (Order::Path, _) => false,
             (Order::Named, _) if index != state.turn => false,
@@ -110,7 +108,7 @@ impl Output {
         if self.order != Order::Named {
             return;
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         state.over.insert(index);
         while {
             let turn = state.turn;
@@ -121,9 +119,8 @@ impl Output {
         }
     }
 
-    /// Emits everything that is still waiting.
     pub(super) fn finish(&self, report: &dyn Report) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         while let Some((key, pieces)) = state.waiting.pop_first() {
             self.write_pieces(&mut state, report, &key, pieces);
         }

@@ -16,7 +16,6 @@ pub(super) const JUDGED_BYTES: usize = 96 << 10;
 /// Output state of a file, carried from piece to piece.
 #[derive(Debug, Default)]
 pub(super) struct Page {
-    /// Pending output.
     pub(super) out: Vec<u8>,
     /// Number of selected lines so far.
     pub(super) count: u64,
@@ -32,11 +31,9 @@ pub(super) struct Page {
     pub(super) named: bool,
     /// The file's name; filled in once a line is selected.
     pub(super) name: Vec<u8>,
-    /// Minimum width of numbers.
     width: usize,
     /// Number of lines before the piece.
     lines: u64,
-    /// The last line that was shown.
     shown: Option<Shown>,
     /// True if any line was selected for output.
     used: bool,
@@ -51,11 +48,9 @@ pub(super) struct Page {
     full: bool,
     /// The last lines before the piece: as many as leading context needs, up to twice that.
     tail: Vec<u8>,
-    /// Number of lines in `tail`.
     tail_lines: u64,
 }
 
-/// The last line that was shown.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     /// File offset of its end.
@@ -63,7 +58,6 @@ struct Shown {
     number: u64,
 }
 
-/// A piece of a file.
 #[derive(Clone, Copy)]
 pub(super) struct Piece<'a> {
     pub(super) text: &'a [u8],
@@ -71,14 +65,12 @@ pub(super) struct Piece<'a> {
     pub(super) offset: u64,
 }
 
-/// Prints pieces of files.
 pub(super) struct Printer<'a> {
     pub(super) options: &'a GrepOptions,
     pub(super) matcher: &'a Matcher,
     pub(super) scratch: &'a mut Scratch,
 }
 
-/// A line to print.
 struct Line<'a> {
     text: &'a [u8],
     /// Its range in the text, including the terminator, if there is one.
@@ -366,7 +358,6 @@ impl Printer<'_> {
         }
     }
 
-    /// Prints the separator between groups.
     pub(super) fn separate(&mut self, page: &mut Page) {
         if let Some(separator) = &self.options.separator {
             let begun = self.begin(page, |colors| &colors.separator);
@@ -552,7 +543,6 @@ impl Printer<'_> {
         self.end(page, begun);
     }
 
-    /// Appends the per-file output.
     pub(super) fn finish(&self, page: &mut Page, name: &[u8]) {
         let matched = page.count > 0;
         match self.options.show {

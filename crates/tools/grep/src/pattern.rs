@@ -31,18 +31,15 @@ pub enum Syntax {
     Perl,
 }
 
-/// A node of a pattern's tree.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
     /// One character of a set.
     Set(Class),
     /// One byte that is not part of a character.
     Byte(u8),
-    /// A zero-width assertion.
     Look(Look),
     /// A sequence; if empty, the empty string.
     Concat(Vec<Node>),
-    /// One of several alternatives.
     Alternate(Vec<Node>),
     /// A repetition with its minimum and maximum.
     Repeat(Box<Node>, u32, Option<u32>),

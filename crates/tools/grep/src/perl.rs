@@ -12,7 +12,6 @@ use haul_sys::pcre2::{Failure, Matching, Pattern, PatternOptions};
 use super::PatternError;
 use super::query::{Extent, Query};
 
-/// A compiled pattern.
 pub(super) struct Perl {
     pattern: Pattern,
     utf8: bool,

@@ -6,7 +6,7 @@ use std::ffi::CString;
 use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 
-use haul_sys::{Cache, Errno, Error, Fd, Mode, Open, Operation, open, open_path, read, remove, write};
+use haul_sys::{Errno, Error, Fd, Mode, Open, Operation, open, open_path, read_all, remove, write_all};
 
 /// Maximum size of waiting results in memory, in bytes.
 const KEPT_BYTES: usize = 16 << 20;
@@ -14,10 +14,8 @@ const KEPT_BYTES: usize = 16 << 20;
 /// Maximum number of names tried for the file before it is unlinked.
 const NAMES_TRIED: u32 = 100;
 
-/// Storage for waiting results.
 #[derive(Default)]
 pub(super) struct Spill {
-    /// Bytes waiting in memory.
     kept: usize,
     file: Option<Unnamed>,
     /// True once the file could not be created or written.
@@ -38,7 +36,6 @@ pub(super) enum Waits {
 }
 
 impl Spill {
-    /// Stores bytes.
     pub(super) fn keep(&mut self, bytes: Vec<u8>) -> Waits {
         if self.kept + bytes.len() <= KEPT_BYTES || self.refused {
             self.kept += bytes.len();
@@ -60,10 +57,7 @@ impl Spill {
             none => none.insert(Unnamed::new()?),
         };
         let begin = file.end;
-        let mut written = 0;
-        while written < bytes.len() {
-            written += write(&file.writes, begin + written as u64, &bytes[written..], Cache::Keep)?;
-        }
+        write_all(&file.writes, begin, bytes)?;
         file.end += bytes.len() as u64;
         Ok(begin..file.end)
     }
@@ -107,12 +101,8 @@ impl Unnamed {
 
     fn get(&self, range: Range<u64>) -> Result<Vec<u8>, Error> {
         let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap_or(usize::MAX)];
-        let mut filled = 0;
-        while filled < bytes.len() {
-            match read(&self.reads, range.start + filled as u64, &mut bytes[filled..], Cache::Keep)? {
-                0 => return Err(Error::new(Operation::Read, "it has become shorter".to_owned(), Errno::IO)),
-                more => filled += more,
-            }
+        if read_all(&self.reads, range.start, &mut bytes)? < bytes.len() {
+            return Err(Error::new(Operation::Read, "it has become shorter".to_owned(), Errno::IO));
         }
         Ok(bytes)
     }

@@ -11,10 +11,8 @@ use super::Grep;
 use super::content::{Stream, Until};
 use super::page::JUDGED_BYTES;
 
-/// Size of a read, in bytes.
 const READ_BYTES: usize = JUDGED_BYTES;
 
-/// Where the search of a stream stopped.
 #[derive(Clone, Copy)]
 pub(super) struct Stopped {
     /// Offset of the end of the last requested line, if it was found and matters.

@@ -6,9 +6,9 @@
 //! complete, and so do problem reports.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use haul_flow::{Entry, Problem};
+use haul_flow::{Entry, Problem, lock};
 
 use super::Grep;
 use super::options::Order;
@@ -38,7 +38,6 @@ struct State {
 /// Entries and problems that become ready when an operand completes.
 #[derive(Default)]
 pub(super) struct Ended {
-    /// Entries to retry.
     pub(super) next: Vec<Entry<Grep>>,
     /// Problems to report, with their operands.
     pub(super) problems: Vec<(usize, Problem)>,
@@ -49,13 +48,9 @@ impl Turns {
         Self { order, state: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns true if a large file may begin; otherwise queues it.
     pub(super) fn begins(&self, entry: &Entry<Grep>) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.is_given_to(entry) {
             state.given = None;
             return true;
@@ -71,7 +66,7 @@ impl Turns {
     /// Called when a file is not searched as a large one after all. If it held the turn, passes it
     /// on and returns the new holder.
     pub(super) fn not_begun(&self, entry: &Entry<Grep>) -> Option<Entry<Grep>> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if !state.is_given_to(entry) {
             return None;
         }
@@ -82,14 +77,14 @@ impl Turns {
 
     /// Called when a large file is complete. Returns the next one.
     pub(super) fn over(&self) -> Option<Entry<Grep>> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.busy = false;
         self.give(&mut state)
     }
 
     /// Returns true if all earlier operands are complete; otherwise holds the entry until they are.
     pub(super) fn comes_next(&self, entry: &Entry<Grep>) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let is_next = entry.node.own.index <= state.index;
         if !is_next {
             state.held.push(entry.clone());
@@ -99,7 +94,7 @@ impl Turns {
 
     /// Returns the problem if all earlier operands are complete; otherwise holds it until they are.
     pub(super) fn tells_now(&self, index: usize, problem: Problem) -> Option<Problem> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if index <= state.index {
             return Some(problem);
         }
@@ -109,7 +104,7 @@ impl Turns {
 
     /// Called when everything below an operand is complete. Returns what becomes ready.
     pub(super) fn end(&self, index: usize) -> Ended {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.over.insert(index);
         while {
             let next = state.index;
@@ -162,18 +157,14 @@ struct Readers {
 }
 
 impl Inputs {
-    fn lock(&self) -> MutexGuard<'_, Readers> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Records that an operand is standard input.
     pub(super) fn named(&self, index: usize) {
-        self.lock().order.push_back(index);
+        lock(&self.0).order.push_back(index);
     }
 
     /// Returns true if this reader is next; otherwise queues it.
     pub(super) fn begins(&self, entry: &Entry<Grep>) -> bool {
-        let mut readers = self.lock();
+        let mut readers = lock(&self.0);
         let is_first = readers.order.front() == Some(&entry.node.own.index);
         if !is_first {
             readers.waiting.push(entry.clone());
@@ -183,7 +174,7 @@ impl Inputs {
 
     /// Called when a reader is done. Returns the next one, if it is waiting.
     pub(super) fn over(&self) -> Option<Entry<Grep>> {
-        let mut readers = self.lock();
+        let mut readers = lock(&self.0);
         readers.order.pop_front();
         let next = *readers.order.front()?;
         let at = readers.waiting.iter().position(|entry| entry.node.own.index == next)?;

@@ -6,7 +6,6 @@
 use haul_patterns::bracket::Alphabet;
 use regex_syntax::hir::{Class, Look};
 
-/// The set of word characters.
 pub(super) struct WordChars {
     alphabet: Alphabet,
     set: Class,

@@ -1,27 +1,22 @@
-//! The end of an archive that supports positioned writes: all workers get room for members there,
-//! in the right order (`order.rs`).
+//! The end of an archive that supports positioned writes: all workers reserve space for members
+//! there, in the right order (`order.rs`).
 //!
 //! A member's position in the order is fixed when it is added, under one lock that is held while
 //! its headers are copied. Its content comes later, from any worker. A segment with an offset and
-//! all its content is written in one call. Content too large for a segment has its room between two
-//! of them and is written there directly.
+//! all its content is written in one call. Content too large for a segment is reserved
+//! between two of them and written there directly.
 //!
-//! Invariant: each segment is written once, when no room in it is open any more
+//! Invariant: each segment is written once, when no reservation in it is open any more
 //! (test: `members_are_where_their_headers_are`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use haul_flow::Gauge;
+use haul_flow::{Gauge, lock};
 
-use super::lock;
-use super::order::{BUFFERED_BYTES_MAX, Deferred, Order};
+use super::order::{BUFFERED_BYTES_MAX, Order};
 use super::output::Output;
-use super::segment::{Content, Room, Segment};
-
-/// Deferred entries that are due for a retry.
-#[must_use]
-pub(super) struct Due<L>(pub(super) Vec<L>);
+use super::segment::{Reservation, Segment};
 
 /// The end of an archive; `L` is a deferred entry.
 pub(super) struct Allocator<L> {
@@ -43,28 +38,16 @@ impl<L> Allocator<L> {
         self.output.is_broken()
     }
 
-    /// Begins a directory found in `parent`, or the parent directory of an operand, which has no
-    /// headers; returns its number. The walk meets siblings in the order of `key`.
-    pub(super) fn begin(&self, parent: usize, key: u64, headers: Vec<u8>) -> (usize, Due<L>) {
-        self.change(|order| order.begin(parent, key, headers))
-    }
-
-    /// Completes a directory: everything in it was added.
-    pub(super) fn end(&self, directory: usize) -> Due<L> {
-        self.change(|order| order.end(directory)).1
-    }
-
-    /// Adds a member found in a directory: its headers, and its content or room for it. A member
-    /// without `may_buffer` is never buffered: it goes to the end of the archive, or is deferred.
-    pub(super) fn add(
-        &self,
-        directory: usize,
-        headers: &[u8],
-        content: &Content<'_>,
-        may_buffer: bool,
-        deferred: impl FnOnce() -> L,
-    ) -> (Result<Option<Room>, Deferred>, Due<L>) {
-        self.change(|order| order.add(directory, headers, content, may_buffer, deferred))
+    /// Applies a change to the order, and drops the references to segments that it allocated. Also
+    /// returns the deferred entries that became due, which any change can cause.
+    pub(super) fn change<R>(&self, change: impl FnOnce(&mut Order<L>) -> R) -> (R, Vec<L>) {
+        let mut order = lock(&self.order);
+        let result = change(&mut order);
+        let (allocated, due) = (order.take_allocated(), order.take_due());
+        self.buffered.set(order.buffered_bytes as u64);
+        drop(order);
+        allocated.into_iter().for_each(|segment| self.drop_ref(&segment));
+        (result, due)
     }
 
     /// True if members found in a directory are appended to the archive now.
@@ -78,42 +61,30 @@ impl<L> Allocator<L> {
         self.buffered.clone()
     }
 
-    /// Writes content to its room, `position` bytes into it. Bytes that are never written
+    /// Writes content to its reservation, `position` bytes into it. Bytes that are never written
     /// are zeros.
-    pub(super) fn put(&self, room: &Room, position: u64, content: &[u8]) {
-        match room {
-            Room::Within(segment, begins) => {
+    pub(super) fn put(&self, reservation: &Reservation, position: u64, content: &[u8]) {
+        match reservation {
+            Reservation::Within(segment, begins) => {
                 let begins = begins + position as usize;
                 segment.bytes()[begins..begins + content.len()].copy_from_slice(content);
             }
-            Room::Between(offset) => self.output.write(offset + position, content),
+            Reservation::Between(offset) => self.output.write(offset + position, content),
         }
     }
 
-    /// Releases a room whose content is complete, or will not come.
-    pub(super) fn release(&self, room: Room) {
-        if let Room::Within(segment, _) = room {
+    /// Drops a reservation whose content is complete, or will not come.
+    pub(super) fn release(&self, reservation: Reservation) {
+        if let Reservation::Within(segment, _) = reservation {
             self.drop_ref(&segment);
         }
     }
 
-    /// Writes the rest once all directories are complete and all rooms released; returns the
+    /// Writes the rest once all directories are complete and all reservations released; returns the
     /// archive's length, the number of deferrals, and the output.
     pub(super) fn finish(self) -> (u64, usize, Output) {
         let ((end, deferrals), _) = self.change(|order| (order.finish(), order.deferrals));
         (end, deferrals, self.output)
-    }
-
-    /// Applies a change to the order, and drops the references to segments that it allocated. Any
-    /// change can make deferred entries due.
-    fn change<R>(&self, change: impl FnOnce(&mut Order<L>) -> R) -> (R, Due<L>) {
-        let mut order = lock(&self.order);
-        let result = change(&mut order);
-        let (allocated, due) = (order.take_allocated(), Due(order.take_due()));
-        self.buffered.set(order.buffered_bytes as u64);
-        drop(order);
-        allocated.into_iter().for_each(|segment| self.drop_ref(&segment));
-        (result, due)
     }
 
     /// Drops a reference to a segment; the last one writes it.
@@ -132,7 +103,7 @@ mod tests {
     use crate::format::in_blocks;
     use crate::options::{Archive, Options};
     use crate::order::ROOT;
-    use crate::segment::SEGMENT_BYTES;
+    use crate::segment::{Content, SEGMENT_BYTES};
 
     #[test]
     fn members_are_where_their_headers_are() {
@@ -156,37 +127,34 @@ mod tests {
             70_000,
         ];
         let members: Vec<_> = sizes.iter().cycle().take(60).zip(1_u8..).collect();
-        let (directory, _) = allocator.begin(ROOT, 0, Vec::new());
-        // Four workers add members, write the content in two halves, and release the rooms late and
-        // in another order.
+        let (directory, _) = allocator.change(|order| order.begin(ROOT, 0, Vec::new()));
+        // Four workers add members, write the content in two halves, and release the
+        // reservations late and in another order.
         std::thread::scope(|scope| {
             for share in members.chunks(15) {
                 let allocator = &allocator;
                 scope.spawn(move || {
                     let mut held = Vec::new();
                     for (size, number) in share {
-                        let added = allocator.add(
-                            directory,
-                            &[*number; 512],
-                            &Content::Later(**size as u64),
-                            true,
-                            || (),
-                        );
-                        let room = added.0.unwrap();
-                        assert_eq!(room.is_some(), **size > 0);
-                        held.extend(room.map(|room| (room, **size, *number)));
+                        let content = Content::Later(**size as u64);
+                        let add = |order: &mut Order<()>| {
+                            order.add(directory, &[*number; 512], &content, true, || ())
+                        };
+                        let reservation = allocator.change(add).0.unwrap();
+                        assert_eq!(reservation.is_some(), **size > 0);
+                        held.extend(reservation.map(|reservation| (reservation, **size, *number)));
                     }
-                    for (room, size, number) in held.into_iter().rev() {
+                    for (reservation, size, number) in held.into_iter().rev() {
                         let content = vec![number; size];
                         let (first, second) = content.split_at(size / 2);
-                        allocator.put(&room, first.len() as u64, second);
-                        allocator.put(&room, 0, first);
-                        allocator.release(room);
+                        allocator.put(&reservation, first.len() as u64, second);
+                        allocator.put(&reservation, 0, first);
+                        allocator.release(reservation);
                     }
                 });
             }
         });
-        assert!(allocator.end(directory).0.is_empty());
+        assert!(allocator.change(|order| order.end(directory)).1.is_empty());
         let (end, _, output) = allocator.finish();
         output.finish(end, &[0; 512]).unwrap();
         let mut bytes = std::fs::read(&path).unwrap();

@@ -4,7 +4,7 @@
 //! ```text
 //! directory entered   ─► headers added
 //! small file, read    ─► headers and content added
-//! any other file      ─► headers added, with room ─► content written when read ─► room released
+//! any other file      ─► headers added, space reserved ─► content written when read ─► released
 //! directory completed ─► the next one may be written (order.rs)
 //! ```
 //!
@@ -16,7 +16,7 @@
 //! several names is always deferred unless its directory is being written, so that its names are
 //! added in archive order.
 //!
-//! Invariants: each room is released once, when its file ends, whatever happened to it. Content
+//! Invariants: each reservation is released once, when its file ends, whatever happened to it. Content
 //! that was not read is zeros. A file precedes its hard links, which are added under the lock of
 //! the table that finds them.
 
@@ -26,19 +26,20 @@ use std::sync::{Arc, Mutex};
 
 use haul_flow::{
     Block, Context, DirNode, Enter, Entry, Failure, FileKey, Handled, Holes, OpenDir, OpenFile, OpenSource,
-    Order, Plan, Policy, Probe, Report, Reported, Start, Tally, Tool, Transfer, Write,
+    Order, Plan, Policy, Probe, Report, Reported, Start, Tally, Tool, Transfer, Write, lock,
 };
 use haul_sys::{EntryType, Fd, Stat};
 
 use super::TarKind;
-use super::allocator::{Allocator, Due};
+use super::allocator::Allocator;
 use super::entry::{Listing, TarEntry};
 use super::examiner::{Examiner, difference, was_changed};
-use super::lock;
-use super::order::{BUFFERED_MEMBER_BYTES_MAX, Deferred, INLINE_BYTES_MAX, ROOT};
+use super::order::{self, BUFFERED_MEMBER_BYTES_MAX, Deferred, INLINE_BYTES_MAX, ROOT};
 use super::output::Output;
-use super::segment::{Content, Room};
+use super::segment::{Content, Reservation};
 use super::verbose::MemberPrinter;
+
+type EntryOrder = order::Order<Entry<AppendWriter>>;
 
 pub(super) struct AppendWriter {
     examiner: Examiner,
@@ -53,10 +54,9 @@ thread_local! {
     static HEADERS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Result of adding a member.
 enum Added {
-    /// Its headers are in the archive, with room for its content.
-    Room(Room),
+    /// Its headers are in the archive, and space for its content is reserved.
+    Reserved(Reservation),
     /// It is in the archive, with this many bytes of content.
     Whole(u64),
     /// It was deferred and will be retried.
@@ -78,7 +78,8 @@ impl AppendWriter {
     /// Begins the parent directory of the `position`-th operand.
     pub(super) fn begin_operand(&self, position: usize, listing: &Listing) {
         // Nothing can be due: nothing was deferred before.
-        listing.number.get_or_init(|| self.allocator.begin(ROOT, position as u64, Vec::new()).0);
+        let begin = |order: &mut EntryOrder| order.begin(ROOT, position as u64, Vec::new());
+        listing.number.get_or_init(|| self.allocator.change(begin).0);
     }
 
     /// Writes the rest; returns the length of all members, and the output.
@@ -96,8 +97,7 @@ impl AppendWriter {
         let headers = self.with_headers(cx, member, &path, <[u8]>::to_vec).unwrap_or_default();
         // The walk sorts directories by inode.
         let key = member.stat.identity.inode;
-        let (number, due) = self.allocator.begin(number_of(above), key, headers);
-        retry_all(cx, due);
+        let number = self.change(cx, |order| order.begin(number_of(above), key, headers));
         if let Some(listing) = &member.listing {
             listing.number.get_or_init(|| number);
         }
@@ -135,13 +135,11 @@ impl AppendWriter {
                 }
                 None => Content::Later(member.stored_bytes()),
             };
-            let (added, due) =
-                self.allocator.add(number_of(listing), headers, &content, may_buffer, || entry.clone());
-            retry_all(cx, due);
-            added
+            let deferred = || entry.clone();
+            self.change(cx, |order| order.add(number_of(listing), headers, &content, may_buffer, deferred))
         });
-        let room = match added {
-            Some(Ok(room)) => room,
+        let reservation = match added {
+            Some(Ok(reservation)) => reservation,
             Some(Err(Deferred)) => return Added::Deferred,
             None => return Added::Unfit,
         };
@@ -155,7 +153,7 @@ impl AppendWriter {
         }
         drop(firsts);
         self.print_member(cx, &member, path);
-        room.map_or(Added::Whole(written), Added::Room)
+        reservation.map_or(Added::Whole(written), Added::Reserved)
     }
 
     /// Encodes a member's headers and passes them to `take`; `None` if they do not fit the format,
@@ -188,9 +186,14 @@ impl AppendWriter {
             self.examiner.report(cx, problem, 1);
         }
     }
-}
 
-impl AppendWriter {
+    /// Changes the order, and retries the deferred files that became due.
+    fn change<R>(&self, cx: &Context<'_, Self>, change: impl FnOnce(&mut EntryOrder) -> R) -> R {
+        let (result, due) = self.allocator.change(change);
+        due.into_iter().for_each(|entry| cx.retry(entry));
+        result
+    }
+
     /// Probes every file of the directory at the end of the archive. Of others only those that can
     /// be buffered are: the rest would be deferred.
     fn probe(&self, entry: &Entry<Self>) -> Probe {
@@ -201,11 +204,6 @@ impl AppendWriter {
     }
 }
 
-/// Retries deferred files that are due.
-fn retry_all(cx: &Context<'_, AppendWriter>, due: Due<Entry<AppendWriter>>) {
-    due.0.into_iter().for_each(|entry| cx.retry(entry));
-}
-
 /// Returns a directory's number, which it has from its beginning.
 fn number_of(listing: &Listing) -> usize {
     listing.number.get().copied().unwrap_or(ROOT)
@@ -213,7 +211,7 @@ fn number_of(listing: &Listing) -> usize {
 
 impl Tool for AppendWriter {
     type Directory = Arc<Listing>;
-    type File = Room;
+    type File = Reservation;
 
     fn policy(&self) -> Policy {
         // What belongs together in the archive is read at about the same time.
@@ -240,7 +238,7 @@ impl Tool for AppendWriter {
     }
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
-        retry_all(cx, self.allocator.end(number_of(&node.own)));
+        self.change(cx, |order| order.end(number_of(&node.own)));
     }
 
     fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, _: EntryType) -> Handled {
@@ -258,14 +256,19 @@ impl Tool for AppendWriter {
         self.examiner.failed(cx, entry, failure)
     }
 
-    fn open_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenSource<'_>) -> Start<Room> {
+    fn open_file(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        opened: &OpenSource<'_>,
+    ) -> Start<Reservation> {
         let Some(member) = self.examiner.examine_open(cx, entry, opened.stat) else { return Start::Done };
         let is_whole =
             |content: &&[u8]| content.len() as u64 == opened.stat.size && content.len() <= INLINE_BYTES_MAX;
         let content = opened.first.filter(is_whole);
         match self.add(cx, entry, member, content) {
-            // New room is zeros, and so are holes.
-            Added::Room(own) => Start::Inspect { own, transfer: Transfer::Blocks(Holes::Skip) },
+            // Reserved space is zeros, and so are holes.
+            Added::Reserved(own) => Start::Inspect { own, transfer: Transfer::Blocks(Holes::Skip) },
             Added::Whole(bytes) => {
                 if bytes > 0 {
                     self.report_difference(cx, entry, opened.source, opened.stat, 0);
@@ -296,7 +299,7 @@ impl Tool for AppendWriter {
         true
     }
 
-    fn close_file(&self, _: &Context<'_, Self>, _: &Entry<Self>, own: Room, _: bool) {
+    fn close_file(&self, _: &Context<'_, Self>, _: &Entry<Self>, own: Reservation, _: bool) {
         self.allocator.release(own);
     }
 }

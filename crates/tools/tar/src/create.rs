@@ -56,13 +56,13 @@ fn try_create(
 ) -> Result<u8, Problem> {
     let mut session = Session::begin(config, report)?;
     let output = Output::create(options)?;
-    if options.index && !output.is_positioned() {
+    if options.index && !output.is_positioned {
         return Err(Problem::new(TarKind::IndexWantsFile));
     }
     let options = Arc::new(options.clone());
     let examiner = Examiner::new(Arc::clone(&options), output.identity);
     let status = Arc::clone(&examiner.status);
-    let ran = if output.is_positioned() && fits_one_pass(&options) {
+    let ran = if output.is_positioned && fits_one_pass(&options) {
         if session.config.jobs.is_none() {
             session.settings.jobs = session.settings.jobs.min(append_workers());
         }
@@ -165,9 +165,9 @@ fn survey_and_write(
             session.run(&Alone, &writer, Vec::new(), first)
         }
     };
-    let Some((layout, void, output)) = writer.finish() else { return Ok(Status::Failure) };
+    let Some((layout, left_out, output)) = writer.finish() else { return Ok(Status::Failure) };
     let members = layout.end();
-    let index = if options.index { index(&layout, void, options, members)? } else { Vec::new() };
+    let index = if options.index { index(&layout, left_out, options, members)? } else { Vec::new() };
     write_trailer(output, members, index, options)?;
     Ok(surveyed.max(written))
 }
@@ -191,9 +191,9 @@ fn survey_alone(
 }
 
 /// Returns the index of the members that made it into the archive.
-fn index(layout: &Layout, void: Vec<usize>, options: &Options, members: u64) -> Result<Vec<u8>, Problem> {
-    let void: HashSet<usize> = void.into_iter().collect();
-    let there = layout.members.iter().enumerate().filter(|(index, _)| !void.contains(index));
+fn index(layout: &Layout, left_out: Vec<usize>, options: &Options, members: u64) -> Result<Vec<u8>, Problem> {
+    let left_out: HashSet<usize> = left_out.into_iter().collect();
+    let there = layout.members.iter().enumerate().filter(|(index, _)| !left_out.contains(index));
     let indexed =
         |member: &PlacedMember| Indexed { offset: member.offset, path: layout.member_path(member, options) };
     let index: Vec<_> = there.map(|(_, member)| indexed(member)).collect();

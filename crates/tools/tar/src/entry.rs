@@ -3,20 +3,16 @@
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use haul_flow::{DirHandle, FileKey};
-use haul_sys::{FileType, Mode, Stat};
+use haul_flow::{DirHandle, FileKey, lock};
+use haul_sys::{Mode, Stat};
 
-use super::format::{Kind, Member, SparseMap, Unfit, encode};
-use super::lock;
+use super::format::{HeaderFields, MemberKind, SparseMap, Unfit, encode};
 use super::options::{Options, Represented};
 
-/// An entry that was examined.
 pub(super) struct TarEntry {
-    /// Name in its directory.
     pub(super) name: CString,
     pub(super) stat: Stat,
-    /// Type of the member.
-    pub(super) kind: Kind,
+    pub(super) kind: MemberKind,
     /// True if the name is a symbolic link that was followed.
     pub(super) followed: bool,
     /// Length of its headers, in bytes.
@@ -29,7 +25,6 @@ pub(super) struct TarEntry {
 /// Attributes that few entries have.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Extra {
-    /// Target of a link.
     pub(super) link: Vec<u8>,
     /// Extended attributes and access lists, as extended header records.
     pub(super) records: Vec<(Vec<u8>, Vec<u8>)>,
@@ -54,7 +49,6 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Creates the parent directory of an operand.
     pub(super) fn operand_parent(prefix: &[u8]) -> Self {
         Self {
             prefix: prefix.to_vec(),
@@ -74,15 +68,7 @@ impl Listing {
 impl TarEntry {
     /// Creates an entry; `None` if its type cannot be archived.
     pub(super) fn new(name: CString, stat: Stat) -> Option<Self> {
-        let kind = match stat.kind {
-            FileType::Regular => Kind::Regular,
-            FileType::Directory => Kind::Directory,
-            FileType::Symlink => Kind::Symlink,
-            FileType::Fifo => Kind::Fifo,
-            FileType::CharacterDevice => Kind::CharacterDevice,
-            FileType::BlockDevice => Kind::BlockDevice,
-            FileType::Socket | FileType::Unknown => return None,
-        };
+        let kind = MemberKind::of_file(stat.kind)?;
         Some(Self { name, stat, kind, followed: false, header_bytes: 0, extra: None, listing: None })
     }
 
@@ -94,15 +80,15 @@ impl TarEntry {
     /// Returns the number of bytes stored after its headers.
     pub(super) fn stored_bytes(&self) -> u64 {
         match (self.kind, self.map()) {
-            (Kind::Regular, Some((map, text))) => map.stored_bytes(text.len()),
-            (Kind::Regular, None) => self.stat.size,
+            (MemberKind::Regular, Some((map, text))) => map.stored_bytes(text.len()),
+            (MemberKind::Regular, None) => self.stat.size,
             _ => 0,
         }
     }
 
     /// True if the file has other names, which may be members as well.
     pub(super) fn may_be_linked(&self) -> bool {
-        self.kind != Kind::Directory && self.stat.links > 1
+        self.kind != MemberKind::Directory && self.stat.links > 1
     }
 
     /// Returns a key that distinguishes its file from all others in the run.
@@ -113,25 +99,23 @@ impl TarEntry {
     /// Makes it a hard link to an earlier member.
     pub(super) fn link_to(&mut self, member: Vec<u8>) {
         let records = self.extra.take().map(|extra| extra.records).unwrap_or_default();
-        self.kind = Kind::HardLink;
+        self.kind = MemberKind::HardLink;
         self.extra = Some(Box::new(Extra { link: member, records, map: None }));
     }
 
-    /// Returns the target of a link.
     pub(super) fn link(&self) -> &[u8] {
         self.extra.as_ref().map(|extra| extra.link.as_slice()).unwrap_or_default()
     }
 
     /// Returns its mode in the archive.
     pub(super) fn mode(&self, options: &Options) -> Mode {
-        let is_directory = self.kind == Kind::Directory;
+        let is_directory = self.kind == MemberKind::Directory;
         // Without the type bits: only the low twelve bits are a mode.
         let changed =
             options.mode.iter().fold(self.stat.mode, |mode, change| change.apply(mode, is_directory));
         changed.and(Mode::new(0o7777))
     }
 
-    /// Appends its headers to `out`.
     pub(super) fn encode(
         &self,
         path: &[u8],
@@ -142,7 +126,7 @@ impl TarEntry {
         let (owner, owner_name) = owners.owner(self.stat.owner);
         let (group, group_name) = owners.group(self.stat.group);
         let extra = self.extra.as_deref();
-        let member = Member {
+        let member = HeaderFields {
             path,
             kind: self.kind,
             mode: self.mode(options).bits(),

@@ -13,9 +13,10 @@ use haul_sys::{
 };
 
 use super::TarKind;
+use super::acl;
 use super::entry::{Extra, Listing, OwnerNames, TarEntry};
 use super::exclude::Excludes;
-use super::format::{Kind, SparseMap, Unfit, access_text};
+use super::format::{MemberKind, SparseMap, Unfit};
 use super::options::{Attributes, Confinement, Links, Options};
 use super::prefix::{PrefixReporter, unsafe_prefix};
 use super::xattrs::XattrSelection;
@@ -25,7 +26,6 @@ use super::xattrs::XattrSelection;
 pub(super) struct ExitStatus(AtomicU8);
 
 impl ExitStatus {
-    /// Raises it to at least `status`.
     pub(super) fn at_least(&self, status: u8) {
         self.0.fetch_max(status, Ordering::Relaxed);
     }
@@ -44,7 +44,6 @@ pub(super) struct Examiner {
     xattrs: XattrSelection,
     pub(super) prefixes: PrefixReporter,
     process: ProcessIdentity,
-    /// Identity of the archive file.
     archive: Option<Identity>,
 }
 
@@ -111,13 +110,13 @@ impl Examiner {
             return Ok(None);
         };
         member.followed = followed;
-        if member.kind == Kind::Symlink {
+        if member.kind == MemberKind::Symlink {
             let link =
                 read_link(&*directory, entry.name()).map_err(|cause| (TarKind::CannotReadLink, cause))?;
             member.extra = Some(Box::new(Extra { link: link.into_bytes(), ..Extra::default() }));
         }
         let sparse = self.options.attributes.contains(Attributes::HOLES) && stat.is_sparse();
-        let opened = if member.kind == Kind::Regular && (sparse || self.may_be_unreadable(&stat)) {
+        let opened = if member.kind == MemberKind::Regular && (sparse || self.may_be_unreadable(&stat)) {
             let how = if followed { Open::READ.following() } else { Open::READ };
             let opened =
                 open(&*directory, entry.name(), how).map_err(|cause| (TarKind::CannotOpen, cause))?;
@@ -155,7 +154,7 @@ impl Examiner {
         if !wanted.intersects(Attributes::XATTR | Attributes::ACL) {
             return Ok(());
         }
-        if member.followed && !matches!(member.kind, Kind::Regular | Kind::Directory) {
+        if member.followed && !matches!(member.kind, MemberKind::Regular | MemberKind::Directory) {
             // Opening a device can have side effects.
             return Ok(());
         }
@@ -222,7 +221,7 @@ impl Examiner {
         }
         let user = |number| (!self.options.numeric_owner).then(|| haul_sys::user_name(number)).flatten();
         let group = |number| (!self.options.numeric_owner).then(|| haul_sys::group_name(number)).flatten();
-        Some((list.to_vec(), access_text(&value, user, group)?))
+        Some((list.to_vec(), acl::access_text(&value, user, group)?))
     }
 
     /// Examines a directory that was opened and passes it to `keep`, unless it does not become
@@ -265,10 +264,9 @@ impl Examiner {
         if elsewhere && self.options.verbose > 0 {
             self.report(cx, Problem::new(TarKind::OtherFileSystem).naming(entry.path()), 0);
         }
-        if elsewhere || !self.options.recursive { Enter::Bare(listing) } else { Enter::Visit(listing) }
+        if elsewhere || self.options.no_recursion { Enter::Bare(listing) } else { Enter::Visit(listing) }
     }
 
-    /// Examines a file that was opened.
     pub(super) fn examine_open<T: Tool<Directory = Arc<Listing>>>(
         &self,
         cx: &Context<'_, T>,
@@ -408,7 +406,6 @@ pub(super) fn difference<T: Tool>(entry: &Entry<T>, missing: u64, changed: bool)
     }
 }
 
-/// Returns the problem of a member that does not fit the format.
 pub(super) fn unfit_problem(path: &[u8], unfit: &Unfit) -> Problem {
     match unfit {
         Unfit::Name => Problem::new(TarKind::NameTooLong).naming(path),
@@ -421,7 +418,6 @@ pub(super) fn unfit_problem(path: &[u8], unfit: &Unfit) -> Problem {
     }
 }
 
-/// Finds the data ranges of a file.
 fn map_of(file: &Fd, stat: &Stat) -> Result<SparseMap, Error> {
     let mut data: Vec<Range<u64>> = Vec::new();
     let mut at = 0;
@@ -452,7 +448,6 @@ impl Listing {
         [self.prefix.as_slice(), without_slashes(member.name.to_bytes())].concat()
     }
 
-    /// Returns the member name of an entry.
     pub(super) fn member_path(&self, member: &TarEntry, options: &Options) -> Vec<u8> {
         let mut path = self.path(member);
         let stripped = match (self.stripped, options.confinement) {
@@ -464,7 +459,7 @@ impl Listing {
         if path.is_empty() {
             path.push(b'.');
         }
-        if member.kind == Kind::Directory && !path.ends_with(b"/") {
+        if member.kind == MemberKind::Directory && !path.ends_with(b"/") {
             path.push(b'/');
         }
         path
@@ -479,10 +474,12 @@ pub(super) fn without_slashes(name: &[u8]) -> &[u8] {
 
 /// Counts what is done once it was examined. Regular files count when they are read, directories
 /// when they are entered.
-fn counted(kind: Kind) -> Tally {
+fn counted(kind: MemberKind) -> Tally {
     match kind {
-        Kind::Regular | Kind::HardLink | Kind::Directory => Tally::default(),
-        Kind::Symlink => Tally { symlinks: 1, ..Tally::default() },
-        Kind::CharacterDevice | Kind::BlockDevice | Kind::Fifo => Tally { specials: 1, ..Tally::default() },
+        MemberKind::Symlink => Tally { symlinks: 1, ..Tally::default() },
+        MemberKind::CharacterDevice | MemberKind::BlockDevice | MemberKind::Fifo => {
+            Tally { specials: 1, ..Tally::default() }
+        }
+        _ => Tally::default(),
     }
 }

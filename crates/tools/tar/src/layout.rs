@@ -13,17 +13,15 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use haul_flow::{FileKey, Report};
+use haul_flow::{FileKey, Report, lock};
 
 use super::TarKind;
 use super::entry::{Listing, OwnerNames, TarEntry};
 use super::examiner::unfit_problem;
-use super::format::{Kind, in_blocks};
-use super::lock;
+use super::format::{MemberKind, in_blocks};
 use super::options::{Links, MemberOrder, Options};
 use super::prefix::PrefixReporter;
 
-/// A member and its offset.
 pub(super) struct PlacedMember {
     /// Index in [`Layout::listings`] of its directory.
     pub(super) listing: u32,
@@ -33,7 +31,6 @@ pub(super) struct PlacedMember {
 }
 
 impl PlacedMember {
-    /// Returns the offset of its content.
     pub(super) fn content(&self) -> u64 {
         self.offset + u64::from(self.entry.header_bytes)
     }
@@ -47,15 +44,12 @@ impl PlacedMember {
 /// A part of the archive that is made as a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    /// Byte range in the archive.
     pub(super) bytes: Range<u64>,
-    /// Indices of its members.
     pub(super) members: Range<usize>,
     /// True if it is a piece of a large member, which is then its only member.
     pub(super) is_piece: bool,
 }
 
-/// The archive's layout.
 pub(super) struct Layout {
     pub(super) listings: Vec<Arc<Listing>>,
     pub(super) members: Vec<PlacedMember>,
@@ -123,7 +117,7 @@ impl Layout {
         let may_repeat = options.named.len() > 1 || options.links == Links::Followed;
         for index in 0..self.members.len() {
             let entry = &self.members[index].entry;
-            if !entry.may_be_linked() && (!may_repeat || entry.kind == Kind::Directory) {
+            if !entry.may_be_linked() && (!may_repeat || entry.kind == MemberKind::Directory) {
                 continue;
             }
             let first = *firsts.entry(entry.file_key()).or_insert(index);
@@ -149,7 +143,6 @@ impl Layout {
         all_fit
     }
 
-    /// Assigns each member its offset.
     fn assign_offsets(&mut self) {
         let mut offset = 0;
         for member in &mut self.members {
@@ -158,7 +151,6 @@ impl Layout {
         }
     }
 
-    /// Returns the end of the last member.
     pub(super) fn end(&self) -> u64 {
         self.members.last().map_or(0, PlacedMember::end)
     }
@@ -206,7 +198,7 @@ impl Layout {
     /// True if the member's content is read from its file.
     pub(super) fn is_read(&self, index: usize) -> bool {
         let entry = &self.members[index].entry;
-        entry.kind == Kind::Regular && entry.stored_bytes() > 0
+        entry.kind == MemberKind::Regular && entry.stored_bytes() > 0
     }
 }
 
@@ -319,7 +311,7 @@ mod tests {
             assert_eq!(found, names.map(|name| name.as_bytes().to_vec()));
             if order == MemberOrder::Name {
                 let last = &layout.members[2].entry;
-                assert_eq!(last.kind, Kind::HardLink);
+                assert_eq!(last.kind, MemberKind::HardLink);
                 assert_eq!(last.extra.as_ref().unwrap().link, b"x");
                 assert_eq!(last.stored_bytes(), 0);
             }
@@ -332,6 +324,6 @@ mod tests {
         let born = |seconds| Some(Timestamp { seconds, nanoseconds: 0 });
         (entries[0].stat.born, entries[1].stat.born) = (born(1), born(2));
         let (layout, _) = planned(entries, MemberOrder::Name);
-        assert_eq!([0, 1].map(|index| layout.members[index].entry.kind), [Kind::Regular; 2]);
+        assert_eq!([0, 1].map(|index| layout.members[index].entry.kind), [MemberKind::Regular; 2]);
     }
 }

@@ -32,6 +32,7 @@
 //! Both share the rest but hard links: `examiner.rs` looks attributes up, `entry.rs` and
 //! `format/` make headers, `verbose.rs` prints members, `output.rs` writes.
 
+mod acl;
 mod allocator;
 mod append_writer;
 mod compress;
@@ -55,8 +56,6 @@ mod survey;
 mod verbose;
 mod xattrs;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 pub use create::create;
 pub use exclude::Excludes;
 pub use extract::{Extractor, extract};
@@ -67,8 +66,3 @@ pub use options::{
     Named, Operation, Options, Ownership, Represented,
 };
 pub use positioned_writer::PositionedWriter;
-
-/// Locks a mutex, also after a panic in another worker: that panic is what the user has to see.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

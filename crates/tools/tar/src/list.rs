@@ -3,9 +3,10 @@
 use haul_flow::{Line, Report};
 use haul_sys::{LocalTime, Mode, local_time};
 
+use super::format::MemberKind;
 use super::prefix::PrefixReporter;
 use super::read::archive;
-use super::read::member::{Kind, Member};
+use super::read::member::Member;
 use super::read::select::{Selection, confined};
 use super::{Options, TarKind};
 
@@ -49,7 +50,6 @@ pub fn list(options: &Options, report: &dyn Report) -> u8 {
     if failed { FAILED } else { 0 }
 }
 
-/// Formats the lines of a listing.
 pub(crate) struct Lines {
     verbose: u8,
     numeric_owner: bool,
@@ -62,7 +62,6 @@ impl Lines {
         Self { verbose, numeric_owner, width: FIRST_WIDTH }
     }
 
-    /// Formats the line of a member.
     pub(crate) fn line(&mut self, member: &Member) -> Line {
         if self.verbose < 2 {
             return Line::new(TarKind::Listed, vec![member.name.clone()]);
@@ -73,7 +72,9 @@ impl Lines {
         };
         let (user, group) = (owner(&member.user_name, member.user), owner(&member.group_name, member.group));
         let size = match member.kind {
-            Kind::Character | Kind::Block => format!("{},{}", member.device.0, member.device.1),
+            MemberKind::CharacterDevice | MemberKind::BlockDevice => {
+                format!("{},{}", member.device.0, member.device.1)
+            }
             _ => member.size.to_string(),
         };
         let taken = user.len() + 1 + group.len() + 1 + size.len();
@@ -84,16 +85,16 @@ impl Lines {
         let middle = format!(" {fill}{size} {date} ").into_bytes();
         let mut names = vec![before, middle, member.name.clone()];
         let kind = match member.kind {
-            Kind::Symlink => TarKind::ListedSymlink,
-            Kind::HardLink => TarKind::ListedHardLink,
-            Kind::Volume => TarKind::ListedVolume,
-            Kind::Continued => TarKind::ListedContinued,
-            Kind::Unknown(_) => TarKind::ListedUnknown,
+            MemberKind::Symlink => TarKind::ListedSymlink,
+            MemberKind::HardLink => TarKind::ListedHardLink,
+            MemberKind::Volume => TarKind::ListedVolume,
+            MemberKind::Continued => TarKind::ListedContinued,
+            MemberKind::Unknown(_) => TarKind::ListedUnknown,
             _ => TarKind::ListedLong,
         };
         match member.kind {
-            Kind::Symlink | Kind::HardLink => names.push(member.link.clone()),
-            Kind::Unknown(letter) => names.push(vec![letter]),
+            MemberKind::Symlink | MemberKind::HardLink => names.push(member.link.clone()),
+            MemberKind::Unknown(letter) => names.push(vec![letter]),
             _ => {}
         }
         Line::new(kind, names)
@@ -111,18 +112,18 @@ fn date(seconds: i64) -> String {
 }
 
 /// Formats a type and mode in ten letters.
-fn mode(kind: Kind, mode: Mode) -> [u8; 10] {
+fn mode(kind: MemberKind, mode: Mode) -> [u8; 10] {
     let first = match kind {
-        Kind::Regular => b'-',
-        Kind::HardLink => b'h',
-        Kind::Symlink => b'l',
-        Kind::Character => b'c',
-        Kind::Block => b'b',
-        Kind::Directory => b'd',
-        Kind::Fifo => b'p',
-        Kind::Volume => b'V',
-        Kind::Continued => b'M',
-        Kind::Unknown(_) => b'?',
+        MemberKind::Regular => b'-',
+        MemberKind::HardLink => b'h',
+        MemberKind::Symlink => b'l',
+        MemberKind::CharacterDevice => b'c',
+        MemberKind::BlockDevice => b'b',
+        MemberKind::Directory => b'd',
+        MemberKind::Fifo => b'p',
+        MemberKind::Volume => b'V',
+        MemberKind::Continued => b'M',
+        MemberKind::Unknown(_) => b'?',
     };
     let bits = mode.bits();
     let has = |bit: u32, letter: u8| if bits & bit != 0 { letter } else { b'-' };
@@ -155,7 +156,7 @@ mod tests {
         for (bits, text) in
             [(0o644, "-rw-r--r--"), (0o7777, "-rwsrwsrwt"), (0o7000, "---S--S--T"), (0o1755, "-rwxr-xr-t")]
         {
-            assert_eq!(mode(Kind::Regular, Mode::new(bits)), text.as_bytes());
+            assert_eq!(mode(MemberKind::Regular, Mode::new(bits)), text.as_bytes());
         }
     }
 }

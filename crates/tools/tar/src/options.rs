@@ -80,7 +80,7 @@ pub enum Links {
 
 bitflags! {
     /// Attributes archived and restored besides content, mode, owner and times.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     pub struct Attributes: u8 {
         /// Extended attributes (`--xattrs`).
         const XATTR = 1;
@@ -158,7 +158,7 @@ pub enum Confinement {
 }
 
 /// All options of `haul tar`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Options {
     /// Operation to perform.
     pub operation: Operation,
@@ -199,8 +199,8 @@ pub struct Options {
     pub links: Links,
     /// True if files on other file systems are left out (`--one-file-system`).
     pub one_file_system: bool,
-    /// True if directories are archived with their contents (false with `--no-recursion`).
-    pub recursive: bool,
+    /// True if directories are archived without their contents (`--no-recursion`).
+    pub no_recursion: bool,
     /// Owner that all members get (`--owner`).
     pub owner: Option<Represented>,
     /// Group that all members get (`--group`).
@@ -231,46 +231,6 @@ pub struct Options {
     pub to_stdout: bool,
     /// True if reading continues after blocks of zeros (`-i`).
     pub ignore_zeros: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            operation: Operation::default(),
-            archive: Archive::default(),
-            compression: Compression::default(),
-            program: Vec::new(),
-            verbose: 0,
-            named: Vec::new(),
-            directory: None,
-            excludes: Vec::new(),
-            utf8: false,
-            attributes: Attributes::empty(),
-            xattrs_include: Vec::new(),
-            xattrs_exclude: Vec::new(),
-            confinement: Confinement::default(),
-            numeric_owner: false,
-            format: Format::default(),
-            order: MemberOrder::default(),
-            links: Links::default(),
-            one_file_system: false,
-            recursive: true,
-            owner: None,
-            group: None,
-            mode: Vec::new(),
-            modified: None,
-            index: false,
-            several_processes: false,
-            existing: Existing::default(),
-            ownership: Ownership::default(),
-            same_permissions: None,
-            touch: false,
-            strip_components: 0,
-            keep_directory_symlink: false,
-            to_stdout: false,
-            ignore_zeros: false,
-        }
-    }
 }
 
 /// One clause of a mode change.

@@ -37,7 +37,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::segment::{BufferPool, Content, Room, SEGMENT_BYTES, Segment};
+use super::segment::{BufferPool, Content, Reservation, SEGMENT_BYTES, Segment};
 
 /// Maximum bytes buffered before members are deferred.
 pub(super) const BUFFERED_BYTES_MAX: usize = 64 << 20;
@@ -58,7 +58,6 @@ pub(super) const ROOT: usize = 0;
 
 /// An incomplete directory and its deferred members.
 struct Branch<L> {
-    /// Number of the parent.
     parent: usize,
     /// Key that orders it among its siblings, as the walk meets them.
     key: u64,
@@ -70,13 +69,10 @@ struct Branch<L> {
     on_path: bool,
     /// True if it is complete and only has to follow an operand before it.
     is_complete: bool,
-    /// Buffered segments, in order.
     buffered: Vec<Arc<Segment>>,
     /// Bytes in the last buffered segment; 0 if nothing may be added to it.
     open_bytes: usize,
-    /// Total bytes buffered.
     bytes: usize,
-    /// Deferred members.
     deferred: Vec<L>,
 }
 
@@ -118,25 +114,18 @@ pub(super) struct Order<L> {
     /// Segment at the end of the archive, still open.
     last: Arc<Segment>,
     last_bytes: usize,
-    /// Offset of `last`.
     last_offset: u64,
-    /// Bytes buffered.
     pub(super) buffered_bytes: usize,
-    /// Members deferred now.
     deferred_count: usize,
-    /// Number of deferrals so far.
     pub(super) deferrals: usize,
     /// Segments with a final offset. Whoever made the change drops a reference to each.
     allocated: Vec<Arc<Segment>>,
-    /// Deferred members that are due.
     due: Vec<L>,
-    /// Maximum bytes buffered.
     buffered_bytes_max: usize,
     memory: Arc<BufferPool>,
 }
 
 impl<L> Order<L> {
-    /// Creates an order that has only the root.
     pub(super) fn new(memory: Arc<BufferPool>, buffered_bytes_max: usize) -> Self {
         let last = Segment::new(memory.take());
         last.set_offset(0);
@@ -176,8 +165,8 @@ impl<L> Order<L> {
         number
     }
 
-    /// Adds a member found in a directory: its headers, and its content or room for it. A member
-    /// without `may_buffer` is never buffered: it goes to the end of the archive, or is deferred.
+    /// Adds a member found in a directory: its headers, and its content or a reservation for it. A
+    /// member without `may_buffer` is never buffered: it goes to the end of the archive, or is deferred.
     pub(super) fn add(
         &mut self,
         directory: usize,
@@ -185,7 +174,7 @@ impl<L> Order<L> {
         content: &Content<'_>,
         may_buffer: bool,
         deferred: impl FnOnce() -> L,
-    ) -> Result<Option<Room>, Deferred> {
+    ) -> Result<Option<Reservation>, Deferred> {
         let stored = content.stored_bytes();
         let within = usize::try_from(stored).ok();
         if self.defers(directory, stored, may_buffer) {
@@ -196,9 +185,9 @@ impl<L> Order<L> {
             return Err(Deferred);
         }
         if let (Some(stored), true) = (within, directory != self.tip) {
-            let room = self.add_buffered(directory, headers, (content, stored));
+            let reservation = self.add_buffered(directory, headers, (content, stored));
             self.descend();
-            return Ok(room);
+            return Ok(reservation);
         }
         let is_here = matches!(content, Content::Here(_));
         Ok(match within.filter(|stored| is_here || *stored <= INLINE_BYTES_MAX) {
@@ -207,7 +196,7 @@ impl<L> Order<L> {
                 self.add_last(headers, NOTHING);
                 let offset = self.last_offset + self.last_bytes as u64;
                 self.end_last(stored);
-                Some(Room::Between(offset))
+                Some(Reservation::Between(offset))
             }
         })
     }
@@ -242,7 +231,6 @@ impl<L> Order<L> {
         }
     }
 
-    /// Takes the deferred members that are due.
     pub(super) fn take_due(&mut self) -> Vec<L> {
         std::mem::take(&mut self.due)
     }
@@ -252,7 +240,6 @@ impl<L> Order<L> {
         directory == self.tip
     }
 
-    /// True if the member would be deferred.
     fn defers(&self, directory: usize, stored: u64, may_buffer: bool) -> bool {
         let waits = |stored| {
             stored == 0
@@ -311,7 +298,12 @@ impl<L> Order<L> {
     }
 
     /// Buffers a member with its directory.
-    fn add_buffered(&mut self, number: usize, headers: &[u8], (content, stored): Stored<'_>) -> Option<Room> {
+    fn add_buffered(
+        &mut self,
+        number: usize,
+        headers: &[u8],
+        (content, stored): Stored<'_>,
+    ) -> Option<Reservation> {
         self.add_headers(number);
         let branch = &mut self.branches[number];
         let added = headers.len() + stored;
@@ -324,26 +316,25 @@ impl<L> Order<L> {
                 segment
             }
         };
-        let (room, length) = segment.add(headers, content, stored);
+        let (reservation, length) = segment.add(headers, content, stored);
         branch.open_bytes = length;
         branch.bytes += added;
         self.buffered_bytes += added;
-        room
+        reservation
     }
 
-    /// Adds a member to the end of the archive.
-    fn add_last(&mut self, headers: &[u8], (content, stored): Stored<'_>) -> Option<Room> {
+    fn add_last(&mut self, headers: &[u8], (content, stored): Stored<'_>) -> Option<Reservation> {
         if self.last_bytes > 0 && self.last_bytes + headers.len() + stored > SEGMENT_BYTES {
             self.end_last(0);
         }
-        let (room, length) = self.last.add(headers, content, stored);
+        let (reservation, length) = self.last.add(headers, content, stored);
         self.last_bytes = length;
-        room
+        reservation
     }
 
-    /// Ends the last segment and begins another, `room` bytes behind it.
-    fn end_last(&mut self, room: u64) {
-        self.last_offset += self.last_bytes as u64 + room;
+    /// Ends the last segment and begins another, `gap` bytes behind it.
+    fn end_last(&mut self, gap: u64) {
+        self.last_offset += self.last_bytes as u64 + gap;
         if self.last_bytes == 0 {
             return self.last.set_offset(self.last_offset);
         }
@@ -367,7 +358,7 @@ impl<L> Order<L> {
         }
     }
 
-    /// Allocates a segment at the end of the archive. A short one without open rooms is merged with
+    /// Allocates a segment at the end of the archive. A short one without open reservations is merged with
     /// its neighbours.
     fn allocate(&mut self, segment: Arc<Segment>) {
         let length = segment.bytes().len();

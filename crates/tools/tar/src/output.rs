@@ -8,14 +8,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use haul_flow::Problem;
+use haul_flow::{Problem, lock};
 use haul_sys::{
-    Cache, Error, Fd, FileType, Filter, Identity, Mode, Open, Standard, open_path, standard_stream, stat,
-    truncate, write, write_on,
+    Fd, FileType, Filter, Identity, Mode, Open, Standard, open_path, standard_stream, stat, truncate,
+    write_all, write_all_on,
 };
 
 use super::TarKind;
-use super::lock;
 use super::options::{Archive, Compression, Options};
 use super::segment::BufferPool;
 
@@ -26,17 +25,16 @@ const QUEUED_BYTES_MAX: usize = 4 << 20;
 /// queue shrinks.
 const WRITES_PER_CALL: usize = 2;
 
-/// Destination of an archive.
 pub(super) struct Output {
     file: Arc<Fd>,
     name: Vec<u8>,
-    is_positioned: bool,
+    /// True if every byte can be written at its offset at any time.
+    pub(super) is_positioned: bool,
     /// Program of `-I`, which reads what is written here.
     filter: Option<Filter>,
     queue: Mutex<WriteQueue>,
     /// Signalled when a worker stops writing.
     free: Condvar,
-    /// The first failure.
     failure: OnceLock<Problem>,
     /// Recycled buffers of pieces that were written.
     pub(super) memory: Arc<BufferPool>,
@@ -44,16 +42,13 @@ pub(super) struct Output {
     pub(super) identity: Option<Identity>,
 }
 
-/// Pieces queued for writing.
 #[derive(Default)]
 struct WriteQueue {
     /// Number of the piece to write next, in a stream.
     next: usize,
     /// Pieces by number, with their offsets.
     queued: BTreeMap<usize, (u64, Vec<u8>)>,
-    /// Total bytes queued.
     queued_bytes: usize,
-    /// True while a worker writes.
     writing: bool,
 }
 
@@ -120,11 +115,6 @@ impl Output {
         })
     }
 
-    /// True if every byte can be written at its offset at any time.
-    pub(super) fn is_positioned(&self) -> bool {
-        self.is_positioned
-    }
-
     /// True if writing has failed; then nothing more needs to be made.
     pub(super) fn is_broken(&self) -> bool {
         self.failure.get().is_some()
@@ -185,7 +175,7 @@ impl Output {
         }
         let outcome = match self.is_positioned {
             true => write_all(&self.file, offset, bytes),
-            false => write_all_on(&self.file, bytes),
+            false => write_all_on(&*self.file, bytes),
         };
         if let Err(cause) = outcome {
             self.fail(Problem::new(TarKind::CannotWrite).naming(self.name.as_slice()).because(cause));
@@ -216,22 +206,4 @@ impl Output {
             }
         }
     }
-}
-
-/// Writes all bytes at `offset`.
-pub(super) fn write_all(file: &Fd, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-    let mut done = 0;
-    while done < bytes.len() {
-        done += write(file, offset + done as u64, &bytes[done..], Cache::Keep)?;
-    }
-    Ok(())
-}
-
-/// Writes all bytes at the file position.
-fn write_all_on(file: &Fd, bytes: &[u8]) -> Result<(), Error> {
-    let mut done = 0;
-    while done < bytes.len() {
-        done += write_on(file, &bytes[done..])?;
-    }
-    Ok(())
 }

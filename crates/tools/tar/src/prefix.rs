@@ -4,10 +4,9 @@
 use std::collections::HashSet;
 use std::sync::Mutex;
 
-use haul_flow::{Problem, Report};
+use haul_flow::{Problem, Report, lock};
 
 use super::TarKind;
-use super::lock;
 use super::options::Confinement;
 
 /// Returns the length of the prefix to strip: everything up to and including the last `..`, and the

@@ -4,27 +4,24 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use haul_flow::lock;
+
 use super::format::in_blocks;
-use super::lock;
 
 /// Maximum length of a segment, in bytes: long enough to be worth a call, short enough to stay in
 /// the L2 cache until it is written.
 pub(super) const SEGMENT_BYTES: usize = 128 << 10;
 
-/// Recycled segment buffers.
 #[derive(Default)]
 pub(super) struct BufferPool(Mutex<Vec<Vec<u8>>>);
 
-/// Maximum number of buffers kept.
 const KEPT_SEGMENTS: usize = 64;
 
 impl BufferPool {
-    /// Returns an empty buffer.
     pub(super) fn take(&self) -> Vec<u8> {
         lock(&self.0).pop().unwrap_or_default()
     }
 
-    /// Recycles a buffer.
     pub(super) fn give(&self, mut memory: Vec<u8>) {
         memory.clear();
         let mut kept = lock(&self.0);
@@ -39,15 +36,13 @@ const NOWHERE: u64 = u64::MAX;
 
 /// A part of the archive that is written in one call.
 pub(super) struct Segment {
-    /// Offset in the archive.
     offset: AtomicU64,
     /// Headers, and the content that has arrived; zeros elsewhere.
     bytes: Mutex<Vec<u8>>,
-    /// Refcount: one for each open room, and one for whoever assigns the offset, until then.
+    /// Refcount: one for each open reservation, and one for whoever assigns the offset, until then.
     refcount: AtomicUsize,
 }
 
-/// Content of a member to add.
 pub(super) enum Content<'a> {
     /// This many bytes, which arrive later.
     Later(u64),
@@ -65,8 +60,8 @@ impl Content<'_> {
     }
 }
 
-/// Space for a member's content. It must be released.
-pub(super) enum Room {
+/// Space reserved for a member's content. It must be released.
+pub(super) enum Reservation {
     /// In a segment, at this position.
     Within(Arc<Segment>, usize),
     /// Between segments, at this offset in the archive.
@@ -85,24 +80,22 @@ impl Segment {
         lock(&self.bytes)
     }
 
-    /// Assigns its offset.
     pub(super) fn set_offset(&self, offset: u64) {
         self.offset.store(offset, Ordering::Relaxed);
     }
 
-    /// Returns its offset, if assigned.
     pub(super) fn offset(&self) -> Option<u64> {
         Some(self.offset.load(Ordering::Relaxed)).filter(|offset| *offset != NOWHERE)
     }
 
-    /// Adds a member's headers, followed by its content or by `stored` bytes of room for it.
-    /// Returns the room, if any is needed, and the segment's new length.
+    /// Adds a member's headers, followed by its content or by `stored` bytes reserved for
+    /// it. Returns the reservation, if any is needed, and the segment's new length.
     pub(super) fn add(
         self: &Arc<Self>,
         headers: &[u8],
         content: &Content<'_>,
         stored: usize,
-    ) -> (Option<Room>, usize) {
+    ) -> (Option<Reservation>, usize) {
         let mut bytes = self.bytes();
         bytes.extend_from_slice(headers);
         let (begins, end) = (bytes.len(), bytes.len() + stored);
@@ -114,10 +107,10 @@ impl Segment {
             return (None, end);
         }
         self.refcount.fetch_add(1, Ordering::Relaxed);
-        (Some(Room::Within(Arc::clone(self), begins)), end)
+        (Some(Reservation::Within(Arc::clone(self), begins)), end)
     }
 
-    /// True if no room is open. Only reliable while no room is being handed out.
+    /// True if no reservation is open. Only reliable while none is being made.
     pub(super) fn is_whole(&self) -> bool {
         self.refcount.load(Ordering::Acquire) == 1
     }

@@ -16,7 +16,6 @@ use super::entry::{Listing, TarEntry};
 use super::examiner::Examiner;
 use super::options::Links;
 
-/// The survey pass.
 pub(super) struct Survey(pub(super) Examiner);
 
 impl Survey {

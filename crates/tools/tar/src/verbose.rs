@@ -2,15 +2,16 @@
 
 use std::sync::Mutex;
 
-use haul_flow::{Line, Report};
+use haul_flow::{Line, Report, lock};
+
+use haul_sys::device_parts;
 
 use super::TarKind;
 use super::entry::{OwnerNames, TarEntry};
-use super::format;
+use super::format::MemberKind;
 use super::list::Lines;
-use super::lock;
 use super::options::Options;
-use super::read::member::{Kind, Member};
+use super::read::member::Member;
 
 /// Prints members as they are archived, if requested.
 pub(super) struct MemberPrinter {
@@ -49,18 +50,10 @@ impl MemberPrinter {
 fn listed(entry: &TarEntry, name: Vec<u8>, options: &Options, owners: &OwnerNames) -> Member {
     let (user, user_name) = owners.owner(entry.stat.owner);
     let (group, group_name) = owners.group(entry.stat.group);
-    let (major, minor) = format::device(entry.stat.device_number);
-    let size = if entry.kind == format::Kind::Regular { entry.stat.size } else { 0 };
+    let device = device_parts(entry.stat.device_number);
+    let size = if entry.kind == MemberKind::Regular { entry.stat.size } else { 0 };
     Member {
-        kind: match entry.kind {
-            format::Kind::Regular => Kind::Regular,
-            format::Kind::HardLink => Kind::HardLink,
-            format::Kind::Symlink => Kind::Symlink,
-            format::Kind::CharacterDevice => Kind::Character,
-            format::Kind::BlockDevice => Kind::Block,
-            format::Kind::Directory => Kind::Directory,
-            format::Kind::Fifo => Kind::Fifo,
-        },
+        kind: entry.kind,
         name,
         link: entry.link().to_vec(),
         mode: entry.mode(options),
@@ -69,7 +62,7 @@ fn listed(entry: &TarEntry, name: Vec<u8>, options: &Options, owners: &OwnerName
         user_name: user_name.to_vec(),
         group_name: group_name.to_vec(),
         modified: options.modified.unwrap_or(entry.stat.modified),
-        device: (major as u32, minor as u32),
+        device,
         size,
         stored: 0,
         map: None,

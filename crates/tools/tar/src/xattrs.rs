@@ -6,7 +6,6 @@
 use super::options::Options;
 use haul_patterns::glob::{End, Glob};
 
-/// Compiled patterns of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct XattrSelection {
     include: Vec<Glob>,
@@ -20,12 +19,10 @@ impl XattrSelection {
         Self { include: globs(&options.xattrs_include), exclude: globs(&options.xattrs_exclude) }
     }
 
-    /// True if the attribute is archived.
     pub(crate) fn archives(&self, key: &[u8]) -> bool {
         self.wants(key, true)
     }
 
-    /// True if the attribute is set on what is extracted.
     pub(crate) fn sets(&self, key: &[u8]) -> bool {
         self.wants(key, key.starts_with(b"user."))
     }

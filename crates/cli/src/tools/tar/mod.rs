@@ -179,7 +179,7 @@ impl Line {
             order: self.order.unwrap_or(MemberOrder::Entry),
             links: if self.dereference { Links::Followed } else { Links::Kept },
             one_file_system: self.one_file_system,
-            recursive: !self.no_recursion,
+            no_recursion: self.no_recursion,
             owner: self.owner.clone(),
             group: self.group.clone(),
             mode: self.mode.clone(),

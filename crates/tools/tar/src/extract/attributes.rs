@@ -18,8 +18,9 @@ use haul_sys::{
 
 use super::Extractor;
 use super::owners::Owners;
-use crate::read::acl;
-use crate::read::member::{Extras, Kind, Member};
+use crate::acl;
+use crate::format::MemberKind;
+use crate::read::member::{Extras, Member};
 use crate::xattrs::XattrSelection;
 use crate::{Attributes, Options, Ownership, TarKind};
 
@@ -29,7 +30,6 @@ const DEFAULT_ACCESS_LIST: &CStr = c"system.posix_acl_default";
 /// Object that gets attributes. Never a name, which somebody else may have exchanged since.
 #[derive(Clone, Copy)]
 pub(super) enum Object<'a> {
-    /// An open file or directory.
     Open(&'a Fd),
     /// An entry that cannot be opened.
     Pinned(&'a Pinned),
@@ -71,7 +71,8 @@ pub(super) struct Rights {
     owners: Owners,
     same_owner: bool,
     same_permissions: bool,
-    umask: Mode,
+    /// Umask of the process that started the run.
+    pub(super) umask: Mode,
     process: ProcessIdentity,
     touch: bool,
     attributes: Attributes,
@@ -83,8 +84,8 @@ pub(super) struct Rights {
 /// Attributes that a member is to get, without its name.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Wanted {
-    kind: Kind,
-    mode: Mode,
+    kind: MemberKind,
+    pub(super) mode: Mode,
     /// Numbers of user and group, if they are to be set.
     owner: Option<(u32, u32)>,
     modified: Timestamp,
@@ -114,11 +115,6 @@ impl Rights {
                 true,
             ),
         }
-    }
-
-    /// Returns the umask of the process that started the run.
-    pub(super) fn umask(&self) -> Mode {
-        self.umask
     }
 
     /// Returns the attributes that a member is to get, and moves its extras there.
@@ -162,12 +158,6 @@ impl Rights {
     }
 }
 
-impl Wanted {
-    pub(super) fn mode(&self) -> Mode {
-        self.mode
-    }
-}
-
 impl Extractor {
     /// Sets attributes of an object; owner and mode only if it was not created with
     /// them (`has_final_mode`).
@@ -195,7 +185,7 @@ impl Extractor {
                 mode = mode.and(Mode::ALL);
             }
             self.give_xattrs(cx, object, wanted, path);
-            if wanted.kind != Kind::Symlink {
+            if wanted.kind != MemberKind::Symlink {
                 check(TarKind::CannotChangeMode, object.chmod(mode));
                 self.give_access_lists(cx, object, wanted, path);
             }
@@ -230,7 +220,7 @@ impl Extractor {
         if !self.rights.attributes.contains(Attributes::ACL) {
             return;
         }
-        let default = extras.default_access_list.as_ref().filter(|_| wanted.kind == Kind::Directory);
+        let default = extras.default_access_list.as_ref().filter(|_| wanted.kind == MemberKind::Directory);
         for (key, text) in [(ACCESS_LIST, extras.access_list.as_ref()), (DEFAULT_ACCESS_LIST, default)] {
             let Some(text) = text else { continue };
             let problem = Problem::new(TarKind::CannotSetAccessList).naming(path);

@@ -1,20 +1,18 @@
 //! Content of files: writes bytes that came with a piece, or a range of the archive, to
 //! their offsets.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use haul_flow::Pool;
 use haul_sys::{Cache, Errno, Error, Fd, Operation, read, write};
 
-use crate::lock;
 use crate::read::sparse::Extent;
 
-/// Bytes read from the archive at a time.
 const COPY_BYTES: usize = 256 << 10;
 
 /// Location of the bytes that a member stores.
 #[derive(Clone, Debug)]
 pub(super) enum Stored<'a> {
-    /// In memory.
     Bytes(&'a [u8]),
     /// In a seekable archive: offset and length.
     Archive(&'a Seekable, u64, u64),
@@ -24,12 +22,12 @@ pub(super) enum Stored<'a> {
 #[derive(Debug)]
 pub(super) struct Seekable {
     file: Arc<Fd>,
-    blocks: Mutex<Vec<Vec<u8>>>,
+    blocks: Pool<Vec<u8>>,
 }
 
 impl Seekable {
     pub(super) fn new(file: Arc<Fd>) -> Self {
-        Self { file, blocks: Mutex::default() }
+        Self { file, blocks: Pool::default() }
     }
 }
 
@@ -62,11 +60,8 @@ impl Map {
     }
 }
 
-/// Reason that content was not copied.
 pub(super) enum Failure {
-    /// The file cannot be written.
     Write(Error),
-    /// The archive cannot be read.
     Read(Error),
     /// The archive is shorter than its headers say.
     Ended,
@@ -77,11 +72,8 @@ pub(super) fn put(file: &Fd, stored: &Stored<'_>, start: u64, map: Option<&Map>)
     match *stored {
         Stored::Bytes(bytes) => put_bytes(file, bytes, start, map).map_err(Failure::Write),
         Stored::Archive(archive, at, length) => {
-            let block = lock(&archive.blocks).pop();
-            let mut block = block.unwrap_or_else(|| vec![0; COPY_BYTES]);
-            let outcome = put_range(file, (&archive.file, at, length), start, map, &mut block);
-            lock(&archive.blocks).push(block);
-            outcome
+            let copy = |block: &mut Vec<u8>| put_range(file, (&archive.file, at, length), start, map, block);
+            archive.blocks.with(|| vec![0; COPY_BYTES], copy)
         }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex};
 
-use haul_flow::{Context, Problem, Tally};
+use haul_flow::{Context, Problem, Tally, lock};
 use haul_sys::Pinned;
 
 use super::Extractor;
@@ -34,9 +34,8 @@ impl Drop for Directories {
 }
 
 impl Extractor {
-    /// Sets the attributes of all directories.
     pub(super) fn finish_directories(&self, cx: &Context<'_, Self>, directories: &Mutex<Directories>) {
-        let mut directories = std::mem::take(&mut *super::lock(directories));
+        let mut directories = std::mem::take(&mut *lock(directories));
         // If the archive has a directory more than once, the last record counts.
         let mut finished = HashSet::new();
         while let Some((member_dir, wanted, path)) = directories.0.pop() {

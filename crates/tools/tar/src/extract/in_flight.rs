@@ -8,18 +8,17 @@
 //!
 //! Names are identified by hashes of their paths. A collision costs only time.
 
-use crate::lock;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
+use haul_flow::lock;
+
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Hash of a name's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PathHash(pub(super) u64);
 
 impl PathHash {
-    /// The extraction root.
     pub(super) const ROOT: PathHash = PathHash(0);
 
     /// Returns the hash of a name in this directory.
@@ -33,7 +32,6 @@ impl PathHash {
 pub(super) struct InFlight(Mutex<HashMap<PathHash, u32>>);
 
 impl InFlight {
-    /// True if a name is in flight.
     pub(super) fn has(&self, name: PathHash) -> bool {
         lock(&self.0).contains_key(&name)
     }

@@ -20,10 +20,10 @@ use super::Extractor;
 use super::attributes::{Object, Wanted};
 use super::content::{self, Map, Stored};
 use super::resolver::{MemberDir, c_string, directory_request};
-use crate::read::member::{Kind, Member};
+use crate::format::MemberKind;
+use crate::read::member::Member;
 use crate::{Existing, TarKind};
 
-/// Time at which a member is made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
     /// While earlier members may be in flight.
@@ -32,7 +32,6 @@ pub(super) enum When {
     InTurn,
 }
 
-/// Outcome of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemberOutcome {
     /// It was made, was skipped as requested, or failed and was reported.
@@ -41,9 +40,7 @@ pub(super) enum MemberOutcome {
     Waits,
 }
 
-/// Outcome of making a name.
 pub(super) enum CreateOutcome<T> {
-    /// It was made.
     New(T),
     /// An existing entry stays, as requested.
     Kept,
@@ -102,8 +99,8 @@ impl Extractor {
     ) -> Result<CreateOutcome<NewFile>, Error> {
         let can_have_final_mode = self.rights.can_have_final_mode(wanted);
         let may_have_final_mode = can_have_final_mode && member_dir.may_grant_modes();
-        let has_final_mode = can_have_final_mode && member_dir.grants_mode(wanted.mode());
-        let mode = if may_have_final_mode { wanted.mode() } else { private(wanted.mode()) };
+        let has_final_mode = can_have_final_mode && member_dir.grants_mode(wanted.mode);
+        let mode = if may_have_final_mode { wanted.mode } else { private(wanted.mode) };
         if self.options.existing == Existing::Overwrite
             && let Some(fd) = overwritten(directory, name)?
         {
@@ -134,11 +131,10 @@ impl Extractor {
         stored: &Stored<'_>,
         when: When,
     ) -> MemberOutcome {
-        let file = match self.new_file((member_dir, directory), name, wanted, when) {
-            Ok(CreateOutcome::New(file)) => file,
-            Ok(CreateOutcome::Kept) => return self.kept(cx),
-            Ok(CreateOutcome::Waits) => return MemberOutcome::Waits,
-            Err(cause) => return fail(cx, Problem::new(TarKind::CannotOpen).naming(path).because(cause)),
+        let created = self.new_file((member_dir, directory), name, wanted, when);
+        let file = match self.created(cx, created, || Problem::new(TarKind::CannotOpen).naming(path)) {
+            Ok(file) => file,
+            Err(outcome) => return outcome,
         };
         let map = member.map.take().map(Map::new);
         let sized = if map.is_some() { truncate(&file.fd, member.size) } else { Ok(()) };
@@ -171,7 +167,6 @@ impl Extractor {
         }
     }
 
-    /// Returns the problem of content that is missing.
     pub(super) fn content_problem(&self, failure: content::Failure, path: &[u8]) -> Problem {
         match failure {
             content::Failure::Write(cause) => Problem::new(TarKind::CannotWrite).naming(path).because(cause),
@@ -189,12 +184,12 @@ impl Extractor {
         when: When,
     ) -> MemberOutcome {
         let (kind, tally) = match member.kind {
-            Kind::Symlink => (TarKind::CannotMakeSymlink, Tally { symlinks: 1, ..Tally::default() }),
-            Kind::Fifo => (TarKind::CannotMakeFifo, Tally { specials: 1, ..Tally::default() }),
+            MemberKind::Symlink => (TarKind::CannotMakeSymlink, Tally { symlinks: 1, ..Tally::default() }),
+            MemberKind::Fifo => (TarKind::CannotMakeFifo, Tally { specials: 1, ..Tally::default() }),
             _ => (TarKind::CannotMakeNode, Tally { specials: 1, ..Tally::default() }),
         };
         let outcome = match member.kind {
-            Kind::Symlink => c_string(&member.link).and_then(|text| {
+            MemberKind::Symlink => c_string(&member.link).and_then(|text| {
                 self.in_place(directory, name, when, || {
                     let creation = Creation::begin(SYMLINK, member_dir.is_shared(directory));
                     make_symlink(&text, directory, name).map(|()| creation)
@@ -203,11 +198,11 @@ impl Extractor {
             kind => {
                 let special = Special {
                     kind: match kind {
-                        Kind::Fifo => FileType::Fifo,
-                        Kind::Character => FileType::CharacterDevice,
+                        MemberKind::Fifo => FileType::Fifo,
+                        MemberKind::CharacterDevice => FileType::CharacterDevice,
                         _ => FileType::BlockDevice,
                     },
-                    mode: private(wanted.mode()),
+                    mode: private(wanted.mode),
                     device_number: haul_sys::device_number(member.device.0, member.device.1),
                 };
                 self.in_place(directory, name, when, || {
@@ -216,27 +211,23 @@ impl Extractor {
                 })
             }
         };
-        match outcome {
-            Ok(CreateOutcome::New(creation)) => {
-                match creation.pin(directory, name, member_dir.is_shared(directory)) {
-                    Ok(pinned) => self.give(cx, Object::Pinned(&pinned), wanted, path, false),
-                    Err(cause) => return fail(cx, path_problem(path, cause)),
-                }
-                cx.count(tally);
-                MemberOutcome::Over
+        let problem = || {
+            let problem = Problem::new(kind).naming(path);
+            match member.kind {
+                MemberKind::Symlink => problem.naming(member.link.as_slice()),
+                _ => problem,
             }
-            Ok(CreateOutcome::Kept) => self.kept(cx),
-            Ok(CreateOutcome::Waits) => MemberOutcome::Waits,
-            Err(cause) => {
-                let problem = Problem::new(kind).naming(path);
-                let problem = if member.kind == Kind::Symlink {
-                    problem.naming(member.link.as_slice())
-                } else {
-                    problem
-                };
-                fail(cx, problem.because(cause))
-            }
+        };
+        let creation = match self.created(cx, outcome, problem) {
+            Ok(creation) => creation,
+            Err(outcome) => return outcome,
+        };
+        match creation.pin(directory, name, member_dir.is_shared(directory)) {
+            Ok(pinned) => self.give(cx, Object::Pinned(&pinned), wanted, path, false),
+            Err(cause) => return fail(cx, path_problem(path, cause)),
         }
+        cx.count(tally);
+        MemberOutcome::Over
     }
 
     /// Makes a hard link to a member that was made.
@@ -252,13 +243,11 @@ impl Extractor {
             let (one, other) = (stat_at(directory, name).ok(), stat_at(above, leads_to).ok());
             one.zip(other).is_some_and(|(one, other)| one.identity == other.identity)
         };
+        let problem = || Problem::new(TarKind::CannotLink).naming(path).naming(shown);
         let source = match self.link_source((source_dir, above, leads_to)) {
             Ok(source) => source,
             Err(cause) if cause.is(Errno::STALE) => return fail(cx, path_problem(shown, cause)),
-            Err(cause) => {
-                let problem = Problem::new(TarKind::CannotLink).naming(path).naming(shown);
-                return fail(cx, problem.because(cause));
-            }
+            Err(cause) => return fail(cx, problem().because(cause)),
         };
         let link = || match &source {
             None => link(above, leads_to, directory, name),
@@ -269,18 +258,11 @@ impl Extractor {
             Err(cause) if cause.is(Errno::EXIST) => self.in_place(directory, name, when, link),
             outcome => outcome.map(CreateOutcome::New),
         };
-        match outcome {
-            Ok(CreateOutcome::New(())) => {
-                cx.count(Tally { hard_links: 1, ..Tally::default() });
-                MemberOutcome::Over
-            }
-            Ok(CreateOutcome::Kept) => self.kept(cx),
-            Ok(CreateOutcome::Waits) => MemberOutcome::Waits,
-            Err(cause) => {
-                let problem = Problem::new(TarKind::CannotLink).naming(path).naming(shown);
-                fail(cx, problem.because(cause))
-            }
+        if let Err(outcome) = self.created(cx, outcome, problem) {
+            return outcome;
         }
+        cx.count(Tally { hard_links: 1, ..Tally::default() });
+        MemberOutcome::Over
     }
 
     /// Pins the source of a hard link where others may exchange it; `None` where they cannot.
@@ -336,13 +318,28 @@ impl Extractor {
         }
     }
 
+    /// Returns what was created; otherwise the member's outcome, after reporting a failure as
+    /// `problem`.
+    fn created<T>(
+        &self,
+        cx: &Context<'_, Self>,
+        outcome: Result<CreateOutcome<T>, Error>,
+        problem: impl FnOnce() -> Problem,
+    ) -> Result<T, MemberOutcome> {
+        match outcome {
+            Ok(CreateOutcome::New(made)) => Ok(made),
+            Ok(CreateOutcome::Kept) => Err(self.kept(cx)),
+            Ok(CreateOutcome::Waits) => Err(MemberOutcome::Waits),
+            Err(cause) => Err(fail(cx, problem().because(cause))),
+        }
+    }
+
     fn kept(&self, cx: &Context<'_, Self>) -> MemberOutcome {
         cx.count(Tally { skipped: 1, ..Tally::default() });
         MemberOutcome::Over
     }
 }
 
-/// Creation request of a symbolic link.
 const SYMLINK: Special = Special { kind: FileType::Symlink, mode: Mode::ALL, device_number: 0 };
 
 /// True if a link leads to a directory, wherever that is. It is only examined: whoever goes through
@@ -379,7 +376,6 @@ pub(super) fn fail(cx: &Context<'_, Extractor>, problem: Problem) -> MemberOutco
     MemberOutcome::Over
 }
 
-/// Returns the problem of a path that cannot be resolved.
 pub(super) fn path_problem(path: &[u8], cause: Error) -> Problem {
     let kind: TarKind = match cause.errno() {
         Errno::XDEV => TarKind::LeadsOut,

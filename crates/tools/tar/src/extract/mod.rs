@@ -36,7 +36,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use haul_cluster::{Distributed, ItemReceiver};
 use haul_flow::{
     Config, Context, DirHandle, DirNode, Enter, Entry, Executor, Handled, OpenDir, OpenSource, Operand, Plan,
-    Problem, Report, Session, Split, Start, Status, Tool,
+    Problem, Report, Session, Split, Start, Status, Tool, lock,
 };
 use haul_sys::{EntryType, Error, Mode, Names, Open};
 
@@ -51,12 +51,10 @@ use resolver::{Following, NewDirectories, Resolver};
 use super::read::archive;
 use super::read::members::Members;
 use super::{Archive, Confinement, Existing, Options, TarKind};
-use crate::lock;
 
 /// Exit status of a run in which something failed.
 const FAILED: u8 = 2;
 
-/// Pieces in flight per worker.
 const PIECES_EACH: usize = 4;
 
 /// Extracts an archive, with its members made by the processes of `executor`; returns the
@@ -170,7 +168,6 @@ struct State {
     /// True if the archive could not be read to its end.
     broken: AtomicBool,
     entry: Mutex<Option<Entry<Extractor>>>,
-    /// Groups that other processes make.
     remote: RemoteGroups,
 }
 
@@ -213,10 +210,9 @@ impl State {
 }
 
 impl Extractor {
-    /// Starts to read the archive.
     fn begin_reading(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, state: &Arc<State>) {
         let replaces = matches!(self.options.existing, Existing::Replace | Existing::Overwrite);
-        let can_go_out = self.archive.get().is_some() && replaces && !lock(&state.reader).is_in_turn();
+        let can_go_out = self.archive.get().is_some() && replaces && !lock(&state.reader).in_turn;
         if self.has_others.load(Ordering::Relaxed) && can_go_out {
             state.remote.open(entry);
         }
@@ -272,7 +268,7 @@ impl Distributed for Extractor {
     fn init_message(&self) -> Vec<u8> {
         self.has_others.store(true, Ordering::Relaxed);
         // Writing to memory cannot fail; an empty init message would be refused.
-        postcard::to_allocvec(&(&*self.options, self.rights.umask())).unwrap_or_default()
+        postcard::to_allocvec(&(&*self.options, self.rights.umask)).unwrap_or_default()
     }
 
     fn from_init(init_message: &[u8]) -> Option<Self> {

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::Mutex;
 
+use haul_flow::lock;
+
 use haul_sys::{group_number, user_number};
 
-use crate::lock;
-use crate::read::acl;
+use crate::acl;
 use crate::read::member::Member;
 
 /// Maximum cached answers: a hostile archive can have as many names as members.

@@ -19,23 +19,17 @@ pub(super) struct Piece {
     pub(super) names: Vec<PathHash>,
 }
 
-/// Contents of a piece.
 pub(super) enum Load {
-    /// Whole members, in order.
     Members(Vec<Item>),
-    /// A part of a large file.
     Part(Part),
 }
 
-/// A member to make.
 pub(super) struct Item {
     /// The member; its attributes are in `wanted`.
     pub(super) member: Member,
-    /// Attributes to set.
     pub(super) wanted: Wanted,
     /// Path below the root.
     pub(super) path: Vec<u8>,
-    /// Index of the root.
     pub(super) root: usize,
     pub(super) at: At,
     /// Content, if the reader has read it. Otherwise whoever makes the member reads it from
@@ -55,11 +49,9 @@ pub(super) enum At {
     InTurn,
 }
 
-/// A large file being made.
 pub(super) struct Large {
     /// Its member, attributes and location.
     pub(super) item: Mutex<Item>,
-    /// Attributes to set.
     pub(super) wanted: Wanted,
     /// Offsets of its parts, if it has holes.
     pub(super) map: Option<Map>,
@@ -71,17 +63,13 @@ pub(super) struct Large {
     pub(super) in_turn: bool,
 }
 
-/// Location of a part's bytes.
 pub(super) enum PartBytes {
-    /// In memory.
     Read(Chunk),
-    /// In the archive.
     InArchive(Range<u64>),
     /// Already in the file.
     Put,
 }
 
-/// A part of a large file.
 pub(super) struct Part {
     pub(super) large: Arc<Large>,
     /// Stored offset of its first byte.

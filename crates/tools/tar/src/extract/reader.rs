@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use haul_flow::{Context, Problem, Report};
+use haul_flow::{Context, Problem, Report, lock};
 use haul_sys::{Errno, Error, Operation, Standard};
 
 use super::attributes::Wanted;
@@ -14,17 +14,16 @@ use super::make::{CreateOutcome, When, path_problem};
 use super::piece::{At, Item, Large, Load, Part, PartBytes, Piece};
 use super::resolver::{Following, Missing, Resolved, Resolver};
 use super::{Extractor, FAILED, Roots, State};
+use crate::format::MemberKind;
 use crate::list::Lines;
-use crate::lock;
 use crate::prefix::PrefixReporter;
 use crate::read::archive;
 use crate::read::input::{self, BUFFER_BYTES};
-use crate::read::member::{Kind, Member};
+use crate::read::member::Member;
 use crate::read::members::Members;
 use crate::read::select::{Selection, confined};
 use crate::{Confinement, Options, TarKind};
 
-/// Maximum members of one piece.
 const MEMBERS_MAX: usize = 256;
 /// Memory that content and members of a full piece take, in bytes.
 const PIECE_BYTES: usize = 1 << 20;
@@ -39,11 +38,9 @@ enum Reading {
     Here(usize),
     /// Whoever makes the member. The archive has this many bytes from there on.
     There(u64),
-    /// Several workers, in parts.
     InParts,
 }
 
-/// Goes through an archive.
 pub(super) struct Reader {
     members: Members,
     options: Arc<Options>,
@@ -54,7 +51,7 @@ pub(super) struct Reader {
     /// Resolvers by root, for members and for the targets of hard links.
     places: [Vec<Resolver>; 2],
     /// True if everything is made in turn, because links on the path make two names one.
-    in_turn: bool,
+    pub(super) in_turn: bool,
     large: Option<(Arc<Large>, Vec<PathHash>, u64, u64)>,
     over: bool,
 }
@@ -81,16 +78,11 @@ impl Reader {
         }
     }
 
-    pub(super) fn is_in_turn(&self) -> bool {
-        self.in_turn
-    }
-
     /// Reports operands that were not found; returns true if there are any.
     pub(super) fn report_missing(&self, report: &dyn Report) -> bool {
         self.selection.report_missing(report)
     }
 
-    /// Cuts off the next piece.
     pub(super) fn next(&mut self, cx: &Context<'_, Extractor>, state: &State) -> Option<Piece> {
         if self.large.is_some() {
             return self.next_part(cx, state);
@@ -100,7 +92,7 @@ impl Reader {
         let (mut items, mut names) = (Vec::new(), Vec::new());
         while !self.over && items.len() < MEMBERS_MAX && weight < PIECE_BYTES {
             let Some(member) = self.next_member(cx, state) else { break };
-            let is_directory = member.kind == Kind::Directory;
+            let is_directory = member.kind == MemberKind::Directory;
             let Some(mut item) = self.prepare(cx, state, member) else {
                 // The next members are in another directory, so another worker can start on them.
                 if is_directory && (weight >= PIECE_BYTES / 4 || items.len() >= MEMBERS_MAX / 4) {
@@ -140,7 +132,6 @@ impl Reader {
         }
     }
 
-    /// Decides who reads a member's content.
     fn reading(&self, member: &Member, goes_out: bool) -> Reading {
         let input = self.members.input();
         match (usize::try_from(member.stored), input.size()) {
@@ -155,7 +146,6 @@ impl Reader {
         }
     }
 
-    /// Reads the header of the next member.
     fn next_member(&mut self, cx: &Context<'_, Extractor>, state: &State) -> Option<Member> {
         let mut problems = Vec::new();
         let next = self.members.next(&mut problems);
@@ -185,10 +175,10 @@ impl Reader {
     /// immediately, if possible.
     fn prepare(&mut self, cx: &Context<'_, Extractor>, state: &State, mut member: Member) -> Option<Item> {
         let operand = self.selection.wants(&member.name)?;
-        if member.refused || member.kind == Kind::Volume {
+        if member.refused || member.kind == MemberKind::Volume {
             return None;
         }
-        if member.kind == Kind::Continued {
+        if member.kind == MemberKind::Continued {
             let problem = Problem::new(TarKind::Continued).naming(member.name.as_slice());
             cx.problem(problem);
             return None;
@@ -197,11 +187,11 @@ impl Reader {
         if self.options.verbose > 0 {
             cx.report().line(self.lines.line(&member));
         }
-        if let Kind::Unknown(letter) = member.kind {
+        if let MemberKind::Unknown(letter) = member.kind {
             let problem = Problem::new(TarKind::UnknownKind).naming(member.name.as_slice()).naming([letter]);
             cx.problem(problem.as_warning());
         }
-        if member.kind == Kind::HardLink {
+        if member.kind == MemberKind::HardLink {
             let link = self.confined(cx, &member.link, TarKind::RemovingLinkPrefix);
             let Some(link) = stripped(link, self.options.strip_components) else {
                 // It leads to a member whose name was stripped completely, so there is no
@@ -261,7 +251,7 @@ impl Reader {
             return Some(in_turn(item));
         }
         match item.member.kind {
-            Kind::Directory => {
+            MemberKind::Directory => {
                 cx.tool().make_directory_member(
                     cx,
                     (places, &state.directories),
@@ -270,14 +260,16 @@ impl Reader {
                 );
                 None
             }
-            Kind::HardLink => match links[item.root].find(cache, &item.member.link, Missing::Fail, flight) {
-                Ok(Resolved::To(above, leads_to)) => {
-                    item.names = vec![path_hash, above.path_hash.of(leads_to.to_bytes())];
-                    item.at = At::Link(member_dir, name, above, leads_to);
-                    Some(item)
+            MemberKind::HardLink => {
+                match links[item.root].find(cache, &item.member.link, Missing::Fail, flight) {
+                    Ok(Resolved::To(above, leads_to)) => {
+                        item.names = vec![path_hash, above.path_hash.of(leads_to.to_bytes())];
+                        item.at = At::Link(member_dir, name, above, leads_to);
+                        Some(item)
+                    }
+                    Ok(Resolved::Busy | Resolved::Root(_)) | Err(_) => Some(in_turn(item)),
                 }
-                Ok(Resolved::Busy | Resolved::Root(_)) | Err(_) => Some(in_turn(item)),
-            },
+            }
             _ => {
                 item.at = At::Here(member_dir, name);
                 item.names = vec![path_hash];
@@ -307,7 +299,6 @@ impl Reader {
         self.large = Some((Arc::new(large), names, 0, stored));
     }
 
-    /// Cuts off the next part of a large file.
     fn next_part(&mut self, cx: &Context<'_, Extractor>, state: &State) -> Option<Piece> {
         let (large, names, start, stored) = self.large.take()?;
         let left = stored - start;
@@ -347,7 +338,7 @@ pub(super) fn root_is(
     member_dir: Arc<super::resolver::MemberDir>,
 ) {
     match item.member.kind {
-        Kind::Directory => {
+        MemberKind::Directory => {
             lock(&state.directories).record(member_dir, item.wanted.clone(), item.path.clone())
         }
         _ => cx.problem(Problem::new(TarKind::IsRoot).naming(item.path.as_slice())),
@@ -367,7 +358,7 @@ fn in_turn(mut item: Item) -> Item {
         }
     };
     record(&item.path);
-    if item.member.kind == Kind::HardLink {
+    if item.member.kind == MemberKind::HardLink {
         record(&item.member.link);
     }
     item

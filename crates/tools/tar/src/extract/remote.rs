@@ -19,18 +19,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_cluster::{ItemReceiver, RemotePath};
-use haul_flow::{Context, DirHandle, Entry, Handled, Operand};
+use haul_flow::{Context, DirHandle, Entry, Handled, Operand, lock};
 use haul_sys::{EntryType, Error, Name, Names, Open, open};
 use serde::{Deserialize, Serialize};
 
 use super::attributes::Wanted;
-use super::content::{Seekable, Stored};
+use super::content::Seekable;
 use super::in_flight::PathHash;
-use super::make::{MemberOutcome, When, path_problem};
+use super::make::{MemberOutcome, path_problem};
 use super::piece::{At, Item};
 use super::resolver::{MemberDir, c_string};
 use super::{Extractor, State};
-use crate::lock;
 use crate::read::member::Member;
 
 /// Maximum groups that are out. Beyond that, this process makes them itself, which bounds
@@ -39,7 +38,6 @@ const GROUPS_MAX: usize = 4096;
 
 /// Data that an operand carries.
 pub enum OperandData {
-    /// The archive as a whole.
     Archive,
     /// Some members of the archive, all in one directory.
     Group(MemberGroup),
@@ -53,7 +51,6 @@ pub struct MemberGroup {
     names: Vec<PathHash>,
 }
 
-/// A group as it is sent.
 #[derive(Serialize, Deserialize)]
 struct PackedGroup {
     directory: RemotePath,
@@ -191,35 +188,9 @@ impl State {
 impl Extractor {
     /// Makes the members of a group; returns the indices of those that have to wait.
     fn make_group(&self, cx: &Context<'_, Self>, group: &MemberGroup) -> Vec<u32> {
-        let mut waiting = Vec::new();
         let mut items = lock(&group.items);
-        let directory = match cx.cache().open(&group.member_dir.held) {
-            Ok(directory) => directory,
-            Err(cause) => {
-                items.iter().for_each(|item| cx.problem(path_problem(&item.path, cause.clone())));
-                return waiting;
-            }
-        };
-        let Some(archive) = self.archive.get() else { return waiting };
-        for (index, item) in (0_u32..).zip(items.iter_mut()) {
-            let At::Here(member_dir, name) = &item.at else { continue };
-            let (member_dir, name) = (Arc::clone(member_dir), name.clone());
-            let Item { member, wanted, path, .. } = item;
-            let stored = Stored::Archive(archive, member.content_at, member.stored);
-            let made = match member.is_file() {
-                true => {
-                    let at = (&*member_dir, &*directory, &*name);
-                    self.make_file(cx, at, (member, wanted, path), &stored, When::Early)
-                }
-                false => {
-                    self.make_other(cx, (&member_dir, &directory, &name), (member, wanted, path), When::Early)
-                }
-            };
-            if made == MemberOutcome::Waits {
-                waiting.push(index);
-            }
-        }
-        waiting
+        let waits = |item: &mut Item| self.make_early(cx, item) == MemberOutcome::Waits;
+        (0..).zip(items.iter_mut()).filter_map(|(index, item)| waits(item).then_some(index)).collect()
     }
 
     /// Makes a group, in the process that received it.
@@ -265,7 +236,6 @@ impl Extractor {
     }
 }
 
-/// Encodes a group for another process.
 pub(super) fn pack(group: &MemberGroup) -> Vec<u8> {
     let items = lock(&group.items);
     let items = items.iter().filter_map(|item| match &item.at {
@@ -279,13 +249,12 @@ pub(super) fn pack(group: &MemberGroup) -> Vec<u8> {
     });
     let packed = PackedGroup {
         directory: RemotePath::to(&group.member_dir.held),
-        is_new: group.member_dir.is_new(),
+        is_new: group.member_dir.is_new,
         items: items.collect(),
     };
     postcard::to_allocvec(&packed).unwrap_or_default()
 }
 
-/// Decodes a group, in the process that makes it.
 pub(super) fn unpack(packed: &[u8], receiver: &ItemReceiver<'_>) -> Result<OperandData, (Vec<u8>, Error)> {
     let wrong = || {
         let cause = Error::new(haul_sys::Operation::Openat, "a group".to_owned(), haul_sys::Errno::INVAL);

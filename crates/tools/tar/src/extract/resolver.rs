@@ -25,14 +25,13 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use haul_flow::{Creation, DirCache, DirHandle, is_shared};
+use haul_flow::{Creation, DirCache, DirHandle, is_shared, lock};
 use haul_sys::{
     Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Special, Stat, effective_identity,
     make_directory, open, read_link, stat,
 };
 
 use super::in_flight::{InFlight, PathHash};
-use crate::lock;
 
 /// Maximum links followed on the path to one member, as in the kernel.
 const LINKS_MAX: usize = 40;
@@ -45,8 +44,7 @@ pub(super) struct MemberDir {
     pub(super) path_hash: PathHash,
     /// True if its attributes can be set through its descriptor.
     pub(super) is_readable: bool,
-    /// True if this run made it.
-    is_new: bool,
+    pub(super) is_new: bool,
     /// Modes of new files in it: the bits that were requested and granted, and the two flags below.
     granted: AtomicU32,
     shared: OnceLock<bool>,
@@ -67,13 +65,9 @@ struct NewDirectoryTable {
 }
 
 impl NewDirectories {
-    fn lock(&self) -> std::sync::MutexGuard<'_, NewDirectoryTable> {
-        lock(&self.0)
-    }
-
     /// Records a directory; returns false if it was made under another name.
     fn record(&self, way: PathHash, made: &Stat) -> bool {
-        let mut known = self.lock();
+        let mut known = lock(&self.0);
         let is_another =
             known.all.insert((made.identity, made.born.map(|born| (born.seconds, born.nanoseconds))));
         known.ways.insert(way, is_another.then_some(made.identity));
@@ -82,12 +76,12 @@ impl NewDirectories {
 
     /// Records that a name leads to something else than was made.
     fn refuse(&self, way: PathHash) {
-        self.lock().ways.insert(way, None);
+        lock(&self.0).ways.insert(way, None);
     }
 
     /// True if a name may lead to this directory.
     fn admits(&self, way: PathHash, found: Identity) -> bool {
-        self.lock().ways.get(&way).is_none_or(|known| *known == Some(found))
+        lock(&self.0).ways.get(&way).is_none_or(|known| *known == Some(found))
     }
 }
 
@@ -122,10 +116,6 @@ impl MemberDir {
         *self.shared.get_or_init(look)
     }
 
-    pub(super) fn is_new(&self) -> bool {
-        self.is_new
-    }
-
     /// True if new files in it may get the user's owner and group, and the requested mode.
     pub(super) fn may_grant_modes(&self) -> bool {
         self.granted.load(Ordering::Relaxed) & REFUSED == 0
@@ -145,29 +135,23 @@ impl MemberDir {
     }
 }
 
-/// Result of resolving a path.
 pub(super) enum Resolved {
     /// A name in a directory.
     To(Arc<MemberDir>, CString),
-    /// The root itself.
     Root(Arc<MemberDir>),
     /// Something on the path is in flight.
     Busy,
 }
 
-/// Policy for missing directories on the path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Missing {
     /// Make them, subject to the umask.
     Make,
-    /// Fail.
     Fail,
 }
 
-/// Treatment of links on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Following {
-    /// Refuse them.
     Never,
     /// Follow them within the root (`--keep-directory-symlink`).
     Within,
@@ -404,7 +388,6 @@ fn open_directory(above: &Fd, name: &CStr, following: Following) -> Result<(Fd, 
     }
 }
 
-/// Returns the creation request of a directory.
 pub(super) fn directory_request(mode: Mode) -> Special {
     Special { kind: FileType::Directory, mode, device_number: 0 }
 }

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use haul_flow::{Context, Problem, Stages};
+use haul_flow::{Context, Problem, Stages, lock};
 use haul_sys::truncate;
 
 use super::content::{self, Stored};
@@ -16,8 +16,7 @@ use super::reader::root_is;
 use super::resolver::{MemberDir, Missing, Resolved, Resolver};
 use super::{Extractor, State};
 use crate::TarKind;
-use crate::lock;
-use crate::read::member::Kind;
+use crate::format::MemberKind;
 
 impl Stages<Extractor> for State {
     type Piece = Piece;
@@ -35,7 +34,7 @@ impl Stages<Extractor> for State {
                 return Piece { load: Load::Members(rest), names };
             }
             Load::Members(mut items) => {
-                items.retain_mut(|item| self.make_early(cx, item) == MemberOutcome::Waits);
+                items.retain_mut(|item| cx.tool().make_early(cx, item) == MemberOutcome::Waits);
                 Load::Members(items)
             }
             Load::Part(mut part) => {
@@ -85,26 +84,12 @@ impl State {
         }
     }
 
-    /// Makes a member in parallel with others.
-    fn make_early(&self, cx: &Context<'_, Extractor>, item: &mut Item) -> MemberOutcome {
-        // Moved out so that the item can be changed, and restored in case it has to wait.
-        let at = std::mem::replace(&mut item.at, At::InTurn);
-        let made = match &at {
-            At::InTurn => MemberOutcome::Waits,
-            // Its source may be in flight, for example in this very piece.
-            At::Link(..) => MemberOutcome::Waits,
-            At::Here(member_dir, name) => self.make(cx, item, (member_dir, name), When::Early),
-        };
-        item.at = at;
-        made
-    }
-
     /// Makes a member after all earlier ones.
     pub(super) fn make_in_turn(&self, cx: &Context<'_, Extractor>, mut item: Item) {
         let at = std::mem::replace(&mut item.at, At::InTurn);
         match at {
             At::Here(member_dir, name) => {
-                self.make(cx, &mut item, (&member_dir, &name), When::InTurn);
+                cx.tool().make(cx, &mut item, (&member_dir, &name), When::InTurn);
             }
             At::Link(member_dir, name, above, leads_to) => {
                 self.link(cx, &item, (&member_dir, &name), (&above, &leads_to));
@@ -112,8 +97,8 @@ impl State {
             At::InTurn => {
                 let Some((member_dir, name)) = self.find(cx, &mut item) else { return };
                 match item.member.kind {
-                    Kind::HardLink => self.find_and_link(cx, &item, (&member_dir, &name)),
-                    Kind::Directory => {
+                    MemberKind::HardLink => self.find_and_link(cx, &item, (&member_dir, &name)),
+                    MemberKind::Directory => {
                         let places = &mut lock(&self.late_resolvers)[item.root];
                         cx.tool().make_directory_member(
                             cx,
@@ -123,7 +108,7 @@ impl State {
                         );
                     }
                     _ => {
-                        self.make(cx, &mut item, (&member_dir, &name), When::InTurn);
+                        cx.tool().make(cx, &mut item, (&member_dir, &name), When::InTurn);
                     }
                 }
             }
@@ -141,33 +126,6 @@ impl State {
             Err(cause) => cx.problem(path_problem(&item.path, cause)),
         }
         None
-    }
-
-    /// Makes any member but a directory or a hard link.
-    fn make(
-        &self,
-        cx: &Context<'_, Extractor>,
-        item: &mut Item,
-        (member_dir, name): (&Arc<MemberDir>, &CString),
-        when: When,
-    ) -> MemberOutcome {
-        let directory = match cx.cache().open(&member_dir.held) {
-            Ok(directory) => directory,
-            Err(cause) => return super::make::fail(cx, path_problem(&item.path, cause)),
-        };
-        let (extractor, Item { member, wanted, path, content, .. }) = (cx.tool(), item);
-        if !member.is_file() {
-            return extractor.make_other(cx, (member_dir, &directory, name), (member, wanted, path), when);
-        }
-        let stored = match (content, extractor.archive.get()) {
-            (Some(chunk), _) => Stored::Bytes(chunk),
-            (None, Some(archive)) => Stored::Archive(archive, member.content_at, member.stored),
-            (None, None) => {
-                let problem = extractor.content_problem(content::Failure::Ended, path);
-                return super::make::fail(cx, problem);
-            }
-        };
-        extractor.make_file(cx, (member_dir, &directory, name), (member, wanted, path), &stored, when)
     }
 
     /// Resolves the source of a hard link, and makes it.
@@ -267,6 +225,47 @@ impl State {
 }
 
 impl Extractor {
+    /// Makes a member in parallel with others.
+    pub(super) fn make_early(&self, cx: &Context<'_, Self>, item: &mut Item) -> MemberOutcome {
+        // Moved out so that the item can be changed, and restored in case it has to wait.
+        let at = std::mem::replace(&mut item.at, At::InTurn);
+        let made = match &at {
+            At::InTurn => MemberOutcome::Waits,
+            // Its source may be in flight, for example in this very piece.
+            At::Link(..) => MemberOutcome::Waits,
+            At::Here(member_dir, name) => self.make(cx, item, (member_dir, name), When::Early),
+        };
+        item.at = at;
+        made
+    }
+
+    /// Makes any member but a directory or a hard link.
+    fn make(
+        &self,
+        cx: &Context<'_, Self>,
+        item: &mut Item,
+        (member_dir, name): (&Arc<MemberDir>, &CString),
+        when: When,
+    ) -> MemberOutcome {
+        let directory = match cx.cache().open(&member_dir.held) {
+            Ok(directory) => directory,
+            Err(cause) => return super::make::fail(cx, path_problem(&item.path, cause)),
+        };
+        let Item { member, wanted, path, content, .. } = item;
+        if !member.is_file() {
+            return self.make_other(cx, (member_dir, &directory, name), (member, wanted, path), when);
+        }
+        let stored = match (content, self.archive.get()) {
+            (Some(chunk), _) => Stored::Bytes(chunk),
+            (None, Some(archive)) => Stored::Archive(archive, member.content_at, member.stored),
+            (None, None) => {
+                let problem = self.content_problem(content::Failure::Ended, path);
+                return super::make::fail(cx, problem);
+            }
+        };
+        self.make_file(cx, (member_dir, &directory, name), (member, wanted, path), &stored, when)
+    }
+
     /// Creates the file of a large member, at full length if it has holes. `None` if that fails,
     /// which is reported.
     pub(super) fn make_large(

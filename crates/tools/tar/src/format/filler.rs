@@ -10,7 +10,7 @@ use super::header::{Block, Field, Magic};
 const BLOCKS_MAX: usize = 128;
 
 /// Overwrites whole blocks with filler.
-pub fn fill(blocks: &mut [u8]) {
+pub(crate) fn fill(blocks: &mut [u8]) {
     for part in blocks.chunks_mut(BLOCKS_MAX * BLOCK) {
         let bytes = part.len() - BLOCK;
         let mut header = Vec::with_capacity(BLOCK);

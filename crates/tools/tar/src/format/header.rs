@@ -29,14 +29,12 @@ impl Field {
     }
 }
 
-/// Flavour of a header block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Magic {
     Posix,
     Gnu,
 }
 
-/// A header block being made.
 pub(super) struct Block([u8; BLOCK]);
 
 impl Block {

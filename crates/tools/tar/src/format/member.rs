@@ -1,69 +1,41 @@
 //! Encodes everything before a member's content: its header, and extended headers for what does not
 //! fit in it.
 
-use haul_sys::Timestamp;
+use haul_sys::{Timestamp, device_parts};
 
 use super::header::{Block, Field, Magic, NAME_BYTES, OWNER_BYTES, PREFIX_BYTES};
+use super::kind::MemberKind;
 use super::{BLOCK_BYTES, in_blocks};
 use crate::options::Format;
 
-/// Type of a member, by the letter in its header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Kind {
-    /// A regular file.
-    Regular = b'0',
-    /// A hard link to an earlier member.
-    HardLink = b'1',
-    /// A symbolic link.
-    Symlink = b'2',
-    /// A character device.
-    CharacterDevice = b'3',
-    /// A block device.
-    BlockDevice = b'4',
-    /// A directory.
-    Directory = b'5',
-    /// A FIFO.
-    Fifo = b'6',
-}
-
-/// Description of a member.
 #[derive(Clone, Debug)]
-pub struct Member<'a> {
+pub(crate) struct HeaderFields<'a> {
     /// Name; a directory's has a slash at the end.
-    pub path: &'a [u8],
-    /// Type.
-    pub kind: Kind,
-    /// Its permission and special bits.
-    pub mode: u32,
-    /// Number of the owner.
-    pub owner: u32,
-    /// Number of the group.
-    pub group: u32,
+    pub(crate) path: &'a [u8],
+    pub(crate) kind: MemberKind,
+    pub(crate) mode: u32,
+    pub(crate) owner: u32,
+    pub(crate) group: u32,
     /// Name of the owner; empty to leave it out.
-    pub owner_name: &'a [u8],
+    pub(crate) owner_name: &'a [u8],
     /// Name of the group; empty to leave it out.
-    pub group_name: &'a [u8],
+    pub(crate) group_name: &'a [u8],
     /// Number of bytes stored.
-    pub size: u64,
+    pub(crate) size: u64,
     /// Length of the file, if a map of its holes is stored before the data.
-    pub sparse_size: Option<u64>,
-    /// Time of the last modification.
-    pub modified: Timestamp,
-    /// Target of a link.
-    pub link: &'a [u8],
-    /// Number of a device.
-    pub device: u64,
+    pub(crate) sparse_size: Option<u64>,
+    pub(crate) modified: Timestamp,
+    pub(crate) link: &'a [u8],
+    pub(crate) device: u64,
     /// Further records: extended attributes and access lists, with their keys in extended headers.
-    pub records: &'a [(Vec<u8>, Vec<u8>)],
+    pub(crate) records: &'a [(Vec<u8>, Vec<u8>)],
 }
 
 /// Reason that a member does not fit a format.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unfit {
+pub(crate) enum Unfit {
     /// The name is too long, or has no slash where it has to be split.
     Name,
-    /// The target of a link is too long.
     Link,
     /// A number is too large or negative: its type, the number, and the maximum.
     Number(&'static str, i64, i64),
@@ -73,7 +45,7 @@ pub enum Unfit {
 ///
 /// # Errors
 /// When something does not fit the format; nothing is appended then.
-pub fn encode(format: Format, member: &Member<'_>, out: &mut Vec<u8>) -> Result<(), Unfit> {
+pub(crate) fn encode(format: Format, member: &HeaderFields<'_>, out: &mut Vec<u8>) -> Result<(), Unfit> {
     match format {
         Format::Pax => pax(member, out),
         Format::Gnu => gnu(member, out),
@@ -86,27 +58,20 @@ pub fn encode(format: Format, member: &Member<'_>, out: &mut Vec<u8>) -> Result<
 }
 
 /// Creates a header with the fields that are the same in every format.
-fn begin(member: &Member<'_>, magic: Magic) -> Block {
-    let mut block = Block::new(member.kind as u8, magic);
+fn begin(member: &HeaderFields<'_>, magic: Magic) -> Block {
+    let mut block = Block::new(member.kind.letter(), magic);
     block.number(&Field::MODE, u64::from(member.mode & 0o7777));
     block.names(member.owner_name, member.group_name);
     block.link(member.link);
-    if matches!(member.kind, Kind::CharacterDevice | Kind::BlockDevice) {
-        let (major, minor) = device(member.device);
-        block.number(&Field::DEVICE_MAJOR, major);
-        block.number(&Field::DEVICE_MINOR, minor);
+    if matches!(member.kind, MemberKind::CharacterDevice | MemberKind::BlockDevice) {
+        let (major, minor) = device_parts(member.device);
+        block.number(&Field::DEVICE_MAJOR, u64::from(major));
+        block.number(&Field::DEVICE_MINOR, u64::from(minor));
     } else if magic == Magic::Posix {
         block.number(&Field::DEVICE_MAJOR, 0);
         block.number(&Field::DEVICE_MINOR, 0);
     }
     block
-}
-
-/// Splits a device number as the kernel does (`makedev`).
-pub(crate) fn device(number: u64) -> (u64, u64) {
-    let major = ((number >> 32) & 0xffff_f000) | ((number >> 8) & 0xfff);
-    let minor = ((number >> 12) & 0xffff_ff00) | (number & 0xff);
-    (major, minor)
 }
 
 /// Splits a name so that both halves fit in a header.
@@ -122,7 +87,7 @@ fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Returns the numbers of a header: their types, fields, and values.
-fn numbers(member: &Member<'_>) -> [(&'static str, Field, i64); 4] {
+fn numbers(member: &HeaderFields<'_>) -> [(&'static str, Field, i64); 4] {
     [
         ("uid_t", Field::OWNER, i64::from(member.owner)),
         ("gid_t", Field::GROUP, i64::from(member.group)),
@@ -131,7 +96,7 @@ fn numbers(member: &Member<'_>) -> [(&'static str, Field, i64); 4] {
     ]
 }
 
-fn ustar(member: &Member<'_>) -> Result<Block, Unfit> {
+fn ustar(member: &HeaderFields<'_>) -> Result<Block, Unfit> {
     let (prefix, name) = split(member.path).ok_or(Unfit::Name)?;
     if member.link.len() > NAME_BYTES {
         return Err(Unfit::Link);
@@ -149,7 +114,7 @@ fn ustar(member: &Member<'_>) -> Result<Block, Unfit> {
     Ok(block)
 }
 
-fn gnu(member: &Member<'_>, out: &mut Vec<u8>) {
+fn gnu(member: &HeaderFields<'_>, out: &mut Vec<u8>) {
     for (kind, text) in [(b'K', member.link), (b'L', member.path)] {
         if text.len() > NAME_BYTES {
             let mut block = Block::new(kind, Magic::Gnu);
@@ -171,7 +136,7 @@ fn gnu(member: &Member<'_>, out: &mut Vec<u8>) {
     block.finish(out);
 }
 
-fn pax(member: &Member<'_>, out: &mut Vec<u8>) {
+fn pax(member: &HeaderFields<'_>, out: &mut Vec<u8>) {
     // Records are written in their final place, behind room for their header. Without records the
     // room is removed.
     let begins = out.len();
@@ -193,7 +158,7 @@ fn pax(member: &Member<'_>, out: &mut Vec<u8>) {
 }
 
 /// Creates the header of a member, and appends records for what does not fit in it.
-fn describe(member: &Member<'_>, records: &mut Vec<u8>) -> Block {
+fn describe(member: &HeaderFields<'_>, records: &mut Vec<u8>) -> Block {
     let mut block = begin(member, Magic::Posix);
     let parts = split(member.path);
     match (member.sparse_size, parts) {
@@ -315,9 +280,9 @@ mod tests {
 
     use super::*;
 
-    const PLAIN: Member<'_> = Member {
+    const PLAIN: HeaderFields<'_> = HeaderFields {
         path: b"name",
-        kind: Kind::Regular,
+        kind: MemberKind::Regular,
         mode: 0o4755,
         owner: 1000,
         group: 100,
@@ -331,7 +296,7 @@ mod tests {
         records: &[],
     };
 
-    fn encoded(format: Format, member: &Member<'_>) -> Vec<u8> {
+    fn encoded(format: Format, member: &HeaderFields<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         encode(format, member, &mut out).unwrap();
         assert_eq!(out.len() % 512, 0);
@@ -381,14 +346,14 @@ mod tests {
         let long = [b'n'; 300];
         let deep = [[b'd'; 120].as_slice(), b"/", &[b'n'; 90]].concat();
         for format in [Format::Pax, Format::Gnu] {
-            let link = Member { path: &long, kind: Kind::Symlink, link: &[b'l'; 101], ..PLAIN };
+            let link = HeaderFields { path: &long, kind: MemberKind::Symlink, link: &[b'l'; 101], ..PLAIN };
             read_back(encoded(format, &link), |_, path, link, _| {
                 assert_eq!((path.as_slice(), link.as_slice()), (long.as_slice(), [b'l'; 101].as_slice()));
             });
-            read_back(encoded(format, &Member { path: &deep, ..PLAIN }), |_, path, _, _| {
+            read_back(encoded(format, &HeaderFields { path: &deep, ..PLAIN }), |_, path, _, _| {
                 assert_eq!(path, deep)
             });
-            let large = Member { owner: 3_000_000, group: u32::MAX, ..PLAIN };
+            let large = HeaderFields { owner: 3_000_000, group: u32::MAX, ..PLAIN };
             read_back(encoded(format, &large), |header, _, _, records| match format {
                 Format::Gnu => {
                     assert_eq!(
@@ -403,7 +368,7 @@ mod tests {
                 }
             });
         }
-        assert_eq!(encoded(Format::Pax, &Member { path: &deep, ..PLAIN }).len(), 512);
+        assert_eq!(encoded(Format::Pax, &HeaderFields { path: &deep, ..PLAIN }).len(), 512);
     }
 
     #[test]
@@ -416,7 +381,7 @@ mod tests {
             (-5, 250_000_000, "-4.75"),
             (1 << 33, 0, "8589934592"),
         ] {
-            let member = Member { modified: Timestamp { seconds, nanoseconds }, ..PLAIN };
+            let member = HeaderFields { modified: Timestamp { seconds, nanoseconds }, ..PLAIN };
             let out = encoded(Format::Pax, &member);
             let (record, length) = (format!("mtime={text}\n"), 512 + 512 + 512);
             let record = format!("{} {record}", record.len() + 3);
@@ -436,19 +401,22 @@ mod tests {
 
     #[test]
     fn ustar_refuses_what_does_not_fit() {
-        let refused = |member: Member<'_>| encode(Format::Ustar, &member, &mut Vec::new()).unwrap_err();
-        assert_eq!(refused(Member { path: &[b'n'; 101], ..PLAIN }), Unfit::Name);
-        assert_eq!(refused(Member { link: &[b'n'; 101], kind: Kind::Symlink, ..PLAIN }), Unfit::Link);
+        let refused = |member: HeaderFields<'_>| encode(Format::Ustar, &member, &mut Vec::new()).unwrap_err();
+        assert_eq!(refused(HeaderFields { path: &[b'n'; 101], ..PLAIN }), Unfit::Name);
         assert_eq!(
-            refused(Member { owner: 1 << 21, ..PLAIN }),
+            refused(HeaderFields { link: &[b'n'; 101], kind: MemberKind::Symlink, ..PLAIN }),
+            Unfit::Link
+        );
+        assert_eq!(
+            refused(HeaderFields { owner: 1 << 21, ..PLAIN }),
             Unfit::Number("uid_t", 1 << 21, (1 << 21) - 1)
         );
         assert_eq!(
-            refused(Member { size: 1 << 33, ..PLAIN }),
+            refused(HeaderFields { size: 1 << 33, ..PLAIN }),
             Unfit::Number("off_t", 1 << 33, (1 << 33) - 1)
         );
         let edge = [[b'd'; 155].as_slice(), b"/", &[b'n'; 99], b"/"].concat();
-        read_back(encoded(Format::Ustar, &Member { path: &edge, ..PLAIN }), |_, path, _, _| {
+        read_back(encoded(Format::Ustar, &HeaderFields { path: &edge, ..PLAIN }), |_, path, _, _| {
             assert_eq!(path, edge)
         });
     }

@@ -7,28 +7,24 @@ use serde::{Deserialize, Serialize};
 
 use super::in_blocks;
 
-/// Data ranges of a file with holes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SparseMap {
+pub(crate) struct SparseMap {
     /// Ranges of data, in order, with gaps between them.
-    pub data: Vec<Range<u64>>,
-    /// Length of the file, in bytes.
-    pub size: u64,
+    pub(crate) data: Vec<Range<u64>>,
+    pub(crate) size: u64,
 }
 
 /// A run of stored bytes: a part of the map, or a range of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stored {
-    /// Bytes of the map's text.
+pub(crate) enum Stored {
     Map(Range<usize>),
-    /// Bytes of the file.
     Data(Range<u64>),
 }
 
 impl SparseMap {
     /// Encodes the map as it precedes the data: one number per line, padded to whole blocks.
     #[must_use]
-    pub fn text(&self) -> Vec<u8> {
+    pub(crate) fn text(&self) -> Vec<u8> {
         // A hole at the end only shows by an empty range behind it.
         let last =
             Some(self.size..self.size).filter(|_| self.data.last().is_none_or(|last| last.end < self.size));
@@ -44,13 +40,13 @@ impl SparseMap {
 
     /// Returns the number of stored bytes, including the map's `map_bytes`.
     #[must_use]
-    pub fn stored_bytes(&self, map_bytes: usize) -> u64 {
+    pub(crate) fn stored_bytes(&self, map_bytes: usize) -> u64 {
         map_bytes as u64 + self.data.iter().map(|range| range.end - range.start).sum::<u64>()
     }
 
     /// Splits the range `wanted` of the stored bytes into parts of the map and of the file.
     #[must_use]
-    pub fn stored(&self, map_bytes: usize, wanted: Range<u64>) -> Vec<Stored> {
+    pub(crate) fn stored(&self, map_bytes: usize, wanted: Range<u64>) -> Vec<Stored> {
         let map_end = map_bytes as u64;
         let mut parts = Vec::new();
         if wanted.start < map_end {

@@ -22,8 +22,8 @@ fn header(directory: usize, file: Option<usize>) -> Vec<u8> {
 struct Writing {
     order: Order<(usize, usize)>,
     archive: Vec<u8>,
-    /// Open rooms, each with the length of its content.
-    rooms: Vec<(Room, usize)>,
+    /// Open reservations, each with the length of its content.
+    reservations: Vec<(Reservation, usize)>,
 }
 
 impl Writing {
@@ -48,12 +48,11 @@ impl Writing {
         }
     }
 
-    /// Fills a room and releases it.
     fn fill(&mut self, index: usize) {
-        let (room, bytes) = self.rooms.swap_remove(index);
-        match room {
-            Room::Between(offset) => self.put(offset, &vec![b'x'; bytes]),
-            Room::Within(segment, begins) => {
+        let (reservation, bytes) = self.reservations.swap_remove(index);
+        match reservation {
+            Reservation::Between(offset) => self.put(offset, &vec![b'x'; bytes]),
+            Reservation::Within(segment, begins) => {
                 segment.bytes()[begins..begins + bytes].fill(b'x');
                 self.drop_ref(&segment);
             }
@@ -61,7 +60,7 @@ impl Writing {
     }
 
     fn finish(mut self) -> Vec<u8> {
-        while !self.rooms.is_empty() {
+        while !self.reservations.is_empty() {
             self.fill(0);
         }
         let end = self.order.finish();
@@ -71,7 +70,6 @@ impl Writing {
     }
 }
 
-/// Progress of one directory.
 #[derive(Clone, Default)]
 struct Work {
     number: Option<usize>,
@@ -88,7 +86,7 @@ fn written(
     buffered_bytes_max: usize,
 ) -> (Vec<u8>, Vec<(usize, Option<usize>)>) {
     let order = Order::new(Arc::default(), buffered_bytes_max);
-    let mut writing = Writing { order, archive: Vec::new(), rooms: Vec::new() };
+    let mut writing = Writing { order, archive: Vec::new(), reservations: Vec::new() };
     let work = |files: &usize| Work { files: (0..*files).collect(), ..Work::default() };
     let mut works: Vec<Work> = tree.files.iter().map(work).collect();
     tree.above.iter().skip(1).for_each(|above| works[*above].below += 1);
@@ -127,8 +125,8 @@ fn written(
                 works[tree.above[directory]].below -= 1;
             }
         }
-        if writing.rooms.len() > random.random_range(0..8) {
-            writing.fill(random.random_range(0..writing.rooms.len()));
+        if writing.reservations.len() > random.random_range(0..8) {
+            writing.fill(random.random_range(0..writing.reservations.len()));
         }
         writing.write_placed();
     }
@@ -152,13 +150,12 @@ fn add(
     let number = work.number.unwrap();
     let added = writing.order.add(number, &header, &content, may_buffer, || (directory, file));
     work.deferred_count += usize::from(added.is_err());
-    let Ok(room) = added else { return false };
-    assert_eq!(room.is_some(), blocks > 0 && !is_here);
-    writing.rooms.extend(room.map(|room| (room, blocks * BLOCK)));
+    let Ok(reservation) = added else { return false };
+    assert_eq!(reservation.is_some(), blocks > 0 && !is_here);
+    writing.reservations.extend(reservation.map(|reservation| (reservation, blocks * BLOCK)));
     true
 }
 
-/// Reads the members back.
 fn members(archive: &[u8]) -> Vec<(usize, Option<usize>)> {
     let headers = archive.chunks(BLOCK).filter(|block| block[0] != b'x');
     let member = |block: &[u8]| {

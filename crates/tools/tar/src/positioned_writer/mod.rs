@@ -27,12 +27,12 @@ mod span_file;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use haul_flow::{
     Block, Context, DirNode, Enter, Entry, Failure, Holes, OpenDir, OpenFile, OpenSource, Operand, Probe,
-    Problem, Report, Reported, Start, Tally, Tool, Transfer, Write,
+    Problem, Report, Reported, Start, Tally, Tool, Transfer, Write, lock,
 };
 use haul_sys::{EntryType, Names};
 
@@ -44,15 +44,12 @@ use super::layout::{Layout, Span};
 use super::options::{Links, Options};
 use super::output::Output;
 use super::verbose::MemberPrinter;
-use crate::lock;
 use remote::ArchiveLocation;
 use span_file::{ReadOutcome, SpanFile};
 
-/// A span being filled.
 struct SpanBuffer {
     /// Index in the layout.
     number: usize,
-    /// Offset in the archive.
     offset: u64,
     /// Headers and content; empty until the first byte is needed.
     bytes: Mutex<Vec<u8>>,
@@ -75,7 +72,6 @@ pub struct SpanGroup {
 pub struct FileProgress {
     /// Index in the group.
     place: usize,
-    /// Bytes read so far.
     got: AtomicU64,
 }
 
@@ -83,17 +79,17 @@ pub struct FileProgress {
 struct Large {
     /// Pieces that are not complete.
     pieces: AtomicUsize,
-    verdict: AtomicU8,
-    /// Bytes missing from the file.
+    verdict: OnceLock<Verdict>,
     missing: AtomicU64,
     changed: AtomicBool,
 }
 
-/// Verdict on a large member, in the archive or not: the first piece that is opened, or fails to
-/// open, decides.
-const UNDECIDED: u8 = 0;
-const KEPT: u8 = 1;
-const VOID: u8 = 2;
+/// Verdict on a large member: the first piece that is opened, or fails to open, decides.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Kept,
+    LeftOut,
+}
 
 /// State that only the process that made the survey has.
 struct LaunchState {
@@ -101,11 +97,10 @@ struct LaunchState {
     owners: Arc<OwnerNames>,
     printer: MemberPrinter,
     output: Output,
-    /// Span to begin next.
     next: Mutex<usize>,
     large: HashMap<usize, Large>,
     /// Members that are not in the archive after all.
-    void: Mutex<Vec<usize>>,
+    left_out: Mutex<Vec<usize>>,
     /// Location of the archive, for other processes.
     archive: Option<ArchiveLocation>,
 }
@@ -129,13 +124,13 @@ impl PositionedWriter {
         for span in layout.spans.iter().filter(|span| span.is_piece) {
             let large = large.entry(span.members.start).or_insert_with(|| Large {
                 pieces: AtomicUsize::new(0),
-                verdict: AtomicU8::new(UNDECIDED),
+                verdict: OnceLock::new(),
                 missing: AtomicU64::new(0),
                 changed: AtomicBool::new(false),
             });
             *large.pieces.get_mut() += 1;
         }
-        let (next, void) = (Mutex::new(0), Mutex::default());
+        let (next, left_out) = (Mutex::new(0), Mutex::default());
         let launch = Some(LaunchState {
             layout,
             owners,
@@ -143,7 +138,7 @@ impl PositionedWriter {
             output,
             next,
             large,
-            void,
+            left_out,
             archive: None,
         });
         Self { options, status, launch }
@@ -162,8 +157,8 @@ impl PositionedWriter {
     /// Returns what is needed to end the archive: the layout, the members that are not in it after
     /// all, and the output.
     pub(super) fn finish(self) -> Option<(Layout, Vec<usize>, Output)> {
-        let LaunchState { layout, void, output, .. } = self.launch?;
-        Some((layout, void.into_inner().unwrap_or_else(PoisonError::into_inner), output))
+        let LaunchState { layout, left_out, output, .. } = self.launch?;
+        Some((layout, left_out.into_inner().unwrap_or_else(PoisonError::into_inner), output))
     }
 
     /// Returns the bytes of a span, with the headers in place.
@@ -182,7 +177,6 @@ impl PositionedWriter {
         }
     }
 
-    /// Reports that a file changed.
     fn report(&self, cx: &Context<'_, Self>, problem: Problem) {
         self.status.at_least(1);
         cx.problem(problem.as_warning());
@@ -197,9 +191,9 @@ impl PositionedWriter {
 
     /// Returns the verdict on a large member, which is `verdict` if none was reached. Other
     /// processes always keep it.
-    fn decide(&self, member: usize, verdict: u8) -> u8 {
+    fn decide(&self, member: usize, verdict: Verdict) -> Verdict {
         let large = self.launch.as_ref().and_then(|launch| launch.large.get(&member));
-        large.map_or(KEPT, |large| large.decide(verdict))
+        large.map_or(Verdict::Kept, |large| *large.verdict.get_or_init(|| verdict))
     }
 
     /// Reads a file here rather than have flow read it from start to end: a piece of a large file,
@@ -212,9 +206,9 @@ impl PositionedWriter {
         span_file: &SpanFile,
     ) {
         let buffer = &entry.node.own.buffer;
-        if span_file.is_piece && self.decide(span_file.member, KEPT) == VOID {
+        if span_file.is_piece && self.decide(span_file.member, Verdict::Kept) == Verdict::LeftOut {
             fill(&mut self.bytes(buffer)[span_file.span.clone()]);
-            return cx.emit(entry, ReadOutcome::Void.packed());
+            return cx.emit(entry, ReadOutcome::LeftOut.packed());
         }
         let read = span_file.read(opened.source, &mut self.bytes(buffer));
         let changed = was_changed(opened.source, &span_file.stat);
@@ -318,7 +312,6 @@ impl LaunchState {
         bytes
     }
 
-    /// Makes an operand of a directory's files.
     fn operand(
         &self,
         listing: u32,
@@ -347,10 +340,10 @@ impl LaunchState {
         if buffer.number + 1 < self.layout.spans.len() {
             return;
         }
-        let void = lock(&self.void);
+        let left_out = lock(&self.left_out);
         let begins_here = |index: &usize| self.layout.members[*index].offset >= span.bytes.start;
         let last = span.members.clone().rev();
-        let last = last.take_while(|index| begins_here(index) && void.contains(index)).last();
+        let last = last.take_while(|index| begins_here(index) && left_out.contains(index)).last();
         if let Some(index) = last {
             let at = (self.layout.members[index].offset - span.bytes.start) as usize;
             bytes[at..].fill(0);
@@ -370,7 +363,6 @@ impl LaunchState {
 }
 
 impl SpanGroup {
-    /// Finds the index of a file by its name.
     fn index_of(&self, name: &CStr) -> Option<usize> {
         self.files.binary_search_by(|file| file.name.as_c_str().cmp(name)).ok()
     }
@@ -380,26 +372,18 @@ impl SpanGroup {
     }
 }
 
-impl Large {
-    /// Sets the verdict on the member unless there is one; returns the one that counts.
-    fn decide(&self, verdict: u8) -> u8 {
-        let decided = self.verdict.compare_exchange(UNDECIDED, verdict, Ordering::AcqRel, Ordering::Acquire);
-        decided.map_or_else(|decided| decided, |_| verdict)
-    }
-}
-
 impl PositionedWriter {
-    /// Voids the room of a file that can't be read.
-    fn void_unread(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
+    /// Replaces a file that can't be read by filler, and records that it is left out.
+    fn leave_out(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
         let group = &entry.node.own;
         self.take_back(&group.buffer);
         let Some(span_file) = group.file(entry.name()) else { return };
-        if span_file.is_piece && self.decide(span_file.member, VOID) == KEPT {
+        if span_file.is_piece && self.decide(span_file.member, Verdict::LeftOut) == Verdict::Kept {
             // The other pieces are there: this one is zeros, and an error was told.
             return cx.emit(entry, ReadOutcome::Read { missing: 0, changed: false }.packed());
         }
         fill(&mut self.bytes(&group.buffer)[span_file.span.clone()]);
-        cx.emit(entry, ReadOutcome::Void.packed());
+        cx.emit(entry, ReadOutcome::LeftOut.packed());
     }
 }
 
@@ -437,7 +421,7 @@ impl Tool for PositionedWriter {
 
     fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
         if failure.is_before_open_file() {
-            self.void_unread(cx, entry);
+            self.leave_out(cx, entry);
         }
         Reported::No
     }
@@ -490,14 +474,14 @@ impl Tool for PositionedWriter {
             return;
         };
         let outcome = ReadOutcome::unpack(result);
-        if let (ReadOutcome::Void, true) = (&outcome, span_file.is_first) {
-            lock(&launch.void).push(span_file.member);
+        if let (ReadOutcome::LeftOut, true) = (&outcome, span_file.is_first) {
+            lock(&launch.left_out).push(span_file.member);
             if span_file.stat.links > 1 {
                 cx.problem(Problem::new(TarKind::LinksLost).naming(entry.path()));
             }
         }
         let (missing, changed) = match outcome {
-            ReadOutcome::Void => (0, false),
+            ReadOutcome::LeftOut => (0, false),
             ReadOutcome::Read { missing, changed } => (missing, changed),
         };
         if let Some(large) = launch.large.get(&span_file.member) {
@@ -507,7 +491,7 @@ impl Tool for PositionedWriter {
                 cx.count(Tally { files: 1, ..Tally::default() });
                 self.report_differences(cx, entry, missing, changed);
             }
-        } else if outcome != ReadOutcome::Void {
+        } else if outcome != ReadOutcome::LeftOut {
             cx.count(Tally { files: 1, ..Tally::default() });
             self.report_differences(cx, entry, missing, changed);
         }

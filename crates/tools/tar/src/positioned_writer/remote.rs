@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_cluster::{Distributed, ItemReceiver, RemotePath};
-use haul_flow::{Context, DirHandle, DirNode, Problem, Split};
-use haul_sys::{Errno, Error, Open, Operation, open};
+use haul_flow::{Context, DirHandle, DirNode, Problem, Split, lock};
+use haul_sys::{Errno, Error, Open, Operation, open, write_all};
 use serde::{Deserialize, Serialize};
 
 use super::span_file::SpanFile;
@@ -20,9 +20,7 @@ use super::{LaunchState, PositionedWriter, SpanBuffer, SpanGroup};
 use crate::TarKind;
 use crate::examiner::ExitStatus;
 use crate::format::BLOCK;
-use crate::lock;
 use crate::options::{self, Options};
-use crate::output::write_all;
 
 /// Location of the archive: its directory, and its name there.
 #[derive(Clone)]
@@ -31,7 +29,6 @@ pub(super) struct ArchiveLocation {
     name: CString,
 }
 
-/// A group as it is sent.
 #[derive(Serialize, Deserialize)]
 struct PackedGroup {
     archive: RemotePath,
@@ -50,7 +47,7 @@ impl PositionedWriter {
         let launch = self.launch.as_mut()?;
         let options::Archive::File(path) = &self.options.archive else { return None };
         let split = Split::of(path);
-        let directory = split.hold(cache).ok().filter(|_| launch.output.is_positioned())?;
+        let directory = split.hold(cache).ok().filter(|_| launch.output.is_positioned)?;
         let name = CString::new(split.base()).ok()?;
         launch.archive = Some(ArchiveLocation { directory: Arc::clone(&directory), name });
         Some(directory)
@@ -101,7 +98,7 @@ fn span_of(length: usize, blocks: Vec<(usize, Vec<u8>)>) -> Option<Vec<u8>> {
 }
 
 impl Distributed for PositionedWriter {
-    const NAME: &'static str = "tar-fill";
+    const NAME: &'static str = "tar -c";
     const KINDS: &'static [haul_flow::Kind] = TarKind::KINDS;
 
     fn init_message(&self) -> Vec<u8> {

@@ -3,20 +3,17 @@
 use std::ffi::CString;
 use std::ops::Range;
 
-use haul_sys::{Advice, Cache, Error, Fd, Stat, advise_range, read};
+use haul_sys::{Advice, Error, Fd, Stat, advise_range, read_all};
 use serde::{Deserialize, Serialize};
 
 use crate::format::{SparseMap, Stored, in_blocks};
 use crate::layout::{PlacedMember, Span};
 
-/// A file with content in a span.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct SpanFile {
-    /// Name in its directory.
     pub(super) name: CString,
     /// Its `stat` from the survey.
     pub(super) stat: Stat,
-    /// Index of the member.
     pub(super) member: usize,
     /// Wanted range of the stored content.
     pub(super) stored: Range<u64>,
@@ -32,14 +29,12 @@ pub(super) struct SpanFile {
     pub(super) map: Option<(SparseMap, Vec<u8>)>,
 }
 
-/// Outcome of reading a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum ReadOutcome {
     /// It is not in the archive.
-    Void,
+    LeftOut,
     /// It was read, completely or, if an error was reported, as far as possible.
     Read {
-        /// Bytes missing from the file.
         missing: u64,
         /// True if the file changed since the survey.
         changed: bool,
@@ -114,16 +109,4 @@ impl SpanFile {
 fn fetch_ahead(file: &Fd, range: &Range<u64>) {
     // Only advice: a failure costs nothing but speed.
     advise_range(file, Advice::WillNeed, range.start, 2 * (range.end - range.start)).unwrap_or_default();
-}
-
-/// Reads until the buffer is full or the file ends; returns the number of bytes read.
-fn read_all(file: &Fd, offset: u64, bytes: &mut [u8]) -> Result<usize, Error> {
-    let mut done = 0;
-    while done < bytes.len() {
-        match read(file, offset + done as u64, &mut bytes[done..], Cache::Keep)? {
-            0 => break,
-            length => done += length,
-        }
-    }
-    Ok(done)
 }

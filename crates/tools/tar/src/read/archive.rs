@@ -75,7 +75,6 @@ fn input(file: Fd) -> Result<Input, Error> {
     })
 }
 
-/// Returns the archive's name, for messages.
 fn name(options: &Options) -> &[u8] {
     match &options.archive {
         Archive::Standard => b"-",

@@ -23,7 +23,6 @@ use crate::format::BLOCK;
 /// `xz -9` 64 MiB.
 const MEMORY_KIB_MAX: u32 = 640 << 10;
 
-/// Compression format of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packed {
     Gzip,
@@ -247,7 +246,6 @@ impl Stream for Decompressed {
     }
 }
 
-/// Distinguishes read errors from damage.
 fn failure(cause: io::Error) -> Failure {
     match cause.raw_os_error() {
         Some(number) => {

@@ -17,14 +17,12 @@ pub(crate) enum Dialect {
     Gnu,
 }
 
-/// A parsed header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     /// The letter of its type.
     pub(crate) kind: u8,
     /// Name, joined with its prefix.
     pub(crate) name: Vec<u8>,
-    /// Target of a link.
     pub(crate) link: Vec<u8>,
     /// Mode; some tars write more than permissions into it.
     pub(crate) mode: Number,

@@ -23,15 +23,12 @@ use haul_sys::{Advice, Cache, Error, Fd, advise, read, read_on};
 use super::header::Block;
 use crate::format::BLOCK;
 
-/// Bytes read at a time.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
 /// Reason that an archive cannot be read further.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// A system call failed.
     System(Error),
-    /// The compressed data is damaged.
     Damaged(io::Error),
     /// There is no decompressor for the format of this program.
     Unsupported(&'static str),
@@ -45,7 +42,6 @@ impl From<Error> for Failure {
     }
 }
 
-/// Bytes in order.
 pub(crate) trait Stream: Send {
     /// Reads some more bytes; 0 is EOF.
     fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Failure>;
@@ -85,7 +81,6 @@ impl Deref for Chunk {
     }
 }
 
-/// An archive being read.
 pub(crate) struct Input {
     origin: Origin,
     /// Current block; `start..end` was read but not taken yet.
@@ -115,7 +110,6 @@ impl Input {
         Self { origin, block, start: 0, end: 0, position: 0, before: Vec::new() }
     }
 
-    /// Returns the current offset in the archive, in bytes.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }

@@ -7,9 +7,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 
 /// Code that clears the table, in streams that have one ("block mode").
 const CLEAR: usize = 256;
-/// Width of the first codes, in bits.
 const WIDTH_MIN: u32 = 9;
-/// Maximum width of a code, in bits.
 const WIDTH_MAX: u32 = 16;
 
 pub(super) struct Lzw<R: Read> {

@@ -9,32 +9,13 @@ use super::number::Number;
 use super::pax::Extended;
 use super::sparse::Extent;
 use crate::TarKind;
-
-/// Type of a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum Kind {
-    Regular,
-    /// A hard link to an earlier member.
-    HardLink,
-    Symlink,
-    Character,
-    Block,
-    Directory,
-    Fifo,
-    /// The name of the volume, not a file.
-    Volume,
-    /// The rest of a file that began on another volume.
-    Continued,
-    /// Any other type, extracted as a regular file.
-    Unknown(u8),
-}
+use crate::format::MemberKind;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Member {
-    pub(crate) kind: Kind,
+    pub(crate) kind: MemberKind,
     /// Name as it is in the archive.
     pub(crate) name: Vec<u8>,
-    /// Target of a link.
     pub(crate) link: Vec<u8>,
     pub(crate) mode: Mode,
     pub(crate) user: u32,
@@ -62,7 +43,6 @@ pub(crate) struct Member {
 /// Attributes that few members have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Extras {
-    /// Extended attributes: keys and values.
     pub(crate) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// Access list, as text.
     pub(crate) access_list: Option<Vec<u8>>,
@@ -74,7 +54,7 @@ impl Member {
     /// Merges a header with the extended headers before it.
     pub(crate) fn of(header: Header, extended: Extended, problems: &mut Vec<Problem>) -> Self {
         let name = extended.path.unwrap_or(header.name);
-        let kind = kind(header.kind, &name);
+        let kind = MemberKind::of_letter(header.kind, &name);
         let mut bad = |field: &'static str, number: Number| match number {
             Number::Is(value) => value,
             Number::Blank => 0,
@@ -93,7 +73,7 @@ impl Member {
         // A number that no user can have is nobody's (`(uid_t) -2`).
         let user = number(user.unwrap_or_else(|| Ok(natural("uid_t", header.user, u64::MAX))));
         let group = number(group.unwrap_or_else(|| Ok(natural("gid_t", header.group, u64::MAX))));
-        let is_device = matches!(kind, Kind::Character | Kind::Block);
+        let is_device = matches!(kind, MemberKind::CharacterDevice | MemberKind::BlockDevice);
         let mut part =
             |number| if is_device { natural("dev_t", number, u64::from(u32::MAX)) as u32 } else { 0 };
         let device = (part(header.device.0), part(header.device.1));
@@ -101,7 +81,8 @@ impl Member {
             .modified
             .unwrap_or_else(|| Timestamp { seconds: bad("time_t", header.modified), nanoseconds: 0 });
         // A hard link has no content of its own, whatever size an old tar gives it.
-        let declared = if kind == Kind::HardLink { 0 } else { header.size.natural().unwrap_or_default() };
+        let declared =
+            if kind == MemberKind::HardLink { 0 } else { header.size.natural().unwrap_or_default() };
         let stored = extended.size.unwrap_or(declared);
         let extras = Extras {
             xattrs: extended.xattrs,
@@ -130,7 +111,7 @@ impl Member {
 
     /// True if it is extracted as a regular file.
     pub(crate) fn is_file(&self) -> bool {
-        matches!(self.kind, Kind::Regular | Kind::Unknown(_))
+        matches!(self.kind, MemberKind::Regular | MemberKind::Unknown(_))
     }
 
     /// Returns its approximate memory use, in bytes.
@@ -144,24 +125,6 @@ impl Member {
         });
         let map = self.map.as_ref().map_or(0, |map| map.len() * size_of::<Extent>());
         size_of::<Self>() + self.name.len() + self.link.len() + extras + map
-    }
-}
-
-/// Returns the type that a header's letter means.
-fn kind(letter: u8, name: &[u8]) -> Kind {
-    match letter {
-        // Before directories had a letter, their names ended in a slash.
-        b'0' | 0 | b'7' | b'S' if name.ends_with(b"/") => Kind::Directory,
-        b'0' | 0 | b'7' | b'S' => Kind::Regular,
-        b'1' => Kind::HardLink,
-        b'2' => Kind::Symlink,
-        b'3' => Kind::Character,
-        b'4' => Kind::Block,
-        b'5' | b'D' => Kind::Directory,
-        b'6' => Kind::Fifo,
-        b'V' => Kind::Volume,
-        b'M' => Kind::Continued,
-        letter => Kind::Unknown(letter),
     }
 }
 

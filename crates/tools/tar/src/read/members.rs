@@ -14,11 +14,11 @@ use haul_flow::Problem;
 use super::decompress::Packed;
 use super::header::{Block, Header, Verdict, header, text};
 use super::input::{BUFFER_BYTES, Chunk, Failure, Input};
-use super::member::{Kind, Member};
+use super::member::Member;
 use super::pax::{Extended, Wrong};
 use super::sparse::{self, MapInFront};
 use crate::TarKind;
-use crate::format::BLOCK;
+use crate::format::{BLOCK, MemberKind};
 
 /// Maximum length of a name in a member of its own, in bytes.
 const NAME_BYTES_MAX: u64 = 1 << 20;
@@ -37,10 +37,8 @@ struct Before {
     refused: bool,
 }
 
-/// Reads the members of an archive.
 pub(crate) struct Members {
     input: Input,
-    /// Compression of the archive.
     packed: Option<Packed>,
     global: Extended,
     /// Bytes left of the last member's content, and of its padding.
@@ -232,7 +230,6 @@ impl Members {
         self.filling = sparse::padded(size).map_or(0, |padded| padded - size);
     }
 
-    /// Makes the member of a header.
     fn member(
         &mut self,
         header: Header,
@@ -255,7 +252,7 @@ impl Members {
             map = Some(self.old_map(block, &mut member)?);
         }
         self.expect_content(member.stored);
-        if member.kind == Kind::Regular && said.is_any() && !is_old_sparse {
+        if member.kind == MemberKind::Regular && said.is_any() && !is_old_sparse {
             member.size = said.size.unwrap_or(member.size);
             map = Some(match (said.major, said.map) {
                 (Some(1), _) => self.map_in_front(&mut member)?,

@@ -1,11 +1,10 @@
 //! Reads archives: every format in use, from files and streams, with every field checked before it
 //! is believed.
 //!
-//! `header.rs`, `number.rs`, `pax.rs`, `sparse.rs` and `acl.rs` are pure functions of bytes;
-//! `members.rs` combines them into members. `input.rs` is the source of the bytes, `decompress.rs`
+//! `header.rs`, `number.rs`, `pax.rs` and `sparse.rs` are pure functions of bytes; `members.rs`
+//! combines them into members. `input.rs` is the source of the bytes, `decompress.rs`
 //! decompresses them, `archive.rs` opens the archive.
 
-pub(crate) mod acl;
 pub(crate) mod archive;
 pub(crate) mod decompress;
 pub(crate) mod header;

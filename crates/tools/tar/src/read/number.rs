@@ -1,11 +1,9 @@
 //! Numbers in header fields: octal digits, or two's complement in base 256 for those that do
 //! not fit.
 
-/// Contents of a number field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Number {
     Is(i64),
-    /// Only blanks.
     Blank,
     /// Anything else, or more than 63 bits.
     Bad,
@@ -22,7 +20,6 @@ impl Number {
     }
 }
 
-/// Reads a number field.
 pub(crate) fn number(field: &[u8]) -> Number {
     match field.first() {
         Some(first) if first & 0x80 != 0 => base_256(field),

@@ -9,7 +9,6 @@ use super::sparse::{self, EXTENTS_MAX, Extent};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extended {
     pub(crate) path: Option<Vec<u8>>,
-    /// Target of a link.
     pub(crate) link: Option<Vec<u8>>,
     /// Bytes that follow the header.
     pub(crate) size: Option<u64>,
@@ -18,7 +17,6 @@ pub(crate) struct Extended {
     pub(crate) user_name: Option<Vec<u8>>,
     pub(crate) group_name: Option<Vec<u8>>,
     pub(crate) modified: Option<Timestamp>,
-    /// Extended attributes: keys and values.
     pub(crate) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// Access list, as text.
     pub(crate) access_list: Option<Vec<u8>>,
@@ -27,12 +25,9 @@ pub(crate) struct Extended {
     pub(crate) sparse: Sparse,
 }
 
-/// Records about a sparse file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sparse {
-    /// Major version of the sparse format.
     pub(crate) major: Option<u64>,
-    /// Minor version of the sparse format.
     pub(crate) minor: Option<u64>,
     /// Name of the file; the member's own name only shows that it is not the whole file.
     pub(crate) name: Option<Vec<u8>>,
@@ -43,7 +38,6 @@ pub(crate) struct Sparse {
     offset: Option<u64>,
 }
 
-/// Defect of an extended header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
     /// It does not consist of records. Everything after the first malformed one is lost.
@@ -220,7 +214,6 @@ fn decoded(key: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// Encodes records.
     fn records(pairs: &[(&str, &[u8])]) -> Vec<u8> {
         let mut text = Vec::new();
         for (key, value) in pairs {

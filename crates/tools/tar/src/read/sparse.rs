@@ -12,7 +12,6 @@ use crate::format::BLOCK;
 /// A part of a file that the archive holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Extent {
-    /// Offset in the file.
     pub(crate) offset: u64,
     pub(crate) length: u64,
 }
