@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use haul_copy::{Make, survey};
-use haul_flow::{Line, Problem, Report, Settings, Tally};
+use haul_flow::{Line, Problem, Report, Settings, Tally, lock};
 
 use crate::flags::Request;
 use crate::progress::Whole;
@@ -44,7 +44,7 @@ struct Sum(Mutex<Tally>);
 
 impl Report for Sum {
     fn count(&self, more: Tally) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) += more;
+        *lock(&self.0) += more;
     }
 
     fn problem(&self, _problem: Problem) {}

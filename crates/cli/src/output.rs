@@ -13,6 +13,7 @@
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::sync::{Mutex, PoisonError};
 
+use haul_flow::lock;
 use haul_sys::Errno;
 
 /// Maximum bytes to buffer before writing.
@@ -83,7 +84,7 @@ impl<W: Write> Output<W> {
 
     /// Adds whole lines.
     pub(crate) fn write(&self, lines: &[u8]) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         state.waiting.extend_from_slice(lines);
         if self.at_once || state.waiting.len() >= BUFFER_BYTES {
             state.flush();
@@ -92,12 +93,12 @@ impl<W: Write> Output<W> {
 
     /// True if a write has failed. Nothing more will be written.
     pub(crate) fn has_failed(&self) -> bool {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).failure.is_some()
+        lock(&self.state).failure.is_some()
     }
 
     /// Writes the buffer, because someone is about to read it.
     pub(crate) fn flush(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).flush();
+        lock(&self.state).flush();
     }
 
     /// Writes the buffer.

@@ -20,6 +20,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use haul_flow::Tally;
+use haul_flow::lock;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::amounts;
@@ -137,7 +138,7 @@ impl Progress {
         self.screen.over.store(true, Ordering::Relaxed);
         drop(state);
         self.screen.changed.notify_all();
-        let drawer = self.drawer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let drawer = lock(&self.drawer).take();
         if let Some(drawer) = drawer {
             // The thread cannot fail, and if it did, only the copy would count.
             drawer.join().unwrap_or_default();
@@ -153,7 +154,7 @@ impl Drop for Progress {
 
 impl Screen {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn draw_until_over(&self, source: &dyn Source) {

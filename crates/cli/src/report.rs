@@ -12,9 +12,9 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use haul_flow::{Line, Problem, Report, RunInfo, Severity, Standard, Tally};
+use haul_flow::{Line, Problem, Report, RunInfo, Severity, Standard, Tally, lock};
 
 use crate::flags::{self, When};
 use crate::messages::Messages;
@@ -37,7 +37,7 @@ pub(crate) struct Counters {
 
 impl Source for Counters {
     fn done(&self) -> Tally {
-        *self.done.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.done)
     }
 
     fn whole(&self) -> Option<Whole> {
@@ -96,7 +96,7 @@ impl<W: Write> Console<W> {
 
     /// Sets the counters from a run elsewhere.
     pub(crate) fn set_done(&self, done: Tally) {
-        *self.counters.done.lock().unwrap_or_else(PoisonError::into_inner) = done;
+        *lock(&self.counters.done) = done;
     }
 
     /// Calls `count` for the total once progress is shown; returns without it if the run ends
@@ -124,7 +124,7 @@ impl<W: Write> Console<W> {
 
     /// Returns what the run worked with, if it got that far.
     pub(crate) fn means(&self) -> Option<RunInfo> {
-        *self.means.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.means)
     }
 
     /// Prints a line on standard error, where standard output is otherwise used.
@@ -230,11 +230,11 @@ fn read_answer() -> bool {
 
 impl<W: Write + Send> Report for Console<W> {
     fn started(&self, info: RunInfo) {
-        *self.means.lock().unwrap_or_else(PoisonError::into_inner) = Some(info);
+        *lock(&self.means) = Some(info);
     }
 
     fn count(&self, more: Tally) {
-        *self.counters.done.lock().unwrap_or_else(PoisonError::into_inner) += more;
+        *lock(&self.counters.done) += more;
     }
 
     fn problem(&self, problem: Problem) {

@@ -2,8 +2,9 @@
 //!
 //! A signal that the parent process has set to ignored, as nohup(1) does, stays ignored.
 
+use haul_flow::lock;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -14,7 +15,7 @@ pub(crate) struct Ear(Arc<Mutex<()>>);
 
 impl Drop for Ear {
     fn drop(&mut self) {
-        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(lock(&self.0));
     }
 }
 

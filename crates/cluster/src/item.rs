@@ -22,10 +22,10 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_flow::{
-    Batch, Context, DirNode, Entry, Job, OpenFile, Problem, Root, RootOwner, Tool, Transfer, plan,
+    Batch, Context, DirNode, Entry, Job, OpenFile, Problem, Root, RootOwner, Tool, Transfer, lock, plan,
 };
 use haul_sys::{EntryType, Error, Names, PackedNames, Stat};
 use serde::{Deserialize, Serialize};
@@ -176,13 +176,13 @@ impl<T: Tool> WorkItem<T> {
     }
 
     pub(crate) fn change(&self, change: impl FnOnce(&mut ItemOutcome)) {
-        change(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut lock(&self.outcome));
     }
 
     /// Returns the outcome. It is final once the item is done.
     #[must_use]
     pub fn outcome(&self) -> ItemOutcome {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.outcome).clone()
     }
 
     /// Stamps those entries of a journaled item for which `may_be` is true. Called after the last
@@ -210,7 +210,7 @@ impl<T: Tool> WorkItem<T> {
 
     /// Returns the number of a detached entry.
     pub(crate) fn detached(&self, name: &CStr) -> Option<u64> {
-        let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = lock(&self.outcome);
         outcome.detached.iter().find(|(detached, _)| detached.as_c_str() == name).map(|(_, number)| *number)
     }
 

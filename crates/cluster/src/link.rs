@@ -26,6 +26,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::LinkClosed;
 use crate::wire::{pack, unpack};
+use haul_flow::lock;
 
 /// First bytes of a frame.
 const MARK: [u8; 8] = *b"\xffhaul\x00\xfe\x01";
@@ -178,14 +179,14 @@ struct Progress {
 impl Progress {
     /// Records the number of bytes read; `None` if the peer will read no more.
     fn note(&self, count: Option<u64>) {
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = lock(&self.read);
         *read = count.map_or((read.0, true), |count| (count, read.1));
         self.changed.notify_all();
     }
 
     /// Waits until at most `unread` of `sent` bytes are unread.
     fn wait(&self, sent: u64, unread: u64) -> io::Result<()> {
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = lock(&self.read);
         while sent > read.0 + unread {
             if read.1 {
                 return Err(ErrorKind::BrokenPipe.into());
@@ -235,7 +236,7 @@ impl<R: Read, F: FnMut(u64)> Read for Counted<R, F> {
 }
 
 fn write_whole(output: &Mutex<impl Write>, bytes: &[u8]) -> io::Result<()> {
-    let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut output = lock(output);
     output.write_all(bytes)?;
     output.flush()
 }

@@ -14,9 +14,9 @@ use std::collections::hash_map;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use haul_flow::{DirCache, DirHandle};
+use haul_flow::{DirCache, DirHandle, lock};
 use haul_sys::{Errno, Error, Identity, Open, Operation, open, stat};
 use serde::{Deserialize, Serialize};
 
@@ -181,7 +181,7 @@ impl RemotePaths {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 
     /// Records an opened directory. Returns the handle to continue with: another worker may have
@@ -198,7 +198,7 @@ impl RemotePaths {
         }
         known.insert(above, step, &held);
         drop(known);
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = lock(&self.recent);
         recent.push_back(Arc::clone(&held));
         if recent.len() > KNOWN {
             recent.pop_front();
@@ -208,7 +208,7 @@ impl RemotePaths {
 
     /// Checks that the directory found is the one that the path was made from.
     fn recognise(&self, way: &RemotePath, found: Identity) -> Result<(), Error> {
-        let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut devices = lock(&self.devices);
         let device = match devices.entry(way.device) {
             hash_map::Entry::Occupied(known) => *known.get(),
             hash_map::Entry::Vacant(new) => *new.insert(found.device),

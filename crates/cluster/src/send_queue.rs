@@ -5,12 +5,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use haul_flow::{
     Context, DirNode, Entry, Job, Line, OpenFile, Problem, Report as Hears, RunInfo, Severity, Tally,
-    Transfer,
+    Transfer, lock,
 };
 use haul_sys::{Standard, Stat};
 
@@ -120,15 +120,15 @@ impl<T: Distributed + 'static> SendQueue<T> {
     }
 
     fn collected(&self) -> MutexGuard<'_, Collected> {
-        self.collected.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.collected)
     }
 
     fn sealing(&self) -> MutexGuard<'_, Sealing<T>> {
-        self.sealing.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.sealing)
     }
 
     pub(crate) fn led(&self) -> MutexGuard<'_, HashMap<FileId, Led<T>>> {
-        self.led.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.led)
     }
 
     fn add(&self, change: impl FnOnce(&mut Report)) {

@@ -21,6 +21,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::lock::lock;
 use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd};
 use haul_sys::{advise, bypass_cache, cached_pages, direct_alignment, use_cache, write_back};
 
@@ -165,7 +166,7 @@ impl CachePolicy {
 
     /// Keeps the bytes to be written last. Returns false if others are kept already.
     fn keep(&self, offset: u64, bytes: &[u8]) -> bool {
-        let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tail = lock(&self.tail);
         let free = tail.is_none();
         if free {
             *tail = Some(Tail { offset, bytes: bytes.to_vec() });

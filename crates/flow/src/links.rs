@@ -19,8 +19,9 @@
 //! `names_wait_and_are_returned_once`, `a_failed_first_gives_the_others_another_try`).
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use crate::lock::lock;
 use haul_sys::{Identity, Stat, Timestamp};
 
 /// Number of locks, so that different files rarely share one.
@@ -100,7 +101,7 @@ impl<W, A: Clone> LinkTable<W, A> {
         change: impl FnOnce(&mut HashMap<Identity, Claimed<W, A>>) -> R,
     ) -> R {
         let shard = &self.shards[file.inode as usize % SHARDS];
-        change(&mut shard.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut lock(shard))
     }
 
     /// Claims `file` for the caller, whose name for it is `waiter`.

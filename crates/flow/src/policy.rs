@@ -1,8 +1,9 @@
 //! State that a tool shares with the workers of its run: a backpressure gauge and a cancel token.
 
+use crate::lock::lock;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// An amount that a tool keeps up to date, with a limit above which workers hold back.
 #[derive(Clone, Debug)]
@@ -48,7 +49,7 @@ struct Inner {
 impl CancelToken {
     /// Cancels the token. The first time, calls the registered functions.
     pub fn cancel(&self) {
-        let mut on_cancel = self.inner.on_cancel.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut on_cancel = lock(&self.inner.on_cancel);
         self.inner.is_cancelled.store(true, Ordering::Release);
         let calls = std::mem::take(&mut *on_cancel);
         drop(on_cancel);
@@ -64,7 +65,7 @@ impl CancelToken {
     /// Registers a function to call on cancellation; calls it at once if that has happened. It must
     /// not block.
     pub fn on_cancel(&self, call: impl FnOnce() + Send + 'static) {
-        let mut on_cancel = self.inner.on_cancel.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut on_cancel = lock(&self.inner.on_cancel);
         if !self.is_cancelled() {
             return on_cancel.push(Box::new(call));
         }

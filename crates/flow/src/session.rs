@@ -1,8 +1,9 @@
 //! A session: what the runs of one invocation of a tool share.
 
 use std::ffi::CStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use crate::lock::lock;
 use haul_engine::Engine;
 use haul_sys::c_string;
 
@@ -65,7 +66,7 @@ impl<'a> Session<'a> {
         operands: impl IntoIterator<Item = Operand<T::Directory>>,
     ) -> Status {
         let Self { settings, cache, config, report, .. } = self;
-        let engine = Mutex::new(self.engine.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let engine = Mutex::new(lock(&self.engine).take());
         let run = RunSpec { tool, settings: *settings, cache, report: *report, engine };
         executor.execute(&JobSpec { run, config, places }, operands.into_iter().collect())
     }

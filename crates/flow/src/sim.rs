@@ -7,8 +7,9 @@
 //!
 //! Steps are not interrupted, so it shows no data races; those are for the thread sanitizer.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use crate::lock::lock;
 use haul_engine::make;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -58,7 +59,7 @@ impl<J: JobWeight + Send> Sim<J> {
     }
 
     fn with_state<R>(&self, change: impl FnOnce(&mut State<J>) -> R) -> R {
-        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut lock(&self.state))
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::{error, fmt};
 
 use haul_copy::{CopyOptions, CopyRequest, Dereference, Operands, Outcome, Preserve, Refused};
-use haul_flow::{Alone, CancelToken, Config, Line, Problem, Report, Severity, Standard, Tally};
+use haul_flow::{Alone, CancelToken, Config, Line, Problem, Report, Severity, Standard, Tally, lock};
 
 /// A copy to run: sources, a target, and how to copy.
 ///
@@ -193,7 +193,7 @@ struct Collector<'a> {
 
 impl Collector<'_> {
     fn change(&self, change: impl FnOnce(&mut Summary)) {
-        change(&mut self.summary.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut lock(&self.summary));
     }
 }
 

@@ -2,10 +2,10 @@
 //! message to the last goodbye, over all attempts.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use haul_flow::{JobSpec, Problem, Report as Listens};
+use haul_flow::{JobSpec, Problem, Report as Listens, lock};
 
 use super::failed_host::{Loss, failed_host};
 use super::job::LoggedJob;
@@ -103,10 +103,6 @@ pub struct ProcessGroup {
     told_journal: AtomicBool,
     /// Kinds that the ranks may report, once a tool is to run there.
     known: OnceLock<KnownKinds>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the problem that tells the user of an error.

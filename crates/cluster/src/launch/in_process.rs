@@ -1,13 +1,14 @@
 //! In-process launcher: launch process, master and agent in one, as in rank 0 of
 //! `mpirun -n N haul cp …`.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::launcher::{Launcher, Started};
 use super::places::Place;
 use crate::error::JobError;
 use crate::link::{Link, inside};
 use crate::wire::{ToLaunch, ToMaster};
+use haul_flow::lock;
 
 /// The job this process is rank 0 of. It is already running and can't be restarted.
 pub struct InProcess {
@@ -25,7 +26,7 @@ impl InProcess {
 
 impl Launcher for InProcess {
     fn start(&self, _: &[Place]) -> Result<Started, JobError> {
-        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let link = lock(&self.link).take();
         Ok(Started { link: link.ok_or(JobError::Ended)?, job: None })
     }
 
@@ -34,7 +35,7 @@ impl Launcher for InProcess {
     }
 
     fn release(&self) {
-        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let link = lock(&self.link).take();
         if let Some(mut link) = link {
             // The master may have exited already.
             link.send(ToMaster::Stop).unwrap_or_default();

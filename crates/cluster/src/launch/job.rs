@@ -23,7 +23,7 @@ use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::command::StartLine;
 use super::job_processes::{JobProcesses, MARK};
+use haul_flow::lock;
 
 /// Time for a launcher to end its ranks.
 pub const GRACE: Duration = Duration::from_secs(2);
@@ -187,7 +188,7 @@ impl LoggedJob {
         let printed = Arc::new(Mutex::new(Vec::new()));
         let listening = Arc::clone(&printed);
         let job = Job::start(line, move |line| {
-            let mut printed = listening.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut printed = lock(&listening);
             printed.extend_from_slice(line);
             printed.push(b'\n');
             let too_much = printed.len().saturating_sub(PRINTED_MAX);
@@ -203,7 +204,7 @@ impl LoggedJob {
 
     /// Returns what was printed since the last call.
     pub(super) fn printed(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.printed.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut lock(&self.printed))
     }
 
     /// Waits up to `patience` for the job to end by itself. Returns true if it did so successfully.
@@ -214,7 +215,7 @@ impl LoggedJob {
     /// Kills the job.
     pub(super) fn end(&mut self) {
         if let Err(error) = self.job.end() {
-            let mut printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut printed = lock(&self.printed);
             printed.extend_from_slice(format!("{error}\n").as_bytes());
         }
     }

@@ -25,7 +25,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::item::PartialFile;
 use crate::stamp::{RunId, Stamp};
 use crate::wire::{pack, unpack};
+use haul_flow::lock;
 
 /// First bytes of a journal, with the format's version.
 const MAGIC: &[u8] = b"haul journal 2\n";
@@ -190,7 +191,7 @@ impl Journal {
 
     /// True if it contains any work, of this run or of an earlier one.
     pub(crate) fn has_records(&self) -> bool {
-        let written = self.file.lock().unwrap_or_else(PoisonError::into_inner).records > 0;
+        let written = lock(&self.file).records > 0;
         written || !self.items.is_empty() || self.has_begun()
     }
 
@@ -211,11 +212,11 @@ impl Journal {
 
     /// Returns the first write error, once. Work missing in the journal will be done again.
     pub fn take_failure(&self) -> Option<JournalError> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner).lost.take()
+        lock(&self.file).lost.take()
     }
 
     fn add(&self, record: &Record) {
-        let mut written = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = lock(&self.file);
         match frame(&pack(record)).and_then(|bytes| Ok(written.file.write_all(&bytes)?)) {
             Ok(()) => written.records += u64::from(!matches!(record, Record::Run { .. } | Record::Start)),
             Err(error) => {

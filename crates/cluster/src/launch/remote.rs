@@ -17,7 +17,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use haul_flow::{
-    CancelToken, Driver, Entry, Executor, Feed, Job, JobSpec, Local, Operand, Policy, Problem, Status, plan,
+    CancelToken, Driver, Entry, Executor, Feed, Job, JobSpec, Local, Operand, Policy, Problem, Status, lock,
+    plan,
 };
 
 use super::group::{ProcessGroup, Received, Restart};
@@ -83,7 +84,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     }
 
     fn table(&self) -> MutexGuard<'_, Outstanding<'a, T>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 
     /// Sends a work item, with what the journal knows about it.

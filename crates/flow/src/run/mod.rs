@@ -10,10 +10,11 @@ mod stream;
 mod walk;
 mod worker;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
 
+use crate::lock::lock;
 use haul_engine::{Choice, Engine, Made};
 
 use crate::Status;
@@ -108,7 +109,7 @@ pub(crate) fn end<T: Tool>(shared: &Shared<'_, T>) -> Status {
 
 /// Returns the engine that was created in advance, or else a new one.
 fn first_or_new_engine<T>(spec: &RunSpec<'_, T>, me: usize) -> Box<dyn Engine> {
-    let ready = spec.engine.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let ready = lock(&spec.engine).take();
     let made = match ready {
         Some(engine) => Made { engine, note: None },
         None => haul_engine::make(spec.settings.engine, &spec.settings.engine_setup()),

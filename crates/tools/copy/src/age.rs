@@ -7,8 +7,9 @@
 //! timestamps seen on it: a single one with a non-round nanosecond count proves full resolution.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use haul_flow::lock;
 use haul_sys::{Stat, Timestamp};
 
 const SECOND: u64 = 1_000_000_000;
@@ -36,7 +37,7 @@ impl Resolutions {
     fn of(&self, file: &Stat) -> u64 {
         let seen = [file.accessed, file.modified, file.changed].map(granularity);
         let seen = seen.into_iter().min().unwrap_or(COARSEST);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         let finest = known.entry(file.identity.device).or_insert(COARSEST);
         *finest = seen.min(*finest);
         *finest

@@ -11,8 +11,9 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use haul_flow::lock;
 use haul_sys::{DirectoryReader, Errno, Error, Fd, Identity, Names, Open, Operation};
 use haul_sys::{c_string, open, rename, rename_to_new};
 
@@ -42,7 +43,7 @@ pub(super) struct Backups {
 impl Backups {
     fn shard(&self, directory: Identity) -> MutexGuard<'_, HashMap<Identity, Versions>> {
         let shard = &self.shards[directory.inode as usize % SHARDS];
-        shard.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(shard)
     }
 
     /// Waits for the turn to make a backup in a directory.

@@ -7,8 +7,9 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use haul_flow::lock;
 use haul_sys::Identity;
 
 /// The copy of a directory that an operand names.
@@ -39,7 +40,7 @@ impl NamedCopies {
     }
 
     fn table(&self) -> Option<MutexGuard<'_, HashMap<Identity, NamedCopy>>> {
-        self.0.as_ref().map(|table| table.lock().unwrap_or_else(PoisonError::into_inner))
+        self.0.as_ref().map(|table| lock(table))
     }
 
     /// True if copies are recorded.

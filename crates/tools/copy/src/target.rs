@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use haul_flow::{DirCache, DirHandle, Entry};
+use haul_flow::{DirCache, DirHandle, Entry, lock};
 use haul_sys::{Error, Fd, Identity, Mode, Pinned, Stat, XattrNames, list_xattrs, stat_at};
 
 use super::Copier;
@@ -24,18 +24,18 @@ impl Tops {
     /// Records the top of a new tree. Returns false if it was recorded before: no two names lead to
     /// one new directory unless someone moves them.
     pub(super) fn record(&self, directory: Identity, operand: usize) -> bool {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(directory, operand).is_none()
+        lock(&self.made).insert(directory, operand).is_none()
     }
 
     /// True if a directory with this inode number may be a top.
     #[cfg(feature = "distributed")]
     pub(super) fn may_be(&self, inode: u64) -> bool {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).keys().any(|top| top.inode == inode)
+        lock(&self.made).keys().any(|top| top.inode == inode)
     }
 
     /// Returns the operand whose copy has `directory` as its top.
     pub(super) fn operand(&self, directory: Identity) -> Option<usize> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).get(&directory).copied()
+        lock(&self.made).get(&directory).copied()
     }
 }
 
@@ -58,7 +58,7 @@ impl MadeLinks {
         make: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let Some(made) = &self.0 else { return make() };
-        let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = lock(made);
         make()?;
         made.insert(stat_at(directory, name)?.identity);
         Ok(())
@@ -67,7 +67,7 @@ impl MadeLinks {
     /// True if `name` is such a link. Query it only after following the name.
     pub(super) fn has(&self, directory: &Fd, name: &CStr) -> bool {
         self.0.as_ref().is_some_and(|made| {
-            let made = made.lock().unwrap_or_else(PoisonError::into_inner);
+            let made = lock(made);
             stat_at(directory, name).is_ok_and(|there| made.contains(&there.identity))
         })
     }
@@ -89,14 +89,12 @@ impl MadeTargets {
 
     pub(super) fn record(&self, name: &CStr, target: Identity) {
         if let Some(made) = &self.0 {
-            made.lock().unwrap_or_else(PoisonError::into_inner).insert((name.to_owned(), target));
+            lock(made).insert((name.to_owned(), target));
         }
     }
 
     pub(super) fn has(&self, name: &CStr, target: Identity) -> bool {
-        self.0.as_ref().is_some_and(|made| {
-            made.lock().unwrap_or_else(PoisonError::into_inner).contains(&(name.to_owned(), target))
-        })
+        self.0.as_ref().is_some_and(|made| lock(made).contains(&(name.to_owned(), target)))
     }
 }
 
