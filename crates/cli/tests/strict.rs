@@ -13,8 +13,8 @@ use haul_testkit::flip::Flipper;
 use haul_testkit::sandbox::remove_tree;
 use haul_testkit::{Facts, Sandbox, Snapshot, needs, note, program, require};
 
-/// A name, what the target's owner has prepared, the command, and the path of the copy if the strict
-/// one succeeds.
+/// A name, what the target's owner has prepared, the command, and the path of the copy if the
+/// strict one succeeds.
 type Case = (&'static str, fn(&Path), &'static str, Option<&'static str>);
 
 const CASES: [Case; 9] = [

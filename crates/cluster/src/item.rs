@@ -255,8 +255,8 @@ impl PackedItem {
         xxh3_128(&text)
     }
 
-    /// Creates the jobs of this received item, each of at most `batch_entries` entries so that several
-    /// workers share it. Skips entries whose known stamps still match.
+    /// Creates the jobs of this received item, each of at most `batch_entries` entries so that
+    /// several workers share it. Skips entries whose known stamps still match.
     ///
     /// # Errors
     /// If a directory can't be held or is another one; its path comes with the error.

@@ -76,7 +76,8 @@ pub struct Ceph {
 }
 
 impl Ceph {
-    /// Starts a CephFS and mounts it. Check [`needed`] first. An error has the daemons' last log lines.
+    /// Starts a CephFS and mounts it. Check [`needed`] first. An error has the daemons' last log
+    /// lines.
     pub fn start(cluster: Cluster) -> io::Result<Self> {
         let memory = Path::new(MEMORY);
         let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };

@@ -114,8 +114,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads the tree at `root`, which may be a single file, up to 300 levels deep. An error names the
-    /// entry.
+    /// Reads the tree at `root`, which may be a single file, up to 300 levels deep. An error names
+    /// the entry.
     pub fn take(root: &Path, facts: Facts) -> io::Result<Self> {
         let mut snapshot = Self { root: root.to_owned(), facts, entries: BTreeMap::new() };
         let place = Place { directory: CWD, name: root.as_os_str().as_bytes(), path: root.to_owned() };

@@ -1,8 +1,8 @@
 //! The option system of all applets: parsing, help, completions and manual pages follow from one
 //! table per applet, and from the table of flags that all applets share.
 //!
-//! A [`Command`] has an applet's own [`Flag`]s; [`shared::SECTIONS`] has haul's. [`getopt`] splits a
-//! command line as the C library's `getopt_long` does. A flag's [`Action`] changes the applet's
+//! A [`Command`] has an applet's own [`Flag`]s; [`shared::SECTIONS`] has haul's. [`getopt`] splits
+//! a command line as the C library's `getopt_long` does. A flag's [`Action`] changes the applet's
 //! [`Arguments`], which the applet lowers once into immutable options. Parsing ends at the first
 //! error, in the order in which GNU finds errors.
 //!

@@ -111,8 +111,8 @@ fn each_file_is_opened_once() {
         let told = outcome.errors();
         let deferrals = told.lines().find_map(|line| line.split_once("members deferred: "));
         let deferrals: usize = deferrals.unwrap().1.parse().unwrap();
-        // Only a deferred file is opened again. One worker alone meets the files in the order of the
-        // archive; of several, the scheduler may hold up the one that the others wait for.
+        // Only a deferred file is opened again. One worker alone meets the files in the order of
+        // the archive; of several, the scheduler may hold up the one that the others wait for.
         assert_eq!(opened, 60 * 50 + deferrals, "{jobs} {is_cold}");
         assert!(deferrals == 0 || jobs > 1, "{jobs} {is_cold}: {deferrals}");
         scene.good("tar -df a.tar");

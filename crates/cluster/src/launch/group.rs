@@ -56,7 +56,7 @@ pub struct GroupOptions {
     pub walk: Walk,
 }
 
-/// Result of [`ProcessGroup::hear`].
+/// Result of [`ProcessGroup::receive`].
 pub(crate) enum Received {
     /// A report, with its host.
     Report(String, Box<Report>),

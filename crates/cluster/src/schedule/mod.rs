@@ -4,11 +4,11 @@
 //! no threads, so the simulation runs the same code as a job.
 //!
 //! ```text
-//!            Item, Closed                             Parts   (a bundle: up to 1,024 entries)
+//!            Item, Closed                             Items   (a bundle: up to 1,024 entries)
 //!   launch ──────────────►  ┌─────────────────────┐ ──────────────────────────► worker
 //!            Open, FileOver │ queue: work items   │ Range   (of a large file)
 //!   leader ──────────────►  │ files: large, FIFO  │ ──────────────────────────► worker
-//!            PartDone,      │ group: assignments  │ RangesOver
+//!            ItemDone,      │ group: assignments  │ RangesOver
 //!   worker   RangeDone ──►  │ team:  the model    │ ──────────────────────────► leader
 //!                           └─────────────────────┘ Over    to the master, once, at the end
 //! ```
@@ -34,7 +34,7 @@
 //! [`Order::Over`] comes once, when nothing is left anywhere. Termination: every order is answered
 //! by an event that returns its credit, and no order is given twice.
 //!
-//! Assumptions: a rank sends [`Event::Open`] for a file before the [`Event::PartDone`] of its work
+//! Assumptions: a rank sends [`Event::Open`] for a file before the [`Event::ItemDone`] of its work
 //! item (messages between two ranks keep their order); every announced file gets an
 //! [`Event::FileOver`]; a lost rank ends the job.
 

@@ -112,7 +112,7 @@ fn leaves_after_look(copy: EntryCopy<'_>, directory: &Fd, there: &Stat) -> bool 
 
 /// Returns the refusal to copy onto an existing target, for a source that is not open: opening
 /// a FIFO blocks, and GNU cp reports a source that can't be opened only if nothing is wrong
-/// with the target. With `-i`, [`leaves`](Self::leaves) has decided.
+/// with the target. With `-i`, [`leaves`] has decided.
 pub(super) fn refuses(copy: EntryCopy<'_>, source: &Stat) -> Option<Problem> {
     if copy.options.existing.ask {
         return None;

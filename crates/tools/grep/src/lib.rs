@@ -260,8 +260,8 @@ impl Grep {
         let is_operand = entry.is_operand();
         match (kind, self.options().directories, self.options().devices) {
             _ if is_operand && entry.node.own.kind == PlaceKind::Input => Plan::Handle,
-            // GNU grep has reported it by the time a later operand ends the search. Only here: a rank
-            // does not know which operand did.
+            // GNU grep has reported it by the time a later operand ends the search. Only here: a
+            // rank does not know which operand did.
             (EntryType::Directory, Directories::Read, _)
                 if is_operand && entry.node.owner.is_none() && self.is_met(entry.node.own.index) =>
             {

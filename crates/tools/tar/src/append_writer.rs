@@ -16,9 +16,9 @@
 //! several names is always deferred unless its directory is being written, so that its names are
 //! added in archive order.
 //!
-//! Invariants: each reservation is released once, when its file ends, whatever happened to it. Content
-//! that was not read is zeros. A file precedes its hard links, which are added under the lock of
-//! the table that finds them.
+//! Invariants: each reservation is released once, when its file ends, whatever happened to it.
+//! Content that was not read is zeros. A file precedes its hard links, which are added under the
+//! lock of the table that finds them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

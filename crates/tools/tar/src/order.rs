@@ -166,7 +166,8 @@ impl<L> Order<L> {
     }
 
     /// Adds a member found in a directory: its headers, and its content or a reservation for it. A
-    /// member without `may_buffer` is never buffered: it goes to the end of the archive, or is deferred.
+    /// member without `may_buffer` is never buffered: it goes to the end of the archive, or is
+    /// deferred.
     pub(super) fn add(
         &mut self,
         directory: usize,
@@ -358,8 +359,8 @@ impl<L> Order<L> {
         }
     }
 
-    /// Allocates a segment at the end of the archive. A short one without open reservations is merged with
-    /// its neighbours.
+    /// Allocates a segment at the end of the archive. A short one without open reservations is
+    /// merged with its neighbours.
     fn allocate(&mut self, segment: Arc<Segment>) {
         let length = segment.bytes().len();
         if length <= SEGMENT_BYTES / 4 && segment.is_whole() {
