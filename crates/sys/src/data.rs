@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::ReadWriteFlags;
 
-use crate::error::{Errno, Result};
+use crate::error::{Errno, Error, Result};
 use crate::fd::Fd;
 use crate::gate;
 use crate::open::{Open, open_path};
@@ -385,11 +385,11 @@ pub fn synchronize(file: impl AsFd) -> Result<()> {
 /// Writes all bytes at `offset`.
 ///
 /// # Errors
-/// If a write fails.
+/// If a write fails, or writes nothing.
 pub fn write_all(file: &Fd, offset: u64, bytes: &[u8]) -> Result<()> {
     let mut done = 0;
     while done < bytes.len() {
-        done += write(file, offset + done as u64, &bytes[done..], Cache::Keep)?;
+        done += progress(write(file, offset + done as u64, &bytes[done..], Cache::Keep)?)?;
     }
     Ok(())
 }
@@ -397,12 +397,20 @@ pub fn write_all(file: &Fd, offset: u64, bytes: &[u8]) -> Result<()> {
 /// Writes all bytes at the descriptor's position.
 ///
 /// # Errors
-/// If a write fails.
+/// If a write fails, or writes nothing.
 pub fn write_all_on(file: impl AsFd, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
-        bytes = &bytes[write_on(&file, bytes)?..];
+        bytes = &bytes[progress(write_on(&file, bytes)?)?..];
     }
     Ok(())
+}
+
+/// Refuses a write of 0 bytes, which would be repeated forever. GNU treats it as no space.
+fn progress(written: usize) -> Result<usize> {
+    match written {
+        0 => Err(Error::new(Operation::Write, "0 bytes written".to_owned(), Errno::NOSPC)),
+        _ => Ok(written),
+    }
 }
 
 /// Fills `bytes` from `offset`, stopping early only at EOF. Returns the number of bytes read. EOF

@@ -2,8 +2,8 @@
 
 use haul_sys::{
     Advice, Cache, Errno, Fd, Open, Seek, advise, advise_range, allocate, copy_range, is_direct, open,
-    position, punch_hole, read, read_all, read_cached, read_on, read_path, reflink, seek, stand_at,
-    stand_at_end, stat, synchronize, truncate, try_read, write, write_on,
+    open_path, position, punch_hole, read, read_all, read_cached, read_on, read_path, reflink, seek,
+    stand_at, stand_at_end, stat, synchronize, truncate, try_read, write, write_all, write_all_on, write_on,
 };
 use haul_testkit::random;
 
@@ -14,7 +14,7 @@ fn bytes_are_read_and_written_at_their_offsets() {
     let ground = Ground::new();
     let target = ground.target("file");
     assert_eq!(write(&target, 10, b"world", Cache::Keep).unwrap(), 5);
-    assert_eq!(write(&target, 0, b"hello", Cache::Keep).unwrap(), 5);
+    write_all(&target, 0, b"hello").unwrap();
     synchronize(&target).unwrap();
     target.close().unwrap();
     let source = open(&ground.directory, c"file", Open::READ).unwrap();
@@ -28,6 +28,13 @@ fn bytes_are_read_and_written_at_their_offsets() {
     assert!(write(&source, 0, b"x", Cache::Keep).unwrap_err().is(Errno::BADF));
     advise(&source, Advice::Sequential, 0).unwrap();
     assert!(!is_direct(&source).unwrap());
+}
+
+#[test]
+fn what_has_no_room_is_not_written() {
+    let full = open_path(c"/dev/full", Open::WRITE).unwrap();
+    assert!(write_all(&full, 0, b"x").unwrap_err().is(Errno::NOSPC));
+    assert!(write_all_on(&full, b"x").unwrap_err().is(Errno::NOSPC));
 }
 
 #[test]
