@@ -318,7 +318,7 @@ complete -c haul -n '__haul_within tar' -l owner -x -d 'set the owner of all mem
 complete -c haul -n '__haul_within tar' -l group -x -d 'set the group of all members'
 complete -c haul -n '__haul_within tar' -l mode -x -d 'change the mode of all members, as chmod would'
 complete -c haul -n '__haul_within tar' -l mtime -x -d 'set the modification time of all members'
-complete -c haul -n '__haul_within tar' -l index -d 'append an index that lets haul find members faster'
+complete -c haul -n '__haul_within tar' -l index -d 'append an index of the members and their offsets'
 complete -c haul -n '__haul_within tar' -s p -l preserve-permissions -d 'restore modes exactly, ignoring the umask'
 complete -c haul -n '__haul_within tar' -l no-same-permissions -d 'apply the umask to modes'
 complete -c haul -n '__haul_within tar' -s k -l keep-old-files -d 'keep existing files, and report an error for each'

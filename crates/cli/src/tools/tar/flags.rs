@@ -240,7 +240,7 @@ static CREATING: &[Flag] = &[
     Flag::own(
         "--index",
         Plain(|line| line.index = true),
-        "append an index that lets haul find members faster; other tars ignore it",
+        "append an index of the members and their offsets; other tars ignore it",
     ),
 ];
 
