@@ -253,7 +253,7 @@ pub struct PackedProblem {
 /// A line in transit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackedLine {
-    /// LauncherFamily and name of the kind.
+    /// Name of the set that has the kind (such as "cluster"), and name of the kind.
     kind: (String, String),
     names: Vec<Vec<u8>>,
 }

@@ -86,8 +86,8 @@ pub(crate) fn run(
 }
 
 /// Returns the candidates in the order of a round: each round begins with the next one, and after
-/// all had their turn the direction changes. A fixed order favours some
-/// (docs/measurements/README.md).
+/// all had their turn the direction changes. A run may
+/// depend on the one before it (docs/measurements/README.md).
 fn order(candidates: &[Candidate], round: u32) -> Vec<&Candidate> {
     let (round, count) = (round as usize, candidates.len());
     let mut order: Vec<&Candidate> = candidates.iter().collect();

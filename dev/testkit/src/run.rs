@@ -278,7 +278,7 @@ impl Run {
         self.start()?.finish()
     }
 
-    /// Runs it to completion. Another ending than status 0 is an error, with what it printed.
+    /// Runs it to completion. Anything but exit status 0 is an error, with what it printed.
     pub fn succeed(self) -> io::Result<Outcome> {
         let outcome = self.finish()?;
         let said = |outcome: &Outcome| format!("{:?}: {}", outcome.ending, outcome.errors());

@@ -217,7 +217,7 @@ fn a_large_file_without_room_is_told_of_once() {
     let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
     let sandbox = Sandbox::in_memory().unwrap();
     let node = |name: &str, seed, bytes| Node::file(0, name, seed, bytes);
-    // An empty file has room at any time.
+    // An empty file needs no space, so it is copied whenever its turn comes.
     Spec { nodes: vec![node("large", 1, 9_000_000), node("empty", 2, 0)] }
         .build(&sandbox.join("from"))
         .unwrap();

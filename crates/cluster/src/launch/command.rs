@@ -228,7 +228,7 @@ pub struct Wanted<'a> {
 /// The command line that starts a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartLine {
-    /// LauncherFamily of the launcher.
+    /// Family of the launcher.
     pub family: LauncherFamily,
     /// The words, starting with the program.
     pub words: Vec<OsString>,

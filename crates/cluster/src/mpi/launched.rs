@@ -18,7 +18,7 @@ pub struct Launched {
     pub(super) family: LibraryFamily,
 }
 
-/// LibraryFamily of MPI libraries.
+/// Family of MPI libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LibraryFamily {
     /// Open MPI.

@@ -77,7 +77,7 @@ fn a_label_that_no_policy_knows_is_refused() {
     assert!(matches!(refused.errno(), Errno::INVAL | Errno::NOENT), "{refused:?}");
 }
 
-/// Tells a child which of the calls to make that change the whole process.
+/// Environment variable that tells a child which process-wide call to make.
 const CALL: &str = "HAUL_TEST_CALL";
 
 /// Runs [`calls_that_change_the_process`] alone in a child.

@@ -50,7 +50,7 @@ pub struct Options {
     pub one_file_system: bool,
     /// Patterns of names to skip in both trees.
     pub exclude: Vec<String>,
-    /// True if the locale's characters are UTF-8, which patterns match.
+    /// True in a UTF-8 locale, where `?` and brackets in patterns match characters.
     pub utf8: bool,
 }
 

@@ -39,8 +39,8 @@ impl<'a> EntryCopy<'a> {
         target_path(self.entry)
     }
 
-    /// Path that is shown for the copy of a directory, and before the names in it: that of an
-    /// operand's copy; `None` for other entries, whose path follows from the names.
+    /// Returns the display path of an operand's copy, which prefixes what is in it; `None` for
+    /// other entries, whose path follows from the names.
     pub(super) fn shown_directory(self) -> Option<Vec<u8>> {
         let target = &self.entry.node.own.operand.target;
         let end = target.iter().rposition(|byte| *byte != b'/').map_or(target.len(), |last| last + 1);

@@ -60,7 +60,7 @@ pub struct Options {
     pub names: Vec<String>,
     /// Patterns of names to skip, with everything below.
     pub exclude: Vec<String>,
-    /// True if the locale's characters are UTF-8, which patterns match.
+    /// True in a UTF-8 locale, where `?` and brackets in patterns match characters.
     pub utf8: bool,
     /// Types of entries to match.
     pub kinds: Kinds,

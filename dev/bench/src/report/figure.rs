@@ -231,7 +231,7 @@ impl Table {
     }
 }
 
-/// Formats what may be missing, as a dash then.
+/// Formats a value, or a dash if it is missing.
 pub(crate) fn or_dash<T>(value: Option<T>, format: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), format)
 }

@@ -116,7 +116,7 @@ const LESS: Quantity = ("less time with fallocate", "%");
 const TIMES: Quantity = ("times as fast as cp -r", "x");
 const BELOW: Quantity = ("p, less than", "");
 
-/// What the table gives in parentheses; the text does not say what it is.
+/// The second figure of a cell, in parentheses. The document doesn't explain it.
 const SECOND: Quantity = ("throughput, given in parentheses", "MB/s");
 
 /// The aio-stress table. Where the column headed O_DIRECT has entries, it has two: for the vanilla

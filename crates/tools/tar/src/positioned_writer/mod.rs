@@ -373,7 +373,7 @@ impl SpanGroup {
 }
 
 impl PositionedWriter {
-    /// Replaces a file that can't be read by filler, and records that it is left out.
+    /// Writes filler in place of a file that can't be read, and records that it is left out.
     fn leave_out(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
         let group = &entry.node.own;
         self.take_back(&group.buffer);
