@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use rustix::fs::{AtFlags, CWD, FileType as RawType, Mode as RawMode, RenameFlags};
 
 use crate::error::{Errno, Result};
+use crate::fd::through_proc;
 use crate::gate;
 use crate::interposer::interposer;
 use crate::operation::Operation;
@@ -119,6 +120,28 @@ pub fn link_at_path<D: AsFd>(
             None => rustix::fs::linkat(CWD, path, new_directory, new_name, flags),
         },
         || format!("{path:?}, {}, {new_name:?}, {flags:?}", new_directory.as_raw_fd()),
+    )
+}
+
+/// Gives an unnamed file ([`Open::unnamed`](crate::Open::unnamed)) the name `name` in `directory`,
+/// which must not exist.
+///
+/// # Errors
+/// Any error from `linkat(2)`; `EEXIST` if the name exists.
+pub fn link_unnamed(file: impl AsFd, directory: impl AsFd, name: &CStr) -> Result<()> {
+    let (file, directory) = (file.as_fd(), directory.as_fd());
+    gate::call(
+        Operation::Linkat,
+        || match rustix::fs::linkat(file, c"", directory, name, AtFlags::EMPTY_PATH) {
+            // Before Linux 6.10 an empty path needs CAP_DAC_READ_SEARCH; without it the call fails as
+            // if the file were not there. Then the way is through /proc, which open(2) describes.
+            Err(Errno::NOENT) => {
+                let path = through_proc(file)?;
+                rustix::fs::linkat(CWD, &path, directory, name, AtFlags::SYMLINK_FOLLOW)
+            }
+            outcome => outcome,
+        },
+        || format!("{}, \"\", {}, {name:?}, AT_EMPTY_PATH", file.as_raw_fd(), directory.as_raw_fd()),
     )
 }
 

@@ -53,6 +53,8 @@ impl Mode {
     pub const GROUP_AND_OTHER_WRITE: Mode = Mode(0o022);
     /// Set-user-id, set-group-id and sticky.
     pub const SPECIAL: Mode = Mode(0o7000);
+    /// Set-user-id and set-group-id.
+    pub const SET_ID: Mode = Mode(0o6000);
     /// Set-group-id.
     pub const SET_GROUP_ID: Mode = Mode(0o2000);
 
