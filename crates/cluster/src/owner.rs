@@ -11,8 +11,8 @@ use std::any::Any;
 use std::sync::Arc;
 
 use haul_flow::{
-    Context, DirNode, Entry, Failure, FileRange, FlowKind, Holes, OpenFile, OpenSource, OpenSubdir, Problem,
-    RootOwner, Start, Tally, Transfer,
+    Context, DirNode, Entry, Failure, FileRange, Finished, FlowKind, Holes, OpenFile, OpenSource, OpenSubdir,
+    Problem, RootOwner, Start, Tally, Transfer,
 };
 use haul_sys::synchronize;
 
@@ -122,7 +122,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         true
     }
 
-    fn finish_file(&self, cx: &Context<'_, T>, file: &OpenFile<T>) -> bool {
+    fn finish_file(&self, cx: &Context<'_, T>, file: &OpenFile<T>) -> Finished {
         let piece = self.spec.piece.as_ref();
         let is_shared = piece.is_some() || self.detached(file.entry.name()).is_some();
         if self.sink.flushes()
@@ -134,12 +134,14 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
             // A journal may only record data that survives a crash of the host.
             cx.report_failure(&file.entry, Failure::WriteTarget(&cause));
         }
-        let Some(piece) = piece else { return !file.has_failed() && cx.tool().finish_file(cx, file) };
+        let Some(piece) = piece else {
+            return if file.has_failed() { Finished::Failed } else { cx.tool().finish_file(cx, file) };
+        };
         let is_whole = !file.has_failed() && file.length() >= piece.range.end;
         if !is_whole && file.fail() {
             cx.problem(Problem::new(FlowKind::Shorter).naming(file.entry.path()));
         }
-        is_whole
+        Finished::if_complete(is_whole)
     }
 
     fn close_file(&self, cx: &Context<'_, T>, entry: &Entry<T>, own: T::File, moved: bool) {

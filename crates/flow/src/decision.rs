@@ -17,6 +17,10 @@ pub struct Policy {
     pub order: Order,
     /// While this gauge is over its limit, no worker takes a job as long as another one is in hand.
     pub backpressure: Option<Gauge>,
+    /// Maximum closed files per worker that may wait for [`Tool::close_file`](crate::Tool::close_file)
+    /// and be passed to it together. They are at the latest when the worker finds nothing else to do.
+    /// The entries of other processes don't wait.
+    pub closed_waiting_max: usize,
     /// Cancelled when the run need not go on, in this process or another.
     pub cancel: CancelToken,
 }
@@ -277,6 +281,26 @@ pub enum Write {
     Nothing,
     /// Nothing. Stop reading: the content ends here.
     End,
+}
+
+/// Answer of `Tool::finish_file`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finished {
+    /// The file is complete.
+    Done,
+    /// Something failed, and was reported.
+    Failed,
+    /// The source has changed, and this is its `fstat` now: move all of its content again. The tool
+    /// has emptied the target.
+    Again(Stat),
+}
+
+impl Finished {
+    /// Returns `Done` if the file is complete, and otherwise `Failed`.
+    #[must_use]
+    pub fn if_complete(is_complete: bool) -> Self {
+        if is_complete { Self::Done } else { Self::Failed }
+    }
 }
 
 /// Answer of `Tool::handle`.

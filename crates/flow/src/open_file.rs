@@ -68,6 +68,12 @@ impl<E, F> OpenFile<E, F> {
         !self.failed.swap(true, Ordering::AcqRel)
     }
 
+    /// Forgets what was moved, because the source has changed.
+    pub(crate) fn begin_again(&mut self, stat: Stat) {
+        self.stat = stat;
+        *self.ended_at.get_mut() = u64::MAX;
+    }
+
     /// Records that some of the content was read in blocks.
     pub(crate) fn note_block(&self) {
         self.in_blocks.store(true, Ordering::Relaxed);

@@ -122,6 +122,8 @@ pub struct Tally {
     pub bytes: u64,
     /// Files that share blocks with the source instead of copying them.
     pub reflinked: u64,
+    /// Files copied again because their source had changed.
+    pub retried: u64,
 }
 
 impl AddAssign for Tally {
@@ -136,6 +138,7 @@ impl AddAssign for Tally {
         self.skipped += more.skipped;
         self.bytes += more.bytes;
         self.reflinked += more.reflinked;
+        self.retried += more.retried;
     }
 }
 

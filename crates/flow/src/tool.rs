@@ -34,8 +34,8 @@ use haul_sys::{EntryType, Fd, Names, Standard};
 
 use crate::batch::Batch;
 use crate::decision::{
-    Block, Enter, Failure, Handled, OpenDir, OpenSource, OpenSubdir, Plan, Policy, Reported, Start, Transfer,
-    Write,
+    Block, Enter, Failure, Finished, Handled, OpenDir, OpenSource, OpenSubdir, Plan, Policy, Reported, Start,
+    Transfer, Write,
 };
 use crate::driver::{Driver, JobWeight};
 use crate::held::DirCache;
@@ -106,10 +106,9 @@ pub trait Tool: Sync + Sized {
         Write::All
     }
 
-    /// Called when all of a file's content was moved, before it is closed. Returns false if
-    /// something failed and was reported.
-    fn finish_file(&self, _cx: &Context<'_, Self>, _file: &OpenFile<Self>) -> bool {
-        true
+    /// Called when all of a file's content was moved, before it is closed.
+    fn finish_file(&self, _cx: &Context<'_, Self>, _file: &OpenFile<Self>) -> Finished {
+        Finished::Done
     }
 
     /// Called after a file was closed. `moved` is false if anything failed.
@@ -169,7 +168,7 @@ pub trait RootOwner<T: Tool>: Send + Sync {
     fn detach(&self, cx: &Context<'_, T>, file: &Arc<OpenFile<T>>, transfer: Transfer) -> bool;
 
     /// Called instead of [`Tool::finish_file`].
-    fn finish_file(&self, cx: &Context<'_, T>, file: &OpenFile<T>) -> bool;
+    fn finish_file(&self, cx: &Context<'_, T>, file: &OpenFile<T>) -> Finished;
 
     /// Called instead of [`Tool::close_file`]. Completes the entry.
     fn close_file(&self, cx: &Context<'_, T>, entry: &Entry<T>, own: T::File, moved: bool);
@@ -258,11 +257,14 @@ pub struct Context<'r, T: Tool> {
     tally: Cell<Tally>,
     /// Owner of the entries that the worker is handling.
     owner: RefCell<Option<Arc<dyn RootOwner<T>>>>,
+    /// Closed files that the tool will be told of together, and if they were moved.
+    closed: RefCell<Vec<(Entry<T>, T::File, bool)>>,
 }
 
 impl<'r, T: Tool> Context<'r, T> {
     pub(crate) fn new(run: &'r Shared<'r, T>, worker: usize) -> Self {
-        Self { run, worker, tally: Cell::new(Tally::default()), owner: RefCell::new(None) }
+        let (owner, closed) = (RefCell::new(None), RefCell::new(Vec::new()));
+        Self { run, worker, tally: Cell::new(Tally::default()), owner, closed }
     }
 
     /// Returns the tool.
@@ -364,7 +366,7 @@ impl<'r, T: Tool> Context<'r, T> {
     }
 
     /// Lets the owner, or the tool, finish a file whose content was moved.
-    pub(crate) fn finish_file(&self, file: &OpenFile<T>) -> bool {
+    pub(crate) fn finish_file(&self, file: &OpenFile<T>) -> Finished {
         match &file.entry.node.owner {
             Some(owner) => owner.finish_file(self, file),
             None => self.run.tool.finish_file(self, file),
@@ -372,12 +374,38 @@ impl<'r, T: Tool> Context<'r, T> {
     }
 
     /// Tells the owner, or the tool, that a file is closed, and completes its entry.
-    pub(crate) fn close_file(&self, entry: &Entry<T>, own: T::File, moved: bool) {
+    pub(crate) fn close_file(&self, entry: Entry<T>, own: T::File, moved: bool) {
         if let Some(owner) = &entry.node.owner {
-            return owner.close_file(self, entry, own, moved);
+            return owner.close_file(self, &entry, own, moved);
         }
-        self.run.tool.close_file(self, entry, own, moved);
-        self.complete(entry);
+        let waiting_max = self.run.policy.closed_waiting_max;
+        if waiting_max == 0 {
+            self.run.tool.close_file(self, &entry, own, moved);
+            return self.complete(&entry);
+        }
+        let waiting = {
+            let mut closed = self.closed.borrow_mut();
+            closed.push((entry, own, moved));
+            closed.len()
+        };
+        if waiting >= waiting_max {
+            self.close_waiting();
+        }
+    }
+
+    /// Tells the tool of the closed files that wait, and completes their entries. Returns false if
+    /// there are none.
+    pub(crate) fn close_waiting(&self) -> bool {
+        let closed = std::mem::take(&mut *self.closed.borrow_mut());
+        if closed.is_empty() {
+            return false;
+        }
+        self.attend(None);
+        for (entry, own, moved) in closed {
+            self.run.tool.close_file(self, &entry, own, moved);
+            self.complete(&entry);
+        }
+        true
     }
 
     /// Adds to the counts, which reach the reporter in batches.

@@ -15,7 +15,7 @@ use super::prepare::{self, FETCH_AHEAD_BYTES, ranges_of};
 use super::stream::{Io, Progress, Stream};
 use super::walk::replaced;
 use crate::cache_policy::CachePolicy;
-use crate::decision::{Failure, FileRange, Holes, OpenSource, Probe, Start, Transfer};
+use crate::decision::{Failure, FileRange, Finished, Holes, OpenSource, Probe, Start, Transfer};
 use crate::open_file::MoveSetup;
 use crate::tool::{Context, DirNode, Entry, Job, OpenFile, Tool};
 
@@ -337,7 +337,13 @@ fn release<T: Tool>(cx: &Context<'_, T>, io: &mut Io, file: Arc<OpenFile<T>>, is
     {
         cx.report_failure(&file.entry, Failure::WriteTarget(&cause));
     }
-    let moved = !file.has_failed() && cx.finish_file(&file);
+    let moved = match file.has_failed() {
+        true => false,
+        false => match cx.finish_file(&file) {
+            Finished::Again(stat) => return move_again(cx, io, file, stat),
+            finished => finished == Finished::Done,
+        },
+    };
     let OpenFile::<T> { entry, source, target, own, other, .. } = file;
     // Drop this reference first: the tool closes the compared file.
     drop(other);
@@ -351,6 +357,15 @@ fn release<T: Tool>(cx: &Context<'_, T>, io: &mut Io, file: Arc<OpenFile<T>>, is
             ending.target_closed(cx, Err(held))
         }
     }
+}
+
+/// Moves all of a file's content again, because its source has changed: in blocks, as the kernel may
+/// share blocks only with a source that stands still.
+fn move_again<T: Tool>(cx: &Context<'_, T>, io: &mut Io, mut file: OpenFile<T>, stat: Stat) -> Next<T> {
+    file.begin_again(stat);
+    let (file, transfer) = (Arc::new(file), Transfer::Blocks(Holes::Read));
+    let range = share_ranges(cx, &file, ranges_of(&io.settings, &stat), transfer);
+    begin_range(cx, io, file, range, transfer)
 }
 
 /// A file being closed: its content was moved, or has failed.
@@ -399,7 +414,7 @@ impl<T: Tool> Ending<T> {
             moved = false;
         }
         match end {
-            End::File(own) => cx.close_file(&entry, own, moved),
+            End::File(own) => cx.close_file(entry, own, moved),
             End::Skipped => cx.complete(&entry),
             End::Nothing => {}
         }

@@ -134,6 +134,9 @@ impl<'r, T: Tool> Worker<'r, T> {
             self.resume(slot);
             return true;
         }
+        if self.cx.close_waiting() {
+            return true;
+        }
         let is_held_back = self.is_held_back();
         self.note_busy(false);
         if is_held_back {

@@ -78,7 +78,7 @@ impl Comparer {
     }
 
     /// Completes a file whose blocks were compared.
-    pub(super) fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
+    pub(super) fn compare_attributes(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
         let (entry, own) = (&file.entry, &file.own);
         let at = match self.differs_at(file) {
             Ok(at) => at,

@@ -27,9 +27,9 @@ use std::sync::Arc;
 
 use haul_cluster::{Distributed, ItemReceiver, RemotePath};
 use haul_flow::{
-    Block, Config, Context, DirNode, Enter, Entry, Executor, Failure, FlowKind, Handled, OpenDir, OpenFile,
-    OpenSource, Operand, Plan, Pool, Probe, Problem, Report, Reported, Session, Split, Start, Status, Tally,
-    Tool, Write,
+    Block, Config, Context, DirNode, Enter, Entry, Executor, Failure, Finished, FlowKind, Handled, OpenDir,
+    OpenFile, OpenSource, Operand, Plan, Pool, Probe, Problem, Report, Reported, Session, Split, Start,
+    Status, Tally, Tool, Write,
 };
 use haul_patterns::GlobSet;
 use haul_striping::FileSystems;
@@ -316,8 +316,8 @@ impl Tool for Comparer {
         Write::Nothing
     }
 
-    fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
-        self.finish_file(cx, file)
+    fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> Finished {
+        Finished::if_complete(self.compare_attributes(cx, file))
     }
 
     fn close_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, own: Compared, _: bool) {

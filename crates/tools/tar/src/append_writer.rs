@@ -25,8 +25,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{
-    Block, Context, DirNode, Enter, Entry, Failure, FileKey, Handled, Holes, OpenDir, OpenFile, OpenSource,
-    Order, Plan, Policy, Probe, Report, Reported, Start, Tally, Tool, Transfer, Write, lock,
+    Block, Context, DirNode, Enter, Entry, Failure, FileKey, Finished, Handled, Holes, OpenDir, OpenFile,
+    OpenSource, Order, Plan, Policy, Probe, Report, Reported, Start, Tally, Tool, Transfer, Write, lock,
 };
 use haul_sys::{EntryType, Fd, Stat};
 
@@ -289,14 +289,14 @@ impl Tool for AppendWriter {
         if self.allocator.is_broken() { Write::End } else { Write::Nothing }
     }
 
-    fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
+    fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> Finished {
         if self.allocator.is_broken() {
-            return true;
+            return Finished::Done;
         }
         let missing = file.stat.size.saturating_sub(file.length());
         self.report_difference(cx, &file.entry, &file.source, &file.stat, missing);
         cx.count(Tally { files: 1, ..Tally::default() });
-        true
+        Finished::Done
     }
 
     fn close_file(&self, _: &Context<'_, Self>, _: &Entry<Self>, own: Reservation, _: bool) {

@@ -31,8 +31,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use haul_flow::{
-    Block, Context, DirNode, Enter, Entry, Failure, Holes, OpenDir, OpenFile, OpenSource, Operand, Probe,
-    Problem, Report, Reported, Start, Tally, Tool, Transfer, Write, lock,
+    Block, Context, DirNode, Enter, Entry, Failure, Finished, Holes, OpenDir, OpenFile, OpenSource, Operand,
+    Probe, Problem, Report, Reported, Start, Tally, Tool, Transfer, Write, lock,
 };
 use haul_sys::{EntryType, Names};
 
@@ -459,12 +459,12 @@ impl Tool for PositionedWriter {
         Write::Nothing
     }
 
-    fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
+    fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> Finished {
         let span_file = &file.entry.node.own.files[file.own.place];
         let missing = span_file.stored.end - file.own.got.load(Ordering::Relaxed);
         let changed = was_changed(&file.source, &span_file.stat);
         cx.emit(&file.entry, ReadOutcome::Read { missing, changed }.packed());
-        true
+        Finished::Done
     }
 
     /// Called with the outcome of a file or piece. Reports a large file once all its pieces
