@@ -25,6 +25,7 @@ pub(crate) struct Statistics {
     hard_links: u64,
     skipped: u64,
     reflinked: u64,
+    retried: u64,
     problems: u64,
     bytes: u64,
     seconds: f64,
@@ -53,6 +54,7 @@ impl Statistics {
             hard_links: tally.hard_links,
             skipped: tally.skipped,
             reflinked: tally.reflinked,
+            retried: tally.retried,
             problems,
             bytes: tally.bytes,
             seconds,
@@ -75,6 +77,7 @@ impl Statistics {
             ("hard links", self.hard_links),
             ("skipped", self.skipped),
             ("reflinked", self.reflinked),
+            ("retried", self.retried),
             ("problems", self.problems),
         ];
         let always = ["files", "directories"];

@@ -4,7 +4,8 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
 use haul_copy::{
-    Backup, CopyOptions, Dereference, Existing, Label, Make, Operands, Preserve, Reflink, Sparse, Update,
+    Atomic, Backup, CopyOptions, Dereference, Existing, Fsync, IfChanged, Label, Make, Operands, Preserve,
+    Reflink, Sparse, Update,
 };
 
 use super::cluster::{Interactive, Layout};
@@ -90,6 +91,10 @@ pub(crate) struct Typed {
     pub(crate) parents: bool,
     pub(crate) strip_trailing_slashes: bool,
     pub(crate) strict: bool,
+    /// The last of `--atomic` and `--no-atomic`.
+    pub(crate) atomic: Option<Atomic>,
+    pub(crate) fsync: Fsync,
+    pub(crate) if_changed: IfChanged,
     /// `-Z`: the policy's context for the target.
     default_context: bool,
     /// `--context=CTX`.
@@ -137,6 +142,9 @@ impl Default for Typed {
             parents: false,
             strip_trailing_slashes: false,
             strict: false,
+            atomic: None,
+            fsync: Fsync::Never,
+            if_changed: IfChanged::Ignore,
             default_context: false,
             context: None,
             keep_context: false,
@@ -312,6 +320,9 @@ impl Typed {
         if let Some(other) = self.strict.then(|| self.not_strict()).flatten() {
             return Err(Error::Exclusive { flag: "--strict", other });
         }
+        if let Some(other) = self.not_atomic() {
+            return Err(Error::Exclusive { flag: "--atomic", other });
+        }
         let existing = Existing {
             update,
             ask: self.interactive == Interactive::Ask,
@@ -341,6 +352,30 @@ impl Typed {
             .keep_directory_symlink
             .then_some("--keep-directory-symlink")
             .or(self.attributes_only.then_some("--attributes-only"))
+    }
+
+    /// `--fsync[=WHEN]`.
+    pub(super) fn set_fsync(&mut self, when: Option<Value<'_>>) -> Result<(), Error> {
+        self.fsync = when.map_or(Ok(Fsync::End), |when| when.choose(values::FSYNC))?;
+        Ok(())
+    }
+
+    /// `--if-changed=WHAT`: a word, which for `retry` may have a number.
+    pub(super) fn set_if_changed(&mut self, what: Value<'_>) -> Result<(), Error> {
+        let Some(count) = what.bytes.strip_prefix(b"retry=") else {
+            self.if_changed = what.choose(values::IF_CHANGED)?;
+            return Ok(());
+        };
+        let count = Value { flag: "--if-changed=retry", bytes: count, ..what }.count(values::RETRIES)?;
+        self.if_changed = IfChanged::Retry(count as u32);
+        Ok(())
+    }
+
+    /// Returns a given option that `--atomic` rules out: one that changes the target where it is.
+    fn not_atomic(&self) -> Option<&'static str> {
+        let useless = [("--attributes-only", self.attributes_only), ("--backup", self.backup.wanted)];
+        let given = useless.into_iter().find(|(_, given)| *given && self.atomic == Some(Atomic::Always));
+        given.map(|(flag, _)| flag)
     }
 
     /// Checks that blocks for direct I/O are whole sectors.
@@ -426,6 +461,10 @@ impl Typed {
             // Shared blocks would bring the source's holes with them.
             reflink: if self.sparse == Sparse::Never { Reflink::Never } else { self.reflink },
             sparse: self.sparse,
+            // GNU leaves a part of a large file under its name when it is killed in a tree.
+            atomic: self.atomic.unwrap_or(if self.recursive { Atomic::LargeFiles } else { Atomic::Never }),
+            fsync: self.fsync,
+            if_changed: self.if_changed,
             layout: self.layout.rule(),
             temporary_names: None,
             verbose: self.verbose || self.debug,

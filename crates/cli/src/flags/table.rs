@@ -1,7 +1,7 @@
 //! Every flag of `haul cp`, GNU's first and in GNU's order: the possibilities of an ambiguous
 //! abbreviation are listed in table order.
 
-use haul_copy::Dereference;
+use haul_copy::{Atomic, Dereference};
 
 use super::Action::{Optional, Plain, Required, Word};
 use super::cluster::Interactive;
@@ -185,6 +185,29 @@ static OWN: &[Flag] = &[
         Plain(|typed| typed.strict = true),
         "for copying into a directory that others may write to: follow no symbolic link in the target, replace existing \
          files instead of writing to them, and leave the attributes of existing directories alone",
+    ),
+    Flag::own(
+        "--atomic",
+        Plain(|typed| typed.atomic = Some(Atomic::Always)),
+        "give each file its name only when it is complete, and replace existing files as a whole; the default with -r is \
+         to do so for new files of 1 MiB or more",
+    ),
+    Flag::own(
+        "--no-atomic",
+        Plain(|typed| typed.atomic = Some(Atomic::Never)),
+        "write all files under their own names",
+    ),
+    Flag::own(
+        "--fsync",
+        Optional("WHEN", Typed::set_fsync),
+        "wait until the copy is on storage: end (all of it at the end of the run; the default for WHEN) or each (each \
+         file before the next)",
+    ),
+    Flag::own(
+        "--if-changed",
+        Required("WHAT", Typed::set_if_changed),
+        "what to do about a file that is written to while it is copied: ignore (the default), warn, or retry[=N] (copy \
+         it again, up to N times, 3 by default, then warn); a warning sets the exit status",
     ),
     Flag::own(
         "--block-size",

@@ -13,6 +13,7 @@ use haul_sys::{make_directory, open, stat};
 
 use super::attributes::{CopyPlace, NewAttributes};
 use super::creation_mode;
+use super::durable;
 use super::entry_copy::EntryCopy;
 use super::existing::looks_at_link;
 use super::layouts;
@@ -84,6 +85,7 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
         Some(Arc::clone(&ready.fd)),
         copy.shown_directory(),
     );
+    durable::note_directory(copy.copier, copy.cx.cache(), &held);
     let own = TargetDirectory {
         held,
         rename: None,
@@ -166,7 +168,7 @@ fn ready_directory(copy: EntryCopy<'_>, source: &Stat) -> Result<Option<Ready>, 
         Place::Taken(Some(there)) if there.kind == FileType::Directory => {
             existing_directory(copy, &parent).map(Some)
         }
-        Place::Taken(_) => Err(copy.problem(CopyKind::CannotCreateDirectory, exists)),
+        Place::Taken(_) | Place::Replaced => Err(copy.problem(CopyKind::CannotCreateDirectory, exists)),
         Place::Free(backup) => {
             let made = make_new_directory(copy, source, &parent)
                 .map_err(|cause| copy.problem(CopyKind::CannotCreateDirectory, cause))
@@ -269,6 +271,7 @@ pub(super) fn leave(copier: &Copier, cx: &Context<'_, Copier>, node: &DirNode<Co
             cx.problem(Problem::new(CopyKind::Permissions).naming(path()).because(cause));
         }
     }
+    durable::flush_directory(copier, cx, &own.held);
     if copier.options.existing.backs_up() {
         copier.backups.forget(own.held.identity());
     }

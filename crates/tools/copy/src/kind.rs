@@ -72,6 +72,12 @@ haul_flow::kinds! {
         SettingPermissions,
         /// A file can't be created, or opened for writing.
         CannotCreateFile,
+        /// An existing target can't be replaced as a whole (`--atomic`).
+        CannotReplace,
+        /// The same, because it has other hard links.
+        ReplacesLinked,
+        /// The same, because it is a symbolic link.
+        ReplacesSymlink,
         /// The target is a dangling symbolic link.
         Dangling,
         /// The existing target can't be removed.
@@ -128,6 +134,10 @@ haul_flow::kinds! {
         NoContextLibrary,
         /// The policy's file contexts can't be read.
         NoContextList,
+        /// A file, a directory or a file system can't be flushed (`--fsync`).
+        Syncing,
+        /// The source has changed while it was copied (`--if-changed`).
+        SourceChanged,
         /// `--verbose` line.
         Copied,
         /// `--verbose` line for a copy that replaced something backed up.

@@ -16,6 +16,7 @@ mod default_label;
 mod directory;
 #[cfg(feature = "distributed")]
 mod distributed;
+mod durable;
 mod entry_copy;
 mod existing;
 mod holes;
@@ -33,6 +34,7 @@ mod place;
 mod regular;
 mod run;
 mod source_xattrs;
+mod staged;
 mod stream;
 mod survey;
 mod target;
@@ -44,16 +46,16 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use haul_flow::{
-    Block, CancelToken, Context, DirCache, DirHandle, DirNode, Enter, Entry, Failure, FlowKind, Handled,
-    LinkTable, OpenDir, OpenFile, OpenSource, Plan, Policy, Probe, Problem, Reported, Start, Tool, Write,
-    is_shared,
+    Block, CancelToken, Context, DirCache, DirHandle, DirNode, Enter, Entry, Failure, Finished, FlowKind,
+    Handled, LinkTable, OpenDir, OpenFile, OpenSource, Plan, Policy, Probe, Problem, Reported, Start, Tool,
+    Write, is_shared,
 };
 use haul_sys::{EntryType, Errno, Error, FileContexts, Mode, ProcessIdentity, Stat, stat};
 
 pub use kind::CopyKind;
 pub use options::{
-    Backup, CopyOptions, Dereference, Existing, Label, LayoutRule, Make, Operands, Preserve, Reflink, Sparse,
-    TemporaryNames, Update,
+    Atomic, Backup, CopyOptions, Dereference, Existing, Fsync, IfChanged, Label, LayoutRule, Make, Operands,
+    Preserve, Reflink, Sparse, TemporaryNames, Update,
 };
 
 pub use run::{CopyRequest, Outcome, Refused, run};
@@ -61,17 +63,23 @@ pub use survey::survey;
 
 use age::Resolutions;
 use backup::Backups;
+use durable::FileSystems;
 use entry_copy::EntryCopy;
 use layouts::Layouts;
 use links::LinkedName;
 use named::NamedCopies;
 use open_target::CopiedFile;
+use staged::UnnamedFiles;
 use target::{MadeLinks, MadeTargets, TargetDirectory, Tops, target_path};
 use xattr_rules::XattrRules;
 
 /// Minimum size, in bytes, of a file that is copied inside the kernel where possible. Shorter files
 /// fit in one buffer anyway (docs/measurements/).
 const OFFLOAD_BYTES: u64 = 256 << 10;
+
+/// Maximum files per worker that are written and wait for a flush to get their names
+/// (`--atomic --fsync`): enough to hide the cost of a flush, about a megabyte of memory.
+const CLOSED_WAITING_MAX: usize = 4096;
 
 /// The [`Tool`] that copies: options and the state all workers share.
 pub struct Copier {
@@ -89,6 +97,10 @@ pub struct Copier {
     made_links: MadeLinks,
     backups: Backups,
     layouts: Layouts,
+    /// The file systems to flush (`--fsync`).
+    file_systems: FileSystems,
+    /// Where files can be created without a name.
+    unnamed_files: UnnamedFiles,
     /// Rules of `/etc/xattr.conf`, read when the first xattr is found.
     xattr_rules: OnceLock<XattrRules>,
     /// The policy's file contexts, with `-Z`.
@@ -120,6 +132,8 @@ impl Copier {
             tops: Tops::default(),
             backups: Backups::default(),
             layouts: Layouts::default(),
+            file_systems: FileSystems::default(),
+            unnamed_files: UnnamedFiles::default(),
             xattr_rules: OnceLock::new(),
             contexts: None,
             resolutions: Resolutions::default(),
@@ -177,7 +191,9 @@ impl Tool for Copier {
     }
 
     fn policy(&self) -> Policy {
-        Policy { cancel: self.cancel.clone(), ..Policy::default() }
+        let names_late = self.options.atomic == Atomic::Always && self.options.fsync == Fsync::End;
+        let closed_waiting_max = if names_late { CLOSED_WAITING_MAX } else { 0 };
+        Policy { cancel: self.cancel.clone(), closed_waiting_max, ..Policy::default() }
     }
 
     fn plan(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
@@ -230,7 +246,7 @@ impl Tool for Copier {
         if file.own.has_holes { Write::Parts(holes::data_in(block.bytes)) } else { Write::All }
     }
 
-    fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
+    fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> Finished {
         regular::finish(EntryCopy::new(self, cx, &file.entry), file)
     }
 

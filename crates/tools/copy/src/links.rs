@@ -215,7 +215,7 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
         // It is no older than the source, but must become the same file as the source's
         // other names.
         Place::Left(Left::AsCopy) => {}
-        Place::Taken(_) => copy.tell_copied(),
+        Place::Taken(_) | Place::Replaced => copy.tell_copied(),
         Place::Free(backup) => {
             copy.tell_copied_over(backup.as_deref());
             match make(copy.target_name()) {

@@ -1,6 +1,7 @@
 //! The target of a regular file, from its creation to its close.
 
 use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use haul_sys::{Fd, Identity, Stat};
 
@@ -9,6 +10,7 @@ use super::links::MadeFile;
 #[cfg(feature = "distributed")]
 use super::options::{CopyOptions, Sparse};
 use super::place::Left;
+use super::staged::Staged;
 
 /// The copy tool's state for a file being copied.
 #[derive(Debug)]
@@ -31,8 +33,12 @@ pub struct CopiedFile {
     pub(super) has_holes: bool,
     /// How it was created, if it is new.
     pub(super) creation_mode: Option<CreationMode>,
-    /// Its name until it is complete, if it has a temporary one.
-    pub(super) temporary_name: Option<CString>,
+    /// Set until it has its own name.
+    pub(super) staged: Option<Staged>,
+    /// True if it has all of the content but an attribute could not be set, which was reported.
+    pub(super) lacks_attributes: AtomicBool,
+    /// How often its content was moved again, because the source had changed.
+    pub(super) retries: AtomicU32,
 }
 
 impl CopiedFile {
@@ -50,7 +56,9 @@ impl CopiedFile {
             skips_holes: false,
             has_holes: options.sparse == Sparse::Always,
             creation_mode: None,
-            temporary_name: None,
+            staged: None,
+            lacks_attributes: AtomicBool::new(false),
+            retries: AtomicU32::new(0),
         }
     }
 }
@@ -64,13 +72,13 @@ pub(super) struct OpenTarget {
     pub(super) backup: Option<CString>,
     /// How it was created, if nothing was in its place.
     pub(super) creation_mode: Option<CreationMode>,
-    /// Its name until it is complete, if it has a temporary one.
-    pub(super) temporary_name: Option<CString>,
+    /// Set until it has its own name.
+    pub(super) staged: Option<Staged>,
 }
 
 impl OpenTarget {
     pub(super) fn new(file: Fd) -> Self {
-        Self { file, before: None, backup: None, creation_mode: None, temporary_name: None }
+        Self { file, before: None, backup: None, creation_mode: None, staged: None }
     }
 }
 

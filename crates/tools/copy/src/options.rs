@@ -133,6 +133,41 @@ pub enum Sparse {
     Never,
 }
 
+/// Which regular files get their own name only when they are complete (`--atomic`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Atomic {
+    /// None: data is written under the target's name (`--no-atomic`).
+    Never,
+    /// New files of at least 1 MiB: a part of them may pass for the whole, and the name costs nothing
+    /// against the data.
+    LargeFiles,
+    /// All: an existing file is replaced as a whole or not at all.
+    Always,
+}
+
+/// When a copy is made durable (`--fsync`), so that a power cut loses nothing of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Fsync {
+    /// Never: the kernel writes it back when it likes.
+    Never,
+    /// At the end of the run, with one `syncfs` per file system. On file systems that others share,
+    /// where that call doesn't reach the server, like [`Fsync::Each`].
+    End,
+    /// Each file before it is closed, and each directory when its entries are complete.
+    Each,
+}
+
+/// What happens when a source has changed while it was copied (`--if-changed`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum IfChanged {
+    /// Nothing: it isn't looked for.
+    Ignore,
+    /// The file is reported. The copy stays.
+    Warn,
+    /// It is copied again, up to so many times, and then reported.
+    Retry(u32),
+}
+
 /// Placement of a new file's data, on file systems that stripe files over storage targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum LayoutRule {
@@ -199,6 +234,12 @@ pub struct CopyOptions {
     pub reflink: Reflink,
     /// Where the target gets holes.
     pub sparse: Sparse,
+    /// Which regular files get their own name only when they are complete.
+    pub atomic: Atomic,
+    /// When the copy is made durable.
+    pub fsync: Fsync,
+    /// What happens when a source has changed while it was copied.
+    pub if_changed: IfChanged,
     /// Placement of new files' data.
     pub layout: LayoutRule,
     /// Print a line for each entry (`-v`).
@@ -255,6 +296,9 @@ impl Default for CopyOptions {
             one_file_system: false,
             reflink: Reflink::Auto,
             sparse: Sparse::Auto,
+            atomic: Atomic::Never,
+            fsync: Fsync::Never,
+            if_changed: IfChanged::Ignore,
             layout: LayoutRule::Inherit,
             verbose: false,
             debug: false,

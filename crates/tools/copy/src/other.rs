@@ -238,6 +238,11 @@ fn make_in_place(
             let outcome = if replaces { replace(directory, copy.target_name(), make) } else { Err(exists) };
             outcome.map(|()| None).map_err(failed)
         }
+        Place::Replaced => {
+            copy.tell_removed();
+            copy.tell_copied();
+            replace(directory, copy.target_name(), make).map(|()| None).map_err(failed)
+        }
         Place::Free(backup) => {
             copy.tell_copied_over(backup.as_deref());
             make(copy.target_name()).map(|()| None).map_err(|cause| {
@@ -334,14 +339,20 @@ fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Probl
         copy.tell_copied();
     } else {
         // Something exists, or something is wrong with the directory; `clear` finds out.
-        let mut turn = place::turn(copy);
+        let (mut turn, mut is_replaced) = (place::turn(copy), false);
         let backup = match place::clear(copy, &directory, &mut turn, source)? {
             Place::Left(left) => return Ok(Made::Left(left)),
             Place::Taken(_) => None,
+            Place::Replaced => {
+                copy.tell_removed();
+                is_replaced = true;
+                None
+            }
             Place::Free(backup) => backup,
         };
         copy.tell_copied_over(backup.as_deref());
         let outcome = match leads {
+            true if is_replaced => replace(&directory, copy.target_name(), &make).map_err(failed),
             true => make_or_replace(copy.copier, &directory, copy.target_name(), &make).map_err(failed),
             false => Err(Problem::new(CopyKind::RelativeLink).naming(copy.target_path())),
         };

@@ -15,12 +15,14 @@ use super::CopyKind;
 use super::backup::{Turn, base_of};
 use super::entry_copy::EntryCopy;
 use super::existing::{Case, Decision, Refusal, Sight, Skip, decide, looks_at_link};
-use super::options::{Preserve, Update};
+use super::options::{Atomic, Preserve, Update};
 
 /// State of a target's place once it has been prepared.
 pub(super) enum Place {
     /// It is free. The old file may be kept under the given name.
     Free(Option<CString>),
+    /// What is there stays until the copy is renamed over it (`--atomic`).
+    Replaced,
     /// Something is there, to be overwritten or entered. There is no `stat` for a symbolic link to
     /// itself, which `-f` removes.
     Taken(Option<Stat>),
@@ -160,6 +162,7 @@ pub(super) fn clear(
             check_just_created_link(copy, directory)?;
             Ok(Place::Taken(Some(there)))
         }
+        Decision::Remove if copy.options.atomic == Atomic::Always => Ok(Place::Replaced),
         Decision::Remove => {
             make_room(copy, directory)?;
             Ok(Place::Free(None))

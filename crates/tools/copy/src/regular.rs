@@ -2,26 +2,28 @@
 
 use std::ffi::CStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use haul_flow::{FlowKind, Holes, OpenFile, OpenSource, Problem, Reported, Start, Tally, Transfer};
+use haul_flow::{Finished, FlowKind, Holes, OpenFile, OpenSource, Problem, Reported, Start, Tally, Transfer};
 use haul_striping::Bearer;
-use haul_sys::{Errno, Error, Fd, FileType, Identity, Open, Seek, Stat};
+use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Seek, Stat};
 use haul_sys::{open, reflink, remove, seek, stat, stat_at, stat_path, truncate};
 
 use super::attributes::NewAttributes;
 use super::creation_mode::{self, CreationMode};
 use super::debug;
+use super::durable;
 use super::entry_copy::EntryCopy;
 use super::layouts::{self, Original};
 use super::links::{self, MadeFile, NameClaim};
 use super::object::Object;
 use super::open_target::{CopiedFile, OpenTarget, Target};
-use super::options::{Reflink, Sparse};
+use super::options::{Atomic, IfChanged, Reflink, Sparse};
 use super::place::{self, Left, Place};
 use super::source_xattrs;
+use super::staged::{self, Staged};
 use super::stream;
 use super::target::target_path;
-use super::temporary;
 use super::xattr_rules::SourceXattrs;
 use super::{Copier, CopyKind};
 
@@ -80,7 +82,7 @@ fn fill(
         stream::fill(copy, (source, stat), target);
         return None;
     }
-    let OpenTarget { file, before, backup, creation_mode, temporary_name } = target;
+    let OpenTarget { file, before, backup, creation_mode, staged } = target;
     let reflinked = match share_blocks(copy, source, stat, &file) {
         Ok(shared) => shared,
         Err(cause) => {
@@ -88,7 +90,7 @@ fn fill(
                 Problem::new(CopyKind::FailedToClone).naming(copy.target_path()).naming(copy.entry.path());
             copy.cx.problem(problem.because(cause));
             debug::print_failed(copy, "unsupported");
-            take_back(copy, file, before.is_none().then_some(temporary_name.as_deref()));
+            take_back(copy, file, staged.as_ref(), before.is_none());
             place::put_back(copy, backup.as_deref());
             return None;
         }
@@ -114,18 +116,20 @@ fn fill(
         skips_holes,
         has_holes,
         creation_mode,
-        temporary_name,
+        staged,
+        lacks_attributes: AtomicBool::new(false),
+        retries: AtomicU32::new(0),
     };
     Some(Start::Move { own, target: file, transfer, inspect: has_holes })
 }
 
-/// Closes a target that was not needed and, if it is `new`, removes it (under its temporary
-/// name, if any).
-fn take_back(copy: EntryCopy<'_>, file: Fd, new: Option<Option<&CStr>>) {
+/// Closes a target that was not needed, and removes it if it is new.
+fn take_back(copy: EntryCopy<'_>, file: Fd, staged: Option<&Staged>, is_new: bool) {
     let mut outcome = file.close();
-    if let Some(temporary_name) = new {
-        let name = temporary_name.unwrap_or(copy.target_name());
-        let removed = copy.open_directory().and_then(|directory| remove(directory, name));
+    if staged.is_some() {
+        staged::discard(copy, staged);
+    } else if is_new {
+        let removed = copy.open_directory().and_then(|directory| remove(directory, copy.target_name()));
         outcome = outcome.and(removed);
     }
     if let Err(cause) = outcome {
@@ -142,10 +146,10 @@ pub(super) fn open_target(
     let name = copy.target_name();
     let directory =
         copy.open_place().map_err(|cause| copy.problem(CopyKind::CannotCreateFile, slashed(name, cause)))?;
-    match layouts::make_file(copy, (&directory, name), creation_mode.mode, source.layout) {
-        Ok(file) => {
+    match create(copy, &directory, creation_mode.mode, source) {
+        Ok(target) => {
             copy.tell_copied();
-            Ok(Target::Open(OpenTarget { creation_mode: Some(creation_mode), ..OpenTarget::new(file) }))
+            Ok(Target::Open(OpenTarget { creation_mode: Some(creation_mode), ..target }))
         }
         Err(cause) if cause.is(Errno::EXIST) => open_in_place(copy, source, &directory),
         Err(cause) if cause.is(Errno::ISDIR) && stat_path(Some(&*directory), name, true).is_ok() => {
@@ -159,6 +163,22 @@ pub(super) fn open_target(
     }
 }
 
+/// Creates a target where nothing is: staged if that is wanted, else under its own name.
+fn create(
+    copy: EntryCopy<'_>,
+    directory: &Fd,
+    mode: Mode,
+    source: Original<'_>,
+) -> Result<OpenTarget, Error> {
+    match staged::create(copy, directory, mode, source)? {
+        Some(target) => Ok(target),
+        None => {
+            let made = layouts::make_file(copy, (directory, copy.target_name()), mode, source.layout);
+            made.map(OpenTarget::new)
+        }
+    }
+}
+
 /// Opens or creates the target where something exists, or did a moment ago.
 fn open_in_place(copy: EntryCopy<'_>, source: Original<'_>, directory: &Fd) -> Result<Target, Problem> {
     let mut turn = place::turn(copy);
@@ -167,6 +187,10 @@ fn open_in_place(copy: EntryCopy<'_>, source: Original<'_>, directory: &Fd) -> R
         Place::Taken(there) => {
             copy.tell_copied();
             open_existing(copy, source, directory, there).map(Target::Open)
+        }
+        Place::Replaced => {
+            copy.tell_copied();
+            replace(copy, source, directory).map(Target::Open)
         }
         Place::Free(backup) => {
             copy.tell_copied_over(backup.as_deref());
@@ -207,32 +231,39 @@ fn open_existing(
     let waits = there.is_some_and(|there| there.kind != FileType::Regular) && !copy.options.recursive;
     let how = if waits { how.blocking() } else { how };
     match (open(directory, copy.target_name(), how), there) {
-        (Ok(file), Some(there)) => empty(copy, source.stat, there, file),
+        (Ok(file), Some(there)) => empty(copy, source, (directory, there), file),
         // It was a symbolic link to itself and is something else now: recreate it, like
         // anything that can't be opened.
         (Ok(file), None) => {
             file.close().map_err(|cause| copy.problem(CopyKind::CannotCreateFile, cause))?;
-            place::make_room(copy, directory)?;
-            make_anew(copy, source, directory)
+            replace(copy, source, directory)
         }
         (Err(cause), _) if cause.is(Errno::NOENT) => make_anew(copy, source, directory),
-        (Err(_), _) if copy.options.existing.force => {
-            place::make_room(copy, directory)?;
-            make_anew(copy, source, directory)
-        }
+        (Err(_), _) if copy.options.existing.force => replace(copy, source, directory),
         (Err(cause), _) => Err(copy.problem(CopyKind::CannotCreateFile, cause)),
     }
 }
 
-/// Truncates an opened target, after checking that it is not the source by another path.
-fn empty(copy: EntryCopy<'_>, source: &Stat, there: Stat, file: Fd) -> Result<OpenTarget, Problem> {
+/// Truncates an opened target, or begins to replace it, after checking that it is not the source by
+/// another path.
+fn empty(
+    copy: EntryCopy<'_>,
+    source: Original<'_>,
+    (directory, there): (&Fd, Stat),
+    file: Fd,
+) -> Result<OpenTarget, Problem> {
     if there.kind != FileType::Regular {
         return Ok(OpenTarget { before: Some(there), ..OpenTarget::new(file) });
     }
     let failed = |cause| copy.problem(CopyKind::CannotCreateFile, cause);
     let opened = stat(&file).map_err(failed)?;
-    if opened.identity == source.identity {
+    if opened.identity == source.stat.identity {
         return Err(Problem::new(CopyKind::SameFile).naming(copy.entry.path()).naming(copy.target_path()));
+    }
+    if copy.options.atomic == Atomic::Always {
+        let target = staged::replace_file(copy, directory, (&file, opened), source.layout)?;
+        file.close().map_err(failed)?;
+        return Ok(target);
     }
     if !copy.options.attributes_only {
         // Also an empty one: being written to shows in its timestamps.
@@ -241,19 +272,31 @@ fn empty(copy: EntryCopy<'_>, source: &Stat, there: Stat, file: Fd) -> Result<Op
     Ok(OpenTarget { before: Some(opened), ..OpenTarget::new(file) })
 }
 
+/// Creates the target in place of an existing entry of which nothing is kept.
+fn replace(copy: EntryCopy<'_>, source: Original<'_>, directory: &Fd) -> Result<OpenTarget, Problem> {
+    if copy.options.atomic != Atomic::Always {
+        place::make_room(copy, directory)?;
+        return make_anew(copy, source, directory);
+    }
+    copy.tell_removed();
+    let mode = creation_mode::new_file_mode(copy.copier, source.stat);
+    staged::create_replacement(copy, directory, mode, source.layout)
+        .map_err(|cause| copy.problem(CopyKind::CannotCreateFile, cause))
+}
+
 /// Creates the target where nothing exists, or only a dangling symbolic link.
 fn make_anew(copy: EntryCopy<'_>, source: Original<'_>, directory: &Fd) -> Result<OpenTarget, Problem> {
     let (name, mode) = (copy.target_name(), creation_mode::new_file_mode(copy.copier, source.stat));
-    let outcome = match layouts::make_file(copy, (directory, name), mode, source.layout) {
+    let outcome = match create(copy, directory, mode, source) {
         Err(cause) if cause.is(Errno::EXIST) && is_link(directory, name) => {
             if !copy.options.through_dangling {
                 return Err(Problem::new(CopyKind::Dangling).naming(copy.target_path()));
             }
-            open(directory, name, Open::create_through(mode))
+            open(directory, name, Open::create_through(mode)).map(OpenTarget::new)
         }
         outcome => outcome,
     };
-    outcome.map(OpenTarget::new).map_err(|cause| copy.problem(CopyKind::CannotCreateFile, cause))
+    outcome.map_err(|cause| copy.problem(CopyKind::CannotCreateFile, cause))
 }
 
 /// Shares the source's blocks if wanted and possible; returns whether it did.
@@ -295,8 +338,56 @@ fn transfer(copy: EntryCopy<'_>, source: &Fd, stat: &Stat) -> Transfer {
     if offload { Transfer::Kernel(holes) } else { Transfer::Blocks(holes) }
 }
 
-pub(super) fn finish(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> bool {
-    let Some(target) = &file.target else { return true };
+pub(super) fn finish(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Finished {
+    let Some(target) = &file.target else { return Finished::Done };
+    match source_now(copy, file) {
+        Ok(None) => Finished::if_complete(complete(copy, file, target)),
+        Ok(Some(changed)) => match empty_again(copy, file, target) {
+            true => Finished::Again(changed),
+            false => Finished::Failed,
+        },
+        Err(problem) => {
+            copy.cx.problem(problem);
+            Finished::Failed
+        }
+    }
+}
+
+/// Looks whether the source has changed while it was copied, if that is wanted. Returns its `stat`
+/// if it is to be copied again.
+fn source_now(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Result<Option<Stat>, Problem> {
+    let retries_max = match copy.options.if_changed {
+        IfChanged::Ignore => return Ok(None),
+        IfChanged::Warn => 0,
+        IfChanged::Retry(retries) => retries,
+    };
+    let unreadable = |cause| Problem::new(FlowKind::CannotFstat).naming(copy.entry.path()).because(cause);
+    let now = stat(&file.source).map_err(unreadable)?;
+    // In raw nanoseconds: a file system that rounds one of the two would look like a change.
+    let state = |stat: &Stat| (stat.size, stat.modified, stat.changed);
+    if state(&now) == state(&file.stat) && file.length() == file.stat.size {
+        return Ok(None);
+    }
+    if file.own.retries.fetch_add(1, Ordering::Relaxed) < retries_max {
+        return Ok(Some(now));
+    }
+    copy.cx.problem(Problem::new(CopyKind::SourceChanged).naming(copy.entry.path()));
+    Ok(None)
+}
+
+/// Empties a target whose content is moved again. Returns false if that failed and was reported.
+fn empty_again(copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) -> bool {
+    copy.cx.count(Tally { retried: 1, ..Tally::default() });
+    let emptied = truncate(target, 0).map_err(|cause| {
+        let problem = Problem::new(FlowKind::ErrorWriting).naming(target_path(&file.entry));
+        copy.cx.problem(problem.because(cause));
+    });
+    emptied.is_ok()
+}
+
+/// Completes a target: its length, attributes, and name. Returns false if something failed and was
+/// reported.
+fn complete(copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) -> bool {
     if file.own.has_holes
         && let Err(cause) = truncate(target, file.length())
     {
@@ -318,11 +409,21 @@ pub(super) fn finish(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> bool {
         creation_mode: creation_mode.map(|creation_mode| (creation_mode, &copy.entry.node.own)),
         ..NewAttributes::of(copy, Object::Open(target), &file.stat, &xattrs)
     };
-    attributes.give()
+    let has_attributes = attributes.give();
+    let is_named = durable::flush_file(copy, target, file.own.staged.as_ref())
+        // Like GNU cp, keep a copy that lacks an attribute.
+        && staged::name_open(copy, file.own.staged.as_ref(), target);
+    file.own.lacks_attributes.store(is_named && !has_attributes, Ordering::Relaxed);
+    is_named && has_attributes
 }
 
 pub(super) fn end(copy: EntryCopy<'_>, own: &CopiedFile, moved: bool) {
-    let moved = temporary::give_name(copy, own.temporary_name.as_ref(), moved);
+    let is_whole = moved || own.lacks_attributes.load(Ordering::Relaxed);
+    let is_named = staged::name_closed(copy, own.staged.as_ref(), is_whole);
+    if !is_whole && own.staged.is_none() {
+        remove_part(copy, own);
+    }
+    let moved = moved && is_named;
     if moved {
         copy.cx.count(Tally { files: 1, ..Tally::default() });
         copy.record_made();
@@ -335,6 +436,20 @@ pub(super) fn end(copy: EntryCopy<'_>, own: &CopiedFile, moved: bool) {
             links::complete(copy, file, own.made);
         }
         (link, _) => links::abandon(copy, link),
+    }
+}
+
+/// Removes a new file that has only a part of its content: under its own name it would pass for the
+/// whole.
+fn remove_part(copy: EntryCopy<'_>, own: &CopiedFile) {
+    // Elsewhere the name may be another user's by now.
+    let is_ours = own.creation_mode.is_some() && !copy.entry.node.own.is_shared;
+    if !is_ours || copy.options.atomic == Atomic::Never {
+        return;
+    }
+    let removed = copy.open_directory().and_then(|directory| remove(directory, copy.target_name()));
+    if let Err(cause) = removed {
+        copy.cx.problem(copy.problem(CopyKind::CannotRemove, cause));
     }
 }
 

@@ -11,7 +11,7 @@ use haul_sys::{c_string, set_creation_label};
 use super::operands::{self, Assignment};
 use super::parents::Parents;
 use super::target::{TargetDirectory, gives_operands_access_list};
-use super::{Copier, CopyKind, CopyOptions, Label, Operands, default_label, temporary};
+use super::{Copier, CopyKind, CopyOptions, Label, Operands, default_label, durable, temporary};
 
 /// A copy to run.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +73,7 @@ pub fn run(
     let groups = operands::groups(assignments, options, cache);
     let copier = Copier { contexts, ..Copier::new(options.clone(), cancel.clone(), groups.len() > 1) };
     let mut parents = Parents::new(&copier, cache, report);
+    let mut target_places = Vec::new();
     let (mut status, mut first) = (Status::Success, 0);
     for group in &groups {
         status = status.max(report_all(take_before(first + group.len(), &mut left_out), report));
@@ -82,12 +83,15 @@ pub fn run(
         let mut targets: Vec<_> = operands.iter().map(|operand| Arc::clone(&operand.own.held)).collect();
         targets.sort_unstable_by_key(|held| (held.identity().device, held.identity().inode));
         targets.dedup_by_key(|held| held.identity());
+        targets.iter().for_each(|held| durable::note_directory(&copier, cache, held));
         status = status.max(session.run(executor, &copier, targets.clone(), operands));
         let swept = targets.iter().flat_map(|held| temporary::sweep(&copier, cache, held)).collect();
         status = status.max(report_all(swept, report));
+        target_places.extend(targets);
     }
     status = status.max(report_all(take_before(usize::MAX, &mut left_out), report));
     status = status.max(parents.finish());
+    status = status.max(report_all(durable::flush_end(&copier, cache, &target_places), report));
     Ok(match status {
         _ if copier.cancel.is_cancelled() => Outcome::Cancelled,
         Status::Success if !copier.declined.into_inner() => Outcome::Success,

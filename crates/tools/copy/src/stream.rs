@@ -12,11 +12,13 @@ use super::Copier;
 use super::attributes::NewAttributes;
 use super::creation_mode;
 use super::debug;
+use super::durable;
 use super::entry_copy::EntryCopy;
 use super::object::Object;
 use super::open_target::OpenTarget;
 use super::place::{self};
 use super::source_xattrs;
+use super::staged;
 
 /// Bytes moved at a time: the capacity of a pipe.
 const BLOCK_BYTES: usize = 64 << 10;
@@ -24,30 +26,33 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// Copies an open source to an open target until EOF and sets a regular target's attributes.
 /// Reports failures and closes the target. Returns true if all went well.
 pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: OpenTarget) -> bool {
-    let OpenTarget { file, before, backup, .. } = target;
-    let mut moved = true;
+    let OpenTarget { file, before, backup, staged, .. } = target;
+    let (mut is_whole, mut has_attributes) = (true, true);
     if let Err((kind, cause)) = pump(copy.cx, source, &file) {
         let path = if kind == FlowKind::ErrorReading { copy.entry.path() } else { copy.target_path() };
         copy.cx.problem(Problem::new(kind).naming(path).because(cause));
-        moved = false;
+        is_whole = false;
     }
     debug::print_stream(copy);
     // A device or FIFO that the user writes to keeps its mode, unlike with GNU cp: it is not
     // a copy.
-    if moved && before.is_none_or(|before| before.kind == FileType::Regular) {
+    if is_whole && before.is_none_or(|before| before.kind == FileType::Regular) {
         let xattrs = source_xattrs::read(copy, Object::Open(source));
         let attributes = NewAttributes {
             before: before.as_ref(),
             plain_mode: creation_mode::plain_file_mode(copy.copier, stat, before.as_ref()),
             ..NewAttributes::of(copy, Object::Open(&file), stat, &xattrs)
         };
-        moved = attributes.give();
+        has_attributes = attributes.give();
+        is_whole = durable::flush_file(copy, &file, staged.as_ref())
+            && staged::name_open(copy, staged.as_ref(), &file);
     }
     if let Err(cause) = file.close() {
         let problem = Problem::new(FlowKind::FailedToClose).naming(copy.target_path());
         copy.cx.problem(problem.because(cause));
-        moved = false;
+        is_whole = false;
     }
+    let moved = staged::name_closed(copy, staged.as_ref(), is_whole) && has_attributes;
     if moved {
         copy.cx.count(Tally { files: 1, ..Tally::default() });
     } else {

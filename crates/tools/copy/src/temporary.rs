@@ -12,15 +12,13 @@
 //!
 //! An existing file is overwritten in place, as always.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use haul_flow::{DirCache, DirHandle, Problem};
-use haul_sys::{Errno, remove, rename, rename_to_new};
 
-use super::entry_copy::EntryCopy;
-use super::options::{TemporaryNames, Update};
+use super::options::TemporaryNames;
 use super::{Copier, CopyKind};
 
 /// Prefix of temporary names.
@@ -53,31 +51,4 @@ pub(super) fn sweep(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) ->
     let told = |cause| Problem::new(CopyKind::CannotSweep).naming(held.path()).because(cause).as_warning();
     let swept = haul_flow::sweep(cache, held, |name| is_temporary_name(name, run));
     swept.unwrap_or_else(|cause| vec![cause]).into_iter().map(told).collect()
-}
-
-/// Renames a complete, closed file to its own name, or removes an incomplete one. Returns true
-/// if the file is in place.
-pub(super) fn give_name(copy: EntryCopy<'_>, temporary: Option<&CString>, moved: bool) -> bool {
-    let Some(temporary) = temporary else { return moved };
-    let named = copy.open_directory().and_then(|directory| {
-        if !moved {
-            return remove(&*directory, temporary).map(|()| false);
-        }
-        match rename_to_new(&*directory, temporary, copy.target_name()) {
-            // Someone else has created it meanwhile.
-            Err(cause) if cause.is(Errno::EXIST) && copy.options.existing.update == Update::All => {
-                rename(&*directory, temporary, copy.target_name()).map(|()| true)
-            }
-            Err(cause) => {
-                // The file is lost either way; the first failure is reported.
-                remove(&*directory, temporary).unwrap_or_default();
-                Err(cause)
-            }
-            Ok(()) => Ok(true),
-        }
-    });
-    named.unwrap_or_else(|cause| {
-        copy.cx.problem(copy.problem(CopyKind::CannotCreateFile, cause));
-        false
-    })
 }

@@ -16,6 +16,7 @@ use crate::kind::CopyKind;
 use crate::layouts::{self, Original};
 use crate::open_target::OpenTarget;
 use crate::options::TemporaryNames;
+use crate::staged::Staged;
 use crate::temporary::PREFIX;
 
 /// Lets another process open a file that is being created, and verify that its source is the same.
@@ -142,7 +143,7 @@ fn go_on_with(copier: &Copier, item: &WorkItem<Copier>, directory: &Fd, source: 
     }
     let temporary_name = ticket.is_temporary().then_some(ticket.name);
     let before = temporary_name.is_none().then_some(there);
-    Some(OpenTarget { temporary_name, before, ..OpenTarget::new(file) })
+    Some(OpenTarget { staged: temporary_name.map(Staged::named), before, ..OpenTarget::new(file) })
 }
 
 /// Returns the temporary name for an entry's copy. `None` if copies are created under their
@@ -168,5 +169,9 @@ fn create_temporary(
     };
     let file = made.map_err(|cause| copy.failure(directory, CopyKind::CannotCreateFile, cause))?;
     copy.tell_copied();
-    Ok(OpenTarget { creation_mode: Some(creation_mode), temporary_name: Some(name), ..OpenTarget::new(file) })
+    Ok(OpenTarget {
+        creation_mode: Some(creation_mode),
+        staged: Some(Staged::named(name)),
+        ..OpenTarget::new(file)
+    })
 }

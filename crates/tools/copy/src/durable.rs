@@ -1,0 +1,207 @@
+//! Durability: `--fsync` makes a copy survive a power cut.
+//!
+//! On a local file system one `syncfs` at the end flushes the data, the inodes and the directories
+//! of the whole copy; an `fsync` for each file costs twenty times as much (docs/measurements/). On
+//! a file system that other hosts share, `syncfs` need not reach the server, so each file is flushed
+//! before it is closed, and each directory when its entries are complete. `--fsync=each` does that
+//! everywhere.
+//!
+//! With `--atomic`, names wait for the data: files are written under temporary names, `syncfs` flushes
+//! a batch of them, and only then they are renamed. So two flushes are enough for any number of
+//! files that fit in a batch (`Policy::closed_waiting_max`), and at no moment does a power cut leave
+//! a name with a part of a file.
+//!
+//! Invariant: after exit status 0 a power cut loses nothing of the copy. A failed flush is an error
+//! of the file, the directory or the file system, and sets the exit status.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use haul_flow::{Context, DirCache, DirHandle, Problem, lock};
+use haul_sys::{Errno, Error, Fd, Open, file_system_type, open, synchronize, synchronize_file_system};
+
+use super::entry_copy::EntryCopy;
+use super::options::{Atomic, Fsync};
+use super::staged::Staged;
+use super::{Copier, CopyKind};
+
+/// Types of file systems that `syncfs` flushes to the device (`linux/magic.h`, `statfs(2)`): no
+/// other host writes to them, and no process serves them.
+const LOCAL_TYPES: [u64; 17] = [
+    0xef53,      // ext2, ext3, ext4
+    0x5846_5342, // xfs
+    0x9123_683e, // btrfs
+    0x0102_1994, // tmpfs
+    0x8584_58f6, // ramfs
+    0xf2f5_2010, // f2fs
+    0xca45_1a4e, // bcachefs
+    0x794c_7630, // overlayfs
+    0x2fc1_2fc1, // zfs
+    0x4d44,      // vfat
+    0x2011_bab0, // exfat
+    0x7366_746e, // ntfs3
+    0x3153_464a, // jfs
+    0x3434,      // nilfs2
+    0x5265_4973, // reiserfs
+    0x1501_3346, // udf
+    0x482b,      // hfsplus
+];
+
+/// The file systems that a run copies to, by device.
+#[derive(Debug, Default)]
+pub(super) struct FileSystems(Mutex<HashMap<u64, Arc<FileSystem>>>);
+
+#[derive(Debug)]
+struct FileSystem {
+    /// A directory on it, open since the run came to it: `syncfs` reports the write errors that
+    /// nobody has been told of since the descriptor was opened. `None` if it can't be opened.
+    descriptor: Option<Fd>,
+    /// Path of that directory, for messages.
+    path: Vec<u8>,
+    method: Method,
+    /// Files written so far whose names wait for a flush.
+    written: AtomicU64,
+    /// How many of these the flushes so far have covered, and the error of a flush that failed.
+    flushed: Mutex<(u64, Option<Error>)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    /// `syncfs`: before names are given, and at the end.
+    Whole,
+    /// `fsync` of each file and directory.
+    Each,
+}
+
+impl FileSystem {
+    fn new(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) -> Self {
+        // The handle may be open for resolving names only, and syncfs(2) refuses such a descriptor.
+        let opened = cache.open(held).and_then(|directory| open(&*directory, c".", Open::DIRECTORY));
+        let descriptor = opened.ok();
+        let kind = descriptor.as_ref().and_then(|descriptor| file_system_type(descriptor).ok());
+        let is_local = kind.is_some_and(|kind| LOCAL_TYPES.contains(&kind));
+        let method = match copier.options.fsync {
+            Fsync::End if is_local => Method::Whole,
+            _ => Method::Each,
+        };
+        let (written, flushed) = (AtomicU64::new(0), Mutex::new((0, None)));
+        Self { descriptor, path: held.path(), method, written, flushed }
+    }
+
+    fn synchronize(&self) -> Result<(), Error> {
+        self.descriptor.as_ref().map_or(Ok(()), |descriptor| synchronize_file_system(descriptor))
+    }
+
+    /// Makes sure that the first `number` files written are on storage.
+    fn flush_up_to(&self, number: u64) -> Result<(), Error> {
+        let mut flushed = lock(&self.flushed);
+        if flushed.0 < number {
+            // Read before the flush: it may not cover what is written meanwhile.
+            let written = self.written.load(Ordering::Acquire);
+            let outcome = self.synchronize();
+            *flushed = (written, outcome.err().or(flushed.1.take()));
+        }
+        // A failed flush doesn't say which files it lost.
+        flushed.1.clone().map_or(Ok(()), Err)
+    }
+}
+
+/// Called before anything is created in a target directory. Finds out about its file system.
+pub(super) fn note_directory(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) {
+    if copier.options.fsync != Fsync::Never {
+        let mut known = lock(&copier.file_systems.0);
+        let device = held.identity().device;
+        known.entry(device).or_insert_with(|| Arc::new(FileSystem::new(copier, cache, held)));
+    }
+}
+
+fn file_system(copier: &Copier, device: u64) -> Option<Arc<FileSystem>> {
+    if copier.options.fsync == Fsync::Never {
+        return None;
+    }
+    lock(&copier.file_systems.0).get(&device).map(Arc::clone)
+}
+
+/// True if entries on this device are flushed one by one. One that was not noted counts as shared.
+fn is_flushed_each(copier: &Copier, device: u64) -> bool {
+    copier.options.fsync != Fsync::Never
+        && file_system(copier, device).is_none_or(|known| known.method == Method::Each)
+}
+
+/// True if a staged file gets its name only after a flush of its file system, together with others:
+/// until then it needs no descriptor, but a temporary name.
+pub(super) fn flushes_before_names(copy: EntryCopy<'_>) -> bool {
+    let is_asked = copy.options.atomic == Atomic::Always && copy.options.fsync == Fsync::End;
+    is_asked && copy.entry.node.owner.is_none() && !is_flushed_each(copy.copier, device_of(copy))
+}
+
+fn device_of(copy: EntryCopy<'_>) -> u64 {
+    copy.entry.node.own.held.identity().device
+}
+
+/// Numbers a staged file whose content is written, for [`flush_before_name`].
+pub(super) fn note_written(copy: EntryCopy<'_>, staged: &Staged) {
+    if flushes_before_names(copy)
+        && let Some(known) = file_system(copy.copier, device_of(copy))
+    {
+        staged.written_at.store(known.written.fetch_add(1, Ordering::AcqRel) + 1, Ordering::Relaxed);
+    }
+}
+
+/// Flushes what a staged file needs before it gets its name: a rename may reach the journal of the
+/// file system long before the data that was written earlier.
+pub(super) fn flush_before_name(copy: EntryCopy<'_>, staged: &Staged) -> Result<(), Problem> {
+    let number = staged.written_at.load(Ordering::Relaxed);
+    let Some(known) = file_system(copy.copier, device_of(copy)).filter(|_| number > 0) else { return Ok(()) };
+    known.flush_up_to(number).map_err(|cause| copy.problem(CopyKind::Syncing, cause))
+}
+
+/// Flushes an open target, if that is due. Returns false if that failed and was reported.
+pub(super) fn flush_file(copy: EntryCopy<'_>, file: &Fd, staged: Option<&Staged>) -> bool {
+    let is_asked = copy.options.atomic == Atomic::Always && copy.options.fsync == Fsync::End;
+    // A rank gives each file its name at once.
+    let is_due = is_flushed_each(copy.copier, device_of(copy)) || is_asked && copy.entry.node.owner.is_some();
+    if !is_due {
+        staged.into_iter().for_each(|staged| note_written(copy, staged));
+        return true;
+    }
+    synchronize(file).map_err(|cause| copy.cx.problem(copy.problem(CopyKind::Syncing, cause))).is_ok()
+}
+
+/// Flushes a target directory whose entries are complete, if that is due.
+pub(super) fn flush_directory(copier: &Copier, cx: &Context<'_, Copier>, held: &Arc<DirHandle>) {
+    if is_flushed_each(copier, held.identity().device)
+        && let Err(problem) = flush_entries(cx.cache(), held)
+    {
+        cx.problem(problem);
+    }
+}
+
+fn flush_entries(cache: &DirCache, held: &Arc<DirHandle>) -> Result<(), Problem> {
+    let flushed = cache.open(held).and_then(|directory| {
+        match synchronize(&*directory) {
+            // Open for resolving names only.
+            Err(cause) if cause.is(Errno::BADF) => {
+                let readable = open(&*directory, c".", Open::DIRECTORY)?;
+                synchronize(&readable).and(readable.close())
+            }
+            outcome => outcome,
+        }
+    });
+    flushed.map_err(|cause| Problem::new(CopyKind::Syncing).naming(held.path()).because(cause))
+}
+
+/// Flushes what is left at the end of a run: whole file systems, and the entries of `places`, the
+/// directories that operands were copied to. Returns the failures.
+pub(super) fn flush_end(copier: &Copier, cache: &DirCache, places: &[Arc<DirHandle>]) -> Vec<Problem> {
+    let is_due = |place: &&Arc<DirHandle>| is_flushed_each(copier, place.identity().device);
+    let mut problems: Vec<_> =
+        places.iter().filter(is_due).filter_map(|place| flush_entries(cache, place).err()).collect();
+    for known in lock(&copier.file_systems.0).values().filter(|known| known.method == Method::Whole) {
+        if let Err(cause) = known.synchronize() {
+            problems.push(Problem::new(CopyKind::Syncing).naming(known.path.clone()).because(cause));
+        }
+    }
+    problems
+}

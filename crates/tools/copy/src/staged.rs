@@ -1,0 +1,269 @@
+//! Staged files: targets that get their own name only when they are complete.
+//!
+//! A copy may be killed at any moment, the disk may fill up, and a power cut may come. Whatever
+//! then has the name of a target should be the old file or the new one, never a part of it: `-u`,
+//! `-n` and people trust names.
+//!
+//! ```text
+//!               no name (O_TMPFILE) ──────────────────────────────► linkat            new file
+//! created ──┬─►                     data, attributes ─► close
+//!           │                                         └───────────► linkat, renameat  replaces a file
+//!           └─► temporary name ────────────────────────────────────► renameat2         either
+//! ```
+//!
+//! A file without a name vanishes with the process that has it open, so a killed run leaves nothing
+//! behind. A temporary name is used where the file system has no `O_TMPFILE` (NFS), where another
+//! process must be able to open the file (ranks), and under preloaded libraries that would not know
+//! the file again. It is in the target's directory, because a rename can't leave a file system.
+//!
+//! A file that replaces another one first gets the owner, mode and xattrs of that file: to a user,
+//! the copy writes into the existing file, and so nothing but its content changes. What can't be
+//! kept that way is refused before a byte is copied: a second hard link would be cut off, and a
+//! symbolic link would become a file.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+
+use haul_flow::{Problem, lock, temporary_name};
+use haul_striping::Layout;
+use haul_sys::{Errno, Error, Fd, FileType, Mode, Open, Owner, Stat};
+use haul_sys::{
+    change_mode, change_owner, get_xattr, interposer, link_unnamed, list_xattrs, open, remove, rename,
+    rename_to_new, set_xattr, stat_at,
+};
+
+use super::CopyKind;
+use super::durable;
+use super::entry_copy::EntryCopy;
+use super::layouts::{self, Original};
+use super::links::replace;
+use super::open_target::OpenTarget;
+use super::options::{Atomic, Update};
+
+/// Minimum size, in bytes, of a new file that is staged without `--atomic`: from there on the cost of
+/// naming it later is below the noise. Of small files it is 15 to 30 percent, and a factor of two in
+/// one directory of an xfs (docs/measurements/trust.md).
+const LARGE_BYTES: u64 = 1 << 20;
+
+/// A target that doesn't have its own name yet.
+#[derive(Debug)]
+pub(super) struct Staged {
+    /// Its temporary name; `None` if it has no name.
+    pub(super) temporary_name: Option<CString>,
+    /// True if it replaces what has its name.
+    pub(super) replaces: bool,
+    /// Its number among the files whose names wait for a flush, starting at 1 (`durable.rs`); 0 if
+    /// it isn't one of them.
+    pub(super) written_at: AtomicU64,
+}
+
+impl Staged {
+    /// A new file under a temporary name.
+    pub(super) fn named(temporary_name: CString) -> Self {
+        Self { temporary_name: Some(temporary_name), ..Self::unnamed() }
+    }
+
+    /// A new file without a name.
+    fn unnamed() -> Self {
+        Self { temporary_name: None, replaces: false, written_at: AtomicU64::new(0) }
+    }
+}
+
+/// File systems on which files can be created without a name and named later, by device.
+#[derive(Debug, Default)]
+pub(super) struct UnnamedFiles(Mutex<HashMap<u64, bool>>);
+
+impl UnnamedFiles {
+    /// True if it works on this directory's file system. The first time, it is tried: that a file
+    /// can't be named must not turn out after its bytes were copied.
+    fn work(&self, directory: &Fd, device: u64) -> bool {
+        let try_once = || {
+            let (file, name) = (open(directory, c".", Open::unnamed(Mode::OWNER))?, temporary_name());
+            link_unnamed(&file, directory, &name)?;
+            remove(directory, &name)?;
+            file.close()
+        };
+        *lock(&self.0).entry(device).or_insert_with(|| try_once().is_ok())
+    }
+}
+
+/// Creates a staged file, if the options want that and its name is free. `None` if it is to be
+/// created under its own name.
+pub(super) fn create(
+    copy: EntryCopy<'_>,
+    directory: &Fd,
+    mode: Mode,
+    source: Original<'_>,
+) -> Result<Option<OpenTarget>, Error> {
+    let name = copy.target_name();
+    let is_wanted = match copy.options.atomic {
+        Atomic::Never => false,
+        Atomic::LargeFiles => source.stat.size >= LARGE_BYTES,
+        Atomic::Always => true,
+    };
+    if !is_wanted || !is_plain(name) {
+        return Ok(None);
+    }
+    // Nothing else creates entries in a directory that this run made. Elsewhere a name that is taken
+    // must be noticed now: at the end the bytes would have been copied for nothing.
+    if !copy.entry.node.own.is_new() && !stat_at(directory, name).is_err_and(|cause| cause.is(Errno::NOENT)) {
+        return Ok(None);
+    }
+    create_incomplete(copy, directory, mode, source.layout).map(Some)
+}
+
+/// Creates the replacement of an existing entry that keeps nothing of it.
+pub(super) fn create_replacement(
+    copy: EntryCopy<'_>,
+    directory: &Fd,
+    mode: Mode,
+    layout: Option<&Layout>,
+) -> Result<OpenTarget, Error> {
+    let mut target = create_incomplete(copy, directory, mode, layout)?;
+    target.staged.iter_mut().for_each(|staged| staged.replaces = true);
+    Ok(target)
+}
+
+/// Creates the replacement of an existing file, with its owner, mode and xattrs. `existing` is open.
+pub(super) fn replace_file(
+    copy: EntryCopy<'_>,
+    directory: &Fd,
+    (existing, before): (&Fd, Stat),
+    layout: Option<&Layout>,
+) -> Result<OpenTarget, Problem> {
+    let refused = |kind| Problem::new(kind).naming(copy.target_path());
+    if before.links > 1 {
+        return Err(refused(CopyKind::ReplacesLinked));
+    }
+    let failed = |cause| copy.problem(CopyKind::CannotReplace, cause);
+    if stat_at(directory, copy.target_name()).map_err(failed)?.kind == FileType::Symlink {
+        return Err(refused(CopyKind::ReplacesSymlink));
+    }
+    let mode = before.mode.and(Mode::OWNER);
+    let target = create_replacement(copy, directory, mode, layout).map_err(failed)?;
+    match inherit(copy, (existing, &before), &target.file) {
+        Ok(()) => Ok(OpenTarget { before: Some(before), ..target }),
+        Err(cause) => {
+            discard(copy, target.staged.as_ref());
+            Err(failed(cause))
+        }
+    }
+}
+
+/// Gives a new file the owner, xattrs and mode of the file it replaces.
+fn inherit(copy: EntryCopy<'_>, (existing, before): (&Fd, &Stat), new: &Fd) -> Result<(), Error> {
+    let created = haul_sys::stat(new)?;
+    if (created.owner, created.group) != (before.owner, before.group) {
+        change_owner(new, Owner { user: Some(before.owner), group: Some(before.group) })?;
+    }
+    let names = match list_xattrs(existing) {
+        Err(cause) if matches!(cause.errno(), Errno::OPNOTSUPP | Errno::NOSYS) => None,
+        outcome => Some(outcome?),
+    };
+    for key in names.iter().flat_map(|names| names.iter()) {
+        // The kernel removes capabilities from a file that is written to.
+        if key != c"security.capability" {
+            set_xattr(new, key, &get_xattr(existing, key)?)?;
+        }
+    }
+    // As does the kernel when somebody without CAP_FSETID writes to a file.
+    let kept = if copy.copier.process.user == 0 { before.mode } else { before.mode.without(Mode::SET_ID) };
+    change_mode(new, kept)
+}
+
+fn create_incomplete(
+    copy: EntryCopy<'_>,
+    directory: &Fd,
+    mode: Mode,
+    layout: Option<&Layout>,
+) -> Result<OpenTarget, Error> {
+    let place = &copy.entry.node.own;
+    // A layout is set by creating a file under a name. A rank's file may be opened by other ranks.
+    let may_be_unnamed = layout.is_none()
+        && copy.entry.node.owner.is_none()
+        && interposer().is_none()
+        && !durable::flushes_before_names(copy);
+    if may_be_unnamed && copy.copier.unnamed_files.work(directory, place.held.identity().device) {
+        let file = open(directory, c".", Open::unnamed(mode))?;
+        return Ok(OpenTarget { staged: Some(Staged::unnamed()), ..OpenTarget::new(file) });
+    }
+    let name = temporary_name();
+    let file = layouts::make_file(copy, (directory, &name), mode, layout)?;
+    Ok(OpenTarget { staged: Some(Staged::named(name)), ..OpenTarget::new(file) })
+}
+
+/// Names a complete file that has no name. It is still open. Returns false if that failed and was
+/// reported.
+pub(super) fn name_open(copy: EntryCopy<'_>, staged: Option<&Staged>, file: &Fd) -> bool {
+    let Some(Staged { temporary_name: None, replaces, .. }) = staged else { return true };
+    let name = copy.target_name();
+    let named = copy.open_directory().and_then(|directory| {
+        if !replaces {
+            match link_unnamed(file, &directory, name) {
+                // Someone else has created it meanwhile.
+                Err(cause) if cause.is(Errno::EXIST) && replaces_new_names(copy) => {}
+                outcome => return outcome,
+            }
+        }
+        // linkat(2) can't replace a name.
+        replace(&directory, name, &|passing| link_unnamed(file, &directory, passing))
+    });
+    named.map_err(|cause| copy.cx.problem(copy.problem(CopyKind::CannotCreateFile, cause))).is_ok()
+}
+
+/// Renames a complete, closed file to its own name if it has a temporary one, or removes an
+/// incomplete one. Returns true if the file is complete and in place.
+pub(super) fn name_closed(copy: EntryCopy<'_>, staged: Option<&Staged>, is_complete: bool) -> bool {
+    let Some(waiting) = staged else { return is_complete };
+    let Staged { temporary_name: Some(temporary), replaces, .. } = waiting else { return is_complete };
+    let flushed = if is_complete { durable::flush_before_name(copy, waiting) } else { Ok(()) };
+    if let Err(problem) = &flushed {
+        copy.cx.problem(problem.clone());
+    }
+    if !is_complete || flushed.is_err() {
+        discard(copy, staged);
+        return false;
+    }
+    let name = copy.target_name();
+    let named = copy.open_directory().and_then(|directory| {
+        let renamed = match replaces {
+            true => rename(&*directory, temporary, name),
+            false => rename_to_new(&*directory, temporary, name),
+        };
+        match renamed {
+            // Someone else has created it meanwhile.
+            Err(cause) if cause.is(Errno::EXIST) && replaces_new_names(copy) => {
+                rename(&*directory, temporary, name)
+            }
+            Err(cause) => {
+                // The file is lost either way; the first failure is reported.
+                remove(&*directory, temporary).unwrap_or_default();
+                Err(cause)
+            }
+            Ok(()) => Ok(()),
+        }
+    });
+    named.map_err(|cause| copy.cx.problem(copy.problem(CopyKind::CannotCreateFile, cause))).is_ok()
+}
+
+/// Removes an incomplete file that has a temporary name.
+pub(super) fn discard(copy: EntryCopy<'_>, staged: Option<&Staged>) {
+    let Some(temporary) = staged.and_then(|staged| staged.temporary_name.as_ref()) else { return };
+    let removed = copy.open_directory().and_then(|directory| remove(directory, temporary));
+    if let Err(cause) = removed {
+        copy.cx.problem(copy.problem(CopyKind::CannotRemove, cause));
+    }
+}
+
+/// True if a file that appears under a target's name during the copy is replaced, like one that was
+/// there before.
+fn replaces_new_names(copy: EntryCopy<'_>) -> bool {
+    copy.options.existing.update == Update::All
+}
+
+/// True if a name can be given to a file: GNU lets the kernel judge the others.
+fn is_plain(name: &CStr) -> bool {
+    name != c"." && !name.to_bytes().ends_with(b"/")
+}
