@@ -112,6 +112,7 @@ impl<'b> BitReader<'b> {
     /// Refills the pending bits to at least 56, if that many are left.
     fn fill(&mut self) {
         if let Some(bytes) = self.bytes.get(self.next..).and_then(<[u8]>::first_chunk::<8>) {
+            // The bits beyond `filled` will be set again, to the same values.
             self.pending |= u64::from_be_bytes(*bytes) >> self.filled;
             let taken = (63 - self.filled) / 8;
             self.next += taken as usize;

@@ -50,6 +50,7 @@ impl Crc {
     pub fn update(&mut self, bytes: &[u8]) {
         let (steps, rest) = bytes.as_chunks::<STEP>();
         let mut sum = self.0;
+        // The lookups of a step don't depend on each other.
         for step in steps {
             let word = u64::from_be_bytes(*step) ^ u64::from(sum) << 32;
             let parts = word.to_be_bytes();

@@ -290,6 +290,7 @@ impl Codes {
     fn find(&self, ahead: u64, lengths: std::ops::RangeInclusive<usize>) -> Option<(u16, u32)> {
         for length in lengths {
             let code = (ahead >> (64 - length)) as i32;
+            // It is not below the first, since shorter codes have been ruled out.
             if code < self.firsts[length] + self.counts[length] {
                 let place = self.starts[length] + code - self.firsts[length];
                 let symbol = self.symbols.get(usize::try_from(place).ok()?)?;
@@ -329,6 +330,7 @@ fn link_rows(last: &[u8], rows: &mut Vec<u32>) {
     rows.resize(last.len(), 0);
     for (row, &byte) in (0..).zip(last) {
         let place = &mut places[usize::from(byte)];
+        // 28 bits at most, so there is room for `MARK`.
         rows[*place] = row << 8 | u32::from(byte);
         *place += 1;
     }
@@ -440,6 +442,7 @@ fn step(rows: &[u32], lanes: &mut [u32; LANES]) -> ([[u8; STEPS]; LANES], [usize
 fn undo_randomization(block: &mut [u8]) {
     let mut at = 0;
     for number in NUMBERS.iter().cycle() {
+        // bzip2 counts down from each number, and flips when it gets to one.
         let Some(byte) = block.get_mut(at + usize::from(*number) - 2) else { return };
         *byte ^= 1;
         at += usize::from(*number);

@@ -44,6 +44,7 @@ impl Encoder {
         let mut writer = BitWriter::default();
         writer.push_magic(BLOCK_MAGIC);
         writer.push(crc, 32);
+        // The first bit, a zero, says that the block isn't randomized.
         writer.push(row as u32, 25);
         let used = used_bytes(&self.last);
         push_used(&mut writer, &used);
@@ -113,6 +114,7 @@ fn push_run(symbols: &mut Vec<u16>, run: &mut u32) {
 
 /// Returns how many tables pay off for this many symbols.
 fn tables_for(symbols: usize) -> usize {
+    // bzip2's own limits.
     match symbols {
         0..200 => 2,
         200..600 => 3,
@@ -172,6 +174,7 @@ fn first_tables(symbols: &[u16], count: usize) -> Vec<Lengths> {
 
 /// Computes optimal code lengths of at most [`LENGTH_MAX`] (Huffman, 1952).
 fn lengths(frequencies: &[u32]) -> Lengths {
+    // The format has a code for each symbol, also for those that no group with this table has.
     let mut weights: Vec<_> = frequencies.iter().map(|frequency| (*frequency).max(1)).collect();
     loop {
         let lengths = unlimited_lengths(&weights);

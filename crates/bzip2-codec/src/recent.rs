@@ -34,6 +34,7 @@ impl Recent {
         let wanted = ONES * u128::from(byte);
         for (index, word) in self.0.iter().enumerate() {
             let differs = word ^ wanted;
+            // The lowest bit is exact: a borrow can only set higher ones.
             let equals = differs.wrapping_sub(ONES) & !differs & ONES << 7;
             if equals != 0 {
                 let number = index * WORD + equals.trailing_zeros() as usize / 8;

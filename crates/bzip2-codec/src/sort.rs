@@ -124,6 +124,7 @@ impl Lows {
 
     fn find(&mut self, text: &[u8]) {
         self.places.clear();
+        // The last suffix falls, as if before an end mark less than all letters.
         let (mut next, mut next_falls) = (text[text.len() - 1], true);
         for place in (0..text.len() - 1).rev() {
             let letter = text[place];

@@ -152,6 +152,7 @@ impl Unpacker {
     }
 
     fn header(&mut self, last: bool) -> Result<Step, Stop> {
+        // The end of a stream is padded to whole bytes.
         self.position = self.position.next_multiple_of(8);
         let at = usize::try_from(self.place() / 8).unwrap_or(usize::MAX);
         let bytes = self.rest.get(at..).unwrap_or_default();

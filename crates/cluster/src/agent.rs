@@ -114,6 +114,7 @@ impl<T: Distributed + 'static> Agent<'_, T> {
             return;
         }
         let moved = !file.failed;
+        // `finish` takes the lock again.
         drop(led);
         self.finish(over.file, moved);
     }

@@ -54,6 +54,8 @@ pub(crate) fn enter<T: Distributed>(
     let OpenSubdir { source: Ok(fd), stat: seen, follow } = opened else { return Elsewhere::Returned };
     let above = cx.cache().open(&entry.node.source).and_then(|above| stat(&*above));
     let same_device = above.is_ok_and(|above| above.identity.device == seen.identity.device);
+    // Listed before the tool creates anything: a directory that is too large must be bounced
+    // untouched.
     let Ok(Some(names)) = listing(&mut DirectoryReader::new(), fd) else { return Elsewhere::Returned };
     if !same_device {
         return Elsewhere::Returned;

@@ -377,6 +377,7 @@ impl<T: Distributed> PendingItem<T> {
             entered.into_iter().map(|entered| (entered.name.clone(), entered)).collect();
         let mut again = Vec::new();
         for mut entry in self.entry {
+            // Results come first: completing the entry may finish its directory.
             for result in emitted.remove(entry.name()).unwrap_or_default() {
                 cx.tool().emitted(cx, &entry, &result);
             }
@@ -389,6 +390,7 @@ impl<T: Distributed> PendingItem<T> {
                 if claimed {
                     cx.tool().claimed_is_over(cx, &entry, completed.contains(entry.name()));
                 }
+                // Not `complete`: the rank has counted the entry, in its news.
                 cx.release(&entry.node);
             } else if cx.tool().decide_returned(cx, &mut entry) {
                 again.push(entry);

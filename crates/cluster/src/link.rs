@@ -207,6 +207,7 @@ struct Paced<W> {
 
 impl<W: Write> Paced<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // A piece larger than the window would wait forever: it counts as in flight itself.
         let piece = self.window.map_or(bytes.len(), |window| (window / 4).max(1));
         for piece in bytes.chunks(piece.max(1)) {
             self.sent += piece.len() as u64;
@@ -332,6 +333,7 @@ fn read_frame(input: &mut impl Read, after_frame: bool) -> Result<(Vec<u8>, Opti
     input.read_exact(&mut length)?;
     input.read_exact(&mut sum)?;
     let length = u32::from_le_bytes(length);
+    // Checked before memory is reserved for it.
     if length > PAYLOAD_MAX {
         return Err(LinkClosed::TooLong(length));
     }

@@ -130,6 +130,7 @@ impl Master {
             match arrival {
                 Arrival::Message(message) => self.take_from_launch(message)?,
                 Arrival::Stray(_) => {}
+                // After `Stop` the launch process need not wait for the last messages.
                 Arrival::Gone(_) if self.stopping => break,
                 Arrival::Gone(why) => return Err(Broken::Link(why)),
             }
@@ -190,6 +191,7 @@ impl Master {
         let Some(hosts) = hosts else { return Ok(()) };
         if !self.unfit.is_empty() {
             let mut reasons = std::mem::take(&mut self.unfit);
+            // All ranks of a host give the same reason.
             reasons.sort();
             reasons.dedup();
             return self.tell(ToLaunch::Unfit { reasons });
@@ -263,10 +265,13 @@ impl Master {
         if self.scheduler.is_none() {
             return Ok(());
         }
+        // Time in which this process was suspended is nobody's silence.
         let stood_still = self.standstill.turn(now);
         self.link_heard += stood_still;
         self.peers.iter_mut().for_each(|peer| peer.last_received += stood_still);
+        // Six times as often as needed: late messages must not pass for silence.
         let rhythm = self.silence / 6;
+        // Not rank 0, which is this process.
         for (index, peer) in self.peers.iter().enumerate().skip(1).filter(|(_, peer)| !peer.gone) {
             let silent = now.saturating_duration_since(peer.last_received);
             if silent > self.silence {

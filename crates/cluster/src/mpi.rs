@@ -151,6 +151,8 @@ impl World {
                 why: "some received messages were never processed".to_owned(),
             });
         }
+        // Before `MPI_Finalize`, in which some libraries stop moving messages that others still
+        // wait for (`goodbye.rs`).
         goodbye::agree(&self.library, self.rank, self.size, deadline)?;
         goodbye::guarded(&self.library, FINALIZE_MAX, status)
     }

@@ -47,6 +47,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         let mut is_lost = false;
         self.change(|outcome| {
             let name = entry.name();
+            // It will be done again from the start.
             if outcome.returned.iter().any(|returned| returned.as_c_str() == name) {
                 return;
             }
@@ -93,6 +94,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         opened: &OpenSource<'_>,
     ) -> Option<Start<T::File>> {
         let Piece { range, size, by_kernel, ticket } = self.spec.piece.as_ref()?;
+        // The file has changed since its leader cut it into ranges.
         if opened.stat.size != *size {
             cx.problem(Problem::new(FlowKind::Replaced).naming(entry.path()));
             return Some(Start::Done);
@@ -105,6 +107,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
 
     /// Announces a large file with an open target, and detaches its entry from the item.
     fn detach(&self, cx: &Context<'_, T>, file: &Arc<OpenFile<T>>, transfer: Transfer) -> bool {
+        // Members move whole ranges: a file whose holes are skipped stays with its rank.
         if !matches!(transfer, Transfer::Blocks(Holes::Read) | Transfer::Kernel(Holes::Read)) {
             return false;
         }

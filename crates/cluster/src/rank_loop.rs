@@ -142,6 +142,7 @@ impl<X: Transport> RankLoop<X> {
                 }
                 None => {}
             }
+            // What follows is for whoever takes over after this message.
             if !matches!(turn, Turn::On) {
                 break;
             }
@@ -172,6 +173,7 @@ impl<X: Transport> RankLoop<X> {
             return Ok(());
         }
         let now = Instant::now();
+        // Time in which this process was suspended is nobody's silence.
         self.last_received += self.standstill.turn(now);
         let silent = now.saturating_duration_since(self.last_received);
         if silent > self.silence {
@@ -187,6 +189,7 @@ impl<X: Transport> RankLoop<X> {
         if to == Rank::MASTER {
             self.last_sent = Instant::now();
         }
+        // An answer may come soon.
         self.pause = PAUSES.0;
         self.transport.send(to, pack(message))
     }
@@ -235,6 +238,7 @@ impl<X: Transport> ReadyRank<X> {
         // If the job is lost, nobody waits for a worker that hangs in the file system, so the
         // worker's data must live as long as the process, which serves only once.
         let pool: &'static WorkerPool<T> = Box::leak(Box::new(WorkerPool { tool, settings, cache, driver }));
+        // Without a feed the workers would find nothing to do and end.
         let feed = pool.driver.feed();
         let workers_outbox = Arc::clone(&send_queue);
         let workers = Builder::new().name("work".to_owned()).spawn(move || work(pool, &workers_outbox));
@@ -246,9 +250,11 @@ impl<X: Transport> ReadyRank<X> {
         let agent = Agent { ways: Arc::new(ways), send_queue: Arc::clone(&send_queue), feed, rank, cancel };
         station.greet(None)?;
         station.serve_until_stop(&agent)?;
+        // With its feed, the last one, so that the workers end.
         drop(agent);
         // A worker's panic aborts the process, so `join` can't fail.
         workers.join().unwrap_or_default();
+        // The workers have ended, so nothing is added after this.
         station.send(Rank::MASTER, &Message::Report(Box::new(send_queue.take_all())))?;
         station.leave()
     }
@@ -261,6 +267,7 @@ impl<X: Transport> ReadyRank<X> {
             .map_err(|cause| Unfit::Directory { path: directory.into(), cause: Arc::new(cause) })?;
         haul_sys::set_umask(haul_sys::Mode::new(init_message.umask));
         let settings = Settings::resolve(&for_many_hosts(&init_message.config));
+        // Made only to learn whether it can be had: the workers make their own.
         if let Err((name, cause)) = settings.first_engine() {
             return Err(Unfit::Engine { name, cause });
         }

@@ -56,6 +56,7 @@ pub(crate) fn flush<T: Distributed + 'static>(cx: &Context<'_, T>, nodes: Vec<Ar
             continue;
         };
         let outcome = directory.and_then(|(device, directory)| {
+            // `syncfs` covers the whole file system.
             if !flushed.contains(&device) {
                 synchronize_file_system(&*directory)?;
                 flushed.push(device);

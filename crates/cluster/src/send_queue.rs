@@ -212,6 +212,8 @@ impl<T: Distributed + 'static> SendQueue<T> {
     pub(crate) fn take_if_due(&self) -> Option<Report> {
         let mut collected = self.collected();
         let since = collected.since?;
+        // Others wait for these: rank 0 to give more work, a file's leader for its ranges,
+        // everybody for a cancellation.
         let urgent = collected.whole
             || collected.report.called_off
             || !collected.report.opened.is_empty()
@@ -309,6 +311,7 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
     fn begun(&self, tool: &T, number: u64, large: LargeFile<T>) {
         let LargeFile { file, transfer, ticket } = large;
         let Some(item) = item_of(&file.entry.node) else { return };
+        // With another ticket the target is another one, which doesn't have those ranges.
         let begun = item.spec.begun.as_ref().filter(|begun| begun.ticket == ticket);
         let done = begun.map(|begun| begun.done.clone()).unwrap_or_default();
         let piece = Piece {
@@ -332,6 +335,7 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
             ticket,
             member: pack(&member),
         };
+        // Before it is announced: reports of ranges may arrive as soon as it is.
         self.led().insert(FileId(number), Led { file: Arc::clone(&file), left, failed: false });
         self.add(|report| report.opened.push(opened));
     }

@@ -60,6 +60,7 @@ impl State {
             return Stamp::NONE;
         }
         let bytes: Vec<u8> = self.0.iter().chain(&target.0).flat_map(|number| number.to_le_bytes()).collect();
+        // 0 means no stamp.
         Stamp(xxh3_64(&bytes).max(1))
     }
 }

@@ -45,6 +45,7 @@ impl<E: Engine> Faulty<E> {
     /// Wraps `engine` to inject the faults configured by `mischief`.
     #[must_use]
     pub fn new(engine: E, mischief: Mischief) -> Self {
+        // Reserved up front: no operation may allocate (rule 9 of the contract).
         let held = Vec::with_capacity(engine.caps().depth);
         let random = StdRng::seed_from_u64(mischief.seed);
         Self { engine, mischief, random, held, struck: Arc::new(AtomicU64::new(0)) }
@@ -97,6 +98,7 @@ impl<E: Engine> Faulty<E> {
             return Ok(fail(call, errno));
         }
         match call {
+            // Only an engine that blocks may answer `None`: the others treat `Never` as `Allowed`.
             Call::Read { buffer, wait: Wait::Never, .. }
                 if self.engine.caps().blocks && self.happens(self.mischief.delays) =>
             {
@@ -129,6 +131,8 @@ impl<E: Engine> Engine for Faulty<E> {
     }
 
     fn submit(&mut self, mut op: Op) -> std::result::Result<(), Box<Op>> {
+        // The wrapped engine doesn't know of the held completions and would accept more than its
+        // depth.
         if self.in_flight() >= self.caps().depth {
             return Err(Box::new(op));
         }
@@ -160,6 +164,7 @@ impl<E: Engine> Engine for Faulty<E> {
             }
         }
         while index < self.held.len() {
+            // A delay must not break the promise of `min` completions.
             if owed == 0 && self.happens(self.mischief.delays) {
                 index += 1;
                 continue;

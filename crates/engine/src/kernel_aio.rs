@@ -55,6 +55,7 @@ impl KernelAio {
 
 impl Engine for KernelAio {
     fn caps(&self) -> Caps {
+        // Once broken, `submit` itself waits for the disk, so the caller has to read ahead.
         let (depth, blocks) = (self.aio.depth(), self.aio.is_broken());
         Caps { name: Self::NAME, depth, blocks, pairs: true, drops_cache: true }
     }

@@ -72,6 +72,7 @@ impl Placement {
 
     fn bit(operation: Operation) -> u8 {
         let position = Self::CANDIDATES.iter().position(|each| *each == operation);
+        // `copy_file_range` has no opcode in a ring, so it has no bit.
         position.map_or(0, |position| 1 << position)
     }
 }

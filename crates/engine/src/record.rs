@@ -36,6 +36,7 @@ impl Tally {
     /// Returns how many operations of this kind the engine has accepted.
     #[must_use]
     pub fn taken(&self, operation: Operation) -> u64 {
+        // Relaxed: counters alone; no other data depends on their order.
         self.operations[operation as usize].load(Ordering::Relaxed)
     }
 
@@ -80,6 +81,7 @@ impl<E: Engine> Engine for Record<E> {
     fn submit(&mut self, op: Op) -> std::result::Result<(), Box<Op>> {
         let operation = op.call.operation();
         self.engine.submit(op)?;
+        // Counted once accepted: a refused operation is submitted again.
         self.tally.operations[operation as usize].fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

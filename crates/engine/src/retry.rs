@@ -158,6 +158,7 @@ impl Retry {
                 Err(error) => return Some(Err(error)),
             },
             Ok(Some(length)) => {
+                // Nonblocking reads work here after all, so waiting pays again.
                 self.patience = PAUSES_MAX;
                 return Some(Ok(length));
             }
@@ -192,6 +193,8 @@ impl State {
     fn after_miss(self, file: &Fd, offset: u64, length: u64, cache: Cache) -> Result<Self> {
         match self {
             Self::New => Ok(Self::Tried),
+            // `O_DIRECT` bypasses the page cache, so no retry would ever hit. Asked only after two
+            // misses: reads that hit cost no further call.
             Self::Tried if sys::is_direct(file)? => Ok(Self::Insist),
             Self::Tried => {
                 fetch(file, offset, length, cache);
@@ -250,6 +253,7 @@ impl Engine for Retry {
     }
 
     fn reap(&mut self, min: usize, done: &mut Vec<Done>) -> Result<()> {
+        // More than is in flight never completes.
         let mut wanted = min.min(self.in_flight());
         let mut pauses = 0;
         loop {
@@ -263,10 +267,12 @@ impl Engine for Retry {
                 // A pass is short, so more may be cached by now.
                 pauses = 0;
             } else if pauses < self.patience {
+                // The shift is bounded: `PAUSES_MAX` is more than the bits of the multiplier.
                 std::thread::sleep(PAUSE_MAX.min(PAUSE * (1 << pauses.min(16))));
                 pauses += 1;
             } else if let Some(oldest) = self.waiting.front_mut() {
                 oldest.state = State::Insist;
+                // The wait was in vain; where `EAGAIN` is permanent, the next one must be shorter.
                 self.patience /= 2;
             }
         }

@@ -159,6 +159,8 @@ impl Choice {
     /// Returns the listed engine for this choice.
     fn listed(self) -> Option<&'static Listed> {
         let wanted = match self {
+            // Each worker begins with blocking calls and changes to a ring once small files aren't
+            // cached (docs/measurements/choices.md, "Blocking calls with look-ahead, or a ring").
             Self::Auto => Self::Sync,
             choice => choice,
         };

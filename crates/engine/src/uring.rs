@@ -58,6 +58,8 @@ impl Uring {
     /// Same as [`Uring::new`]; also if direct descriptors are requested and refused.
     pub fn with_setup(setup: &Setup) -> Result<Self> {
         let placement = match setup.ops {
+            // Writes stay out unless asked for: ext4 performs those of a ring in a kernel thread
+            // only (docs/measurements/engine-ops.md).
             None => Placement::default(),
             Some(_) => Placement::default().with(Operation::Write).with_pairs(),
         };
@@ -110,6 +112,7 @@ impl Engine for Uring {
         Caps {
             name: Self::NAME,
             depth: self.ring.depth(),
+            // Once broken, `submit` itself waits for the disk, so the caller has to read ahead.
             blocks: self.ring.is_broken(),
             pairs: self.placement.has_pairs() && self.ring.takes_pairs(),
             drops_cache: true,

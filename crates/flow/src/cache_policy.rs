@@ -200,13 +200,17 @@ impl CachePolicy {
         // forbids the call that can drop pages.
         let refusals = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::PERM];
         if tried.drops && refusals.into_iter().any(|errno| cause.is(errno)) {
+            // Relaxed, here and below: a stream that hasn't seen it yet has its own transfer
+            // refused, and falls back too.
             self.drops.store(false, Ordering::Relaxed);
             return true;
         }
+        // `EINVAL` is how the kernel refuses direct I/O (open(2), `O_DIRECT`).
         if !cause.is(Errno::INVAL) || !tried.direct {
             return false;
         }
         self.sector_bytes.store(0, Ordering::Relaxed);
+        // On both: transfers are no longer multiples of a sector.
         use_cache(source).is_ok() && target.is_none_or(|target| use_cache(&**target).is_ok())
     }
 
@@ -227,6 +231,8 @@ impl CachePolicy {
         // Only clean pages can be dropped.
         match write_back(&**target) {
             Ok(()) => advise(&**target, Advice::DontNeed, 0).unwrap_or_default(),
+            // The others mean that the call isn't possible here, not that data is lost
+            // (sync_file_range(2)).
             Err(cause) if matches!(cause.errno(), Errno::IO | Errno::NOSPC | Errno::DQUOT) => {
                 return Err(cause);
             }
@@ -249,6 +255,7 @@ fn open_direct(source: &Fd, target: &Fd, block_bytes: usize) -> Result<u64, Stri
         Err(cause) => Err(format!("{cause:#}")),
     };
     let (from, to) = (alignment(source, "source")?, alignment(target, "target")?);
+    // Both are powers of two, so the larger is a multiple of the other.
     let sector = from.offset.max(to.offset);
     // Buffers are page-aligned; blocks must be whole sectors.
     if from.memory.max(to.memory) > Buffer::ALIGNMENT || !block_bytes.is_multiple_of(sector) {

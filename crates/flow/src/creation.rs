@@ -68,6 +68,7 @@ impl Creation {
     pub fn begin(asked: Special, is_shared: bool) -> Self {
         static TICKED: Once = Once::new();
         if is_shared {
+            // Once per process: what is older than the first entry is older than all of them.
             TICKED.call_once(await_tick);
         }
         Self { began: clock(), asked }
@@ -98,6 +99,7 @@ impl Creation {
                 let pinned = self.pin(directory, name, is_shared)?;
                 let made = pinned.stat()?;
                 pinned.change_mode(made.mode.or(Mode::OWNER))?;
+                // `.` of the pinned directory: its name may lead elsewhere by now.
                 let file = open(&pinned, c".", Open::DIRECTORY)?;
                 if is_shared && !is_empty(&file)? {
                     return Err(stale(&made));
@@ -130,6 +132,8 @@ impl Creation {
     /// `ESTALE` if it is another entry; any other error from the kernel if the check can't be done.
     pub fn check(&self, directory: &Fd, made: &Stat) -> Result<()> {
         let Special { kind, device_number, .. } = self.asked;
+        // A new entry has one name; a new directory also has its own `.`. More links mean that it
+        // is older.
         let links_max = if kind == FileType::Directory { 2 } else { 1 };
         let is_device = matches!(kind, FileType::CharacterDevice | FileType::BlockDevice);
         let has_number = !is_device || made.device_number == device_number;
@@ -142,12 +146,15 @@ impl Creation {
 
     fn is_ours(&self, made: &Stat) -> bool {
         made.owner == effective_identity().user
+            // The umask and access lists only remove bits, but set-group-ID comes from the
+            // directory above (mkdir(2)).
             && made.mode.without(self.asked.mode).without(Mode::SPECIAL).is_empty()
             && first_seen(made) >= self.began
     }
 
     /// Compares an entry with a file that is certainly ours and was created later.
     fn is_like(&self, reference: &Stat, made: &Stat) -> bool {
+        // A file system without modes (vfat) shows more bits than the reference was created with.
         let keeps_modes = reference.mode.without(Mode::OWNER).is_empty();
         let has_mode = made.mode.without(self.asked.mode).without(Mode::SPECIAL).is_empty();
         let reference_seen = first_seen(reference);
@@ -184,6 +191,7 @@ fn stale(found: &Stat) -> Error {
 
 fn is_empty(directory: &Fd) -> Result<bool> {
     let mut names = Names::new();
+    // A read may bring nothing but `.` and `..` although more entries follow.
     while names.is_empty() && DirectoryReader::new().read(directory, &mut names, 1)? {}
     Ok(names.is_empty())
 }
@@ -196,11 +204,13 @@ fn first_seen(file: &Stat) -> Timestamp {
 
 /// Creates a file in `directory`, stats it, and removes it.
 fn reference(directory: &Fd) -> Result<Stat> {
+    // Without a name there is nothing to remove, and nothing to exchange.
     if let Ok(file) = open(directory, c".", Open::unnamed(Mode::OWNER)) {
         return stat(&file);
     }
     let name = temporary_name();
     let file = open(directory, &name, Open::create(Mode::OWNER))?;
+    // Checked last: the file must go even if this failed.
     let looked = stat(&file);
     remove(directory, &name)?;
     file.close()?;
@@ -212,8 +222,10 @@ fn reference(directory: &Fd) -> Result<Stat> {
 /// not be somebody else's then.
 #[must_use]
 pub fn temporary_name() -> CString {
+    // A process id alone repeats on other hosts; the hasher's keys are random.
     static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
     static NEXT: AtomicU64 = AtomicU64::new(0);
+    // Relaxed: no two calls get the same number, which is all that is needed.
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     CString::new(format!(".haul-{:016x}-{number}", *PROCESS)).unwrap_or_default()
 }

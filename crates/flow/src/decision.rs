@@ -108,6 +108,7 @@ impl Failure<'_> {
     pub(crate) fn problem(self, path: Vec<u8>) -> Problem {
         let (kind, cause) = match self {
             Self::Replaced => (FlowKind::Replaced, None),
+            // Files are opened without a `stat` before, where GNU's programs would have noticed it.
             Self::OpenFile(cause) if cause.is(Errno::NOENT) => (FlowKind::CannotStat, Some(cause)),
             Self::Classify(cause) | Self::OpenDir(cause) => (FlowKind::CannotStat, Some(cause)),
             Self::OpenPlace(cause) => (FlowKind::CannotAccess, Some(cause)),

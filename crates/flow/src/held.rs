@@ -175,6 +175,7 @@ impl DirCache {
     fn open_operand(&self, path: &CStr, how: Open) -> Result<Fd> {
         let is_search = how == Open::SEARCH || how == Open::SEARCH.following();
         if self.capacity == 0 && is_search && path == c"." {
+            // `AT_FDCWD` takes no descriptor, and there are hardly any.
             return Ok(Fd::current_directory());
         }
         open_path(path, how)
@@ -317,6 +318,7 @@ impl DirCache {
             return Arc::clone(fd);
         }
         *open = Some(Arc::clone(&fd));
+        // The queue's lock comes before a handle's (`enqueue`, `evict`), so this one must go first.
         drop(open);
         self.enqueue(held);
         fd
@@ -334,6 +336,7 @@ impl DirCache {
             queue.entries.retain(|entry| entry.upgrade().is_some_and(|held| lock(&held.open).is_some()));
             queue.open = queue.entries.len();
         }
+        // Each entry once: all may be in use, and then the cache is over its capacity for a while.
         let mut turns = queue.entries.len();
         while queue.open > self.capacity && turns > 0 {
             turns -= 1;
@@ -359,7 +362,10 @@ fn evict(held: &DirHandle) -> Evicted {
     let mut open = lock(&held.open);
     match open.as_ref() {
         None => return Evicted::Before,
+        // A second chance, as in the clock algorithm: one more round in the queue.
         Some(_) if held.recent.swap(false, Ordering::Relaxed) => return Evicted::InUse,
+        // Exact, because descriptors are cloned only under this lock. Dropping one in use would
+        // close nothing.
         Some(fd) if Arc::strong_count(fd) > 1 => return Evicted::InUse,
         Some(_) => {}
     }

@@ -133,8 +133,14 @@ impl<J: JobWeight + Send> Local<J> {
 
     /// Counts a job that was just shared, and wakes a worker for it.
     fn note_shared(&self) {
+        // Another worker may have taken the job and subtracted it already: the count then wraps
+        // until this addition. Nobody takes the run to be over, because that worker isn't asleep.
         self.queued.fetch_add(1, Ordering::SeqCst);
+        // Both are SeqCst, as in `wait`: one of the two sees the other, because each stores before
+        // it loads.
         if self.sleepers.load(Ordering::SeqCst) > 0 {
+            // A sleeper that has checked the count but doesn't wait yet would miss the notification
+            // without the lock.
             let _bed = lock(&self.bed);
             self.alarm.notify_one();
         }
@@ -145,6 +151,7 @@ impl<J: JobWeight + Send> Local<J> {
             return lock(ordered_queue).take(me);
         }
         let (first, second) =
+            // Relaxed: the number only decides what goes first.
             match plan::preference(self.precedence, self.waiting_entries.load(Ordering::Relaxed)) {
                 Preference::Directories => (Preference::Directories, Preference::Files),
                 Preference::Files => (Preference::Files, Preference::Directories),
@@ -171,6 +178,7 @@ impl<J: JobWeight + Send> Local<J> {
                 match stealer.steal() {
                     Steal::Success(job) => return Some(job),
                     Steal::Empty => break,
+                    // Another stealer was faster; the queue may still hold jobs.
                     Steal::Retry => {}
                 }
             }
@@ -193,6 +201,8 @@ impl<J: JobWeight + Send> Feed<'_, J> {
 
 impl<J: JobWeight + Send> Drop for Feed<'_, J> {
     fn drop(&mut self) {
+        // With the lock held: a worker about to sleep either sees that the feed is gone, or is seen
+        // asleep.
         let _bed = lock(&self.driver.bed);
         self.driver.feeds.fetch_sub(1, Ordering::SeqCst);
         self.driver.end_if_idle();
@@ -205,6 +215,7 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
     }
 
     fn share(&self, me: usize, job: J) {
+        // Before the job can be taken: whoever takes it subtracts them.
         self.waiting_entries.fetch_add(job.entries(), Ordering::Relaxed);
         let finds_work = job.finds_work();
         if let Some(ordered_queue) = &self.ordered_queue {
@@ -234,6 +245,8 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
         let mut bed = lock(&self.bed);
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         self.end_if_idle();
+        // The alarm also rings when another worker gets the job, and condition variables wake
+        // spuriously.
         while self.queued.load(Ordering::SeqCst) == 0 && !self.over.load(Ordering::SeqCst) {
             bed = self.alarm.wait(bed).unwrap_or_else(PoisonError::into_inner);
         }

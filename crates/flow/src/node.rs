@@ -89,11 +89,15 @@ impl<D, O: ?Sized> DirNode<D, O> {
 
     /// Records that `more` entries must be finished.
     pub fn expect(&self, more: usize) {
+        // Relaxed: whoever adds entries still holds a count, or hasn't shared the node, so zero
+        // can't be reached meanwhile.
         self.pending.fetch_add(more, Ordering::Relaxed);
     }
 
     /// Records that one entry, or the listing, is finished. Returns true if it was the last.
     pub(crate) fn complete_one(&self) -> bool {
+        // Release hands on what was done in the directory; Acquire lets the last one, who finishes
+        // it, see all of that.
         self.pending.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }

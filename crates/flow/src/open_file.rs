@@ -76,6 +76,8 @@ impl<E, F> OpenFile<E, F> {
 
     /// Records that some of the content was read in blocks.
     pub(crate) fn note_block(&self) {
+        // Relaxed, here and below: it is read after the last reference was dropped, which orders
+        // it.
         self.in_blocks.store(true, Ordering::Relaxed);
     }
 
@@ -86,6 +88,8 @@ impl<E, F> OpenFile<E, F> {
 
     /// Records that reading met EOF at `position`.
     pub(crate) fn note_end(&self, position: u64) {
+        // Several streams may read beyond the end of a file that has shrunk: the lowest position is
+        // the end.
         self.ended_at.fetch_min(position, Ordering::Relaxed);
     }
 

@@ -51,6 +51,7 @@ impl<J> OrderedQueue<J> {
         let stretch = match self.0.iter().position(|stretch| stretch.finder == Some(me)) {
             Some(at) => &mut self.0[at],
             None => {
+                // Not into the stretch of another worker: what that one still finds comes before.
                 if self.0.back().is_none_or(|last| last.finder.is_some()) {
                     self.0.push_back(Stretch::of(None));
                 }
@@ -83,6 +84,7 @@ impl<J> OrderedQueue<J> {
             self.0[before].finder = None;
             at -= usize::from(self.remove_done(before) && before < at);
         }
+        // In place of the job taken: what it finds comes before all jobs that were behind it.
         self.0.insert(at, Stretch::of(Some(me)));
         job
     }

@@ -21,6 +21,7 @@ impl Gauge {
 
     /// Sets the amount.
     pub fn set(&self, amount: u64) {
+        // Relaxed: workers that see it late hold back late, and check again.
         self.amount.store(amount, Ordering::Relaxed);
     }
 
@@ -50,8 +51,11 @@ impl CancelToken {
     /// Cancels the token. The first time, calls the registered functions.
     pub fn cancel(&self) {
         let mut on_cancel = lock(&self.inner.on_cancel);
+        // With the lock held: a function registered meanwhile is either in the list or sees that it
+        // is too late.
         self.inner.is_cancelled.store(true, Ordering::Release);
         let calls = std::mem::take(&mut *on_cancel);
+        // A function may use the token itself.
         drop(on_cancel);
         calls.into_iter().for_each(|call| call());
     }

@@ -98,6 +98,8 @@ fn share<T: Tool + 'static, S: Stages<T>>(cx: &Context<'_, T>, sequence: &Arc<Se
 /// Spends a token: processes one piece, and puts all results that are due.
 fn step<T: Tool + 'static, S: Stages<T>>(cx: &Context<'_, T>, sequence: &Arc<Sequence<T, S>>) {
     let Some((number, piece)) = sequence.cut_off(cx) else {
+        // Release hands on what was put; Acquire lets the last token, which ends the sequence, see
+        // all of that.
         if sequence.tokens.fetch_sub(1, Ordering::AcqRel) == 1 {
             sequence.stages.end(cx);
         }
@@ -106,6 +108,7 @@ fn step<T: Tool + 'static, S: Stages<T>>(cx: &Context<'_, T>, sequence: &Arc<Seq
     let made = sequence.stages.work(cx, piece);
     let mut row = lock(&sequence.row);
     row.waiting.insert(number, made);
+    // The worker that is putting looks for it, under this lock, before it stops.
     if row.putting {
         return;
     }
@@ -114,8 +117,10 @@ fn step<T: Tool + 'static, S: Stages<T>>(cx: &Context<'_, T>, sequence: &Arc<Seq
         let next = row.next;
         let Some(made) = row.waiting.remove(&next) else { break };
         row.next += 1;
+        // Others must be able to store their results while this one is written.
         drop(row);
         sequence.stages.put(cx, made);
+        // Only now: the tokens bound the pieces in memory.
         share(cx, sequence);
         row = lock(&sequence.row);
     }

@@ -150,6 +150,7 @@ impl Settings {
         let spare = spendable.saturating_sub(jobs * per_worker);
         let queue_depth = config.queue_depth.unwrap_or(QUEUE_DEPTH);
         let wanted = config.look_ahead.unwrap_or(LOOK_AHEAD).max(1);
+        // Half of what is left: the directory cache gets the rest.
         let extra_files = (spare / 2 / DESCRIPTORS_PER_FILE / jobs).min(wanted - 1);
         Self {
             jobs,

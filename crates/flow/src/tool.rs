@@ -294,6 +294,7 @@ impl<'r, T: Tool> Context<'r, T> {
     /// Reports a problem. If it is an error, the run has failed.
     pub fn problem(&self, problem: Problem) {
         if problem.severity == Severity::Error {
+            // Relaxed: it is read after the workers' threads were joined.
             self.run.has_failed.store(true, Ordering::Relaxed);
         }
         match &*self.owner.borrow() {
@@ -325,6 +326,8 @@ impl<'r, T: Tool> Context<'r, T> {
     /// Sets the owner of the problems that follow: the owner of `node`, or nobody.
     pub fn attend(&self, node: Option<&DirNode<T>>) {
         let owner = node.and_then(|node| node.owner.as_ref());
+        // Called for each entry: a run on one machine, which has no owners, touches no refcount
+        // here.
         if owner.is_some() || self.owner.borrow().is_some() {
             self.owner.replace(owner.cloned());
         }
@@ -460,6 +463,7 @@ impl<'r, T: Tool> Context<'r, T> {
     /// Offers another operand while the run goes on.
     pub fn offer(&self, operand: Operand<T::Directory>) {
         if let Some((job, entries)) = Job::of_operand(operand) {
+            // Before the job is shared: it may be finished at once.
             self.run.unfinished.fetch_add(1, Ordering::Relaxed);
             self.count(Tally { discovered: entries as u64, ..Tally::default() });
             self.share(job);

@@ -211,6 +211,7 @@ impl Layout {
             return Ok(());
         }
         let given = self.give_anyhow(file, Bearer::File);
+        // Also if it was refused: another one may have been set.
         match (synchronize(file), given) {
             (Ok(()), given) => given,
             (Err(cause), Ok(())) => Err(Refusal::Otherwise(vec![format!("{cause:#}")])),

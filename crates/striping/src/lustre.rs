@@ -222,6 +222,7 @@ impl LustreLayout {
     /// `size` bytes.
     #[must_use]
     pub fn main_stripes(&self, size: u64) -> Option<(u64, u32)> {
+        // An empty file counts as its first byte.
         let covers = |component: &&Component| {
             component.extent.end.min(size.max(1)).saturating_sub(component.extent.start)
         };

@@ -54,6 +54,7 @@ impl FileSystems {
         if let Some(how) = find(&self.known.read().unwrap_or_else(PoisonError::into_inner)) {
             return how;
         }
+        // Not under the lock: a remote file system may take its time to answer.
         let how = self.look(file, device);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if find(&known).is_none() {

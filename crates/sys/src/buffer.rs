@@ -42,6 +42,7 @@ impl Buffer {
     /// zero it.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
+        // `mmap` refuses a length of 0 (`EINVAL`).
         let capacity = capacity.max(1).next_multiple_of(ALIGNMENT);
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: maps new memory at an address of the kernel's choice, so no memory in use

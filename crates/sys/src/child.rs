@@ -86,6 +86,7 @@ impl Filter {
     pub fn finish(mut self) -> Result<std::result::Result<(), Failed>> {
         let pid = self.0.id();
         let waited = || self.0.wait().map_err(|error| number(&error));
+        // Once: the child is reaped even if a fault is injected, or it would stay a zombie.
         let status = gate::call_once(Operation::Wait4, waited, || pid.to_string())?;
         Ok(match (status.code(), status.signal()) {
             (Some(0), _) => Ok(()),
@@ -172,6 +173,8 @@ impl Started {
     fn feed_and_hear(mut self, input: &[u8]) -> io::Result<Ended> {
         let Some(mut stdin) = self.0.stdin.take() else { return self.hear() };
         std::thread::scope(|scope| {
+            // On a thread of its own: a child that fills its output pipes before it has read all
+            // its input would wait for us while we wait for it.
             let feed = move || stdin.write_all(input);
             let feeder = match std::thread::Builder::new().spawn_scoped(scope, feed) {
                 Ok(feeder) => feeder,
@@ -221,6 +224,7 @@ fn number(error: &io::Error) -> Errno {
 /// already gone.
 fn end_with(parent: Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
+    // A parent that ended before the call above sends no signal (prctl(2)).
     if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
 }
 

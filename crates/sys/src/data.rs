@@ -179,6 +179,8 @@ pub fn copy_range(source: impl AsFd, target: impl AsFd, offset: u64, length: usi
         Operation::CopyFileRange,
         length,
         |length| {
+            // The kernel writes the new offsets back. Given explicitly, they leave the positions of
+            // both descriptors alone (copy_file_range(2)).
             let (mut from, mut to) = (offset, offset);
             rustix::fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), length)
         },
@@ -224,6 +226,7 @@ pub fn punch_hole(file: impl AsFd, offset: u64, length: u64) -> Result<()> {
         || {
             rustix::fs::fallocate(
                 file,
+                // `PUNCH_HOLE` without `KEEP_SIZE` is an error (fallocate(2)).
                 FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
                 offset,
                 length,

@@ -34,6 +34,8 @@ impl Alignment {
 /// Any error from `statx(2)`.
 pub fn direct_alignment(file: impl AsFd) -> Result<Option<Alignment>> {
     let file = file.as_fd();
+    // The alignment doesn't change, so cached attributes will do: a network file system needn't ask
+    // its server.
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let look = gate::call(
         Operation::Statx,
@@ -45,6 +47,7 @@ pub fn direct_alignment(file: impl AsFd) -> Result<Option<Alignment>> {
     }
     let alignment =
         Alignment { memory: look.stx_dio_mem_align as usize, offset: look.stx_dio_offset_align as usize };
+    // Both are 0 if the file has no direct I/O (statx(2)).
     Ok((alignment.memory > 0 && alignment.offset > 0).then_some(alignment))
 }
 
@@ -68,6 +71,7 @@ fn change_flags(file: impl AsFd, change: impl Fn(OFlags) -> OFlags) -> Result<()
     let file = file.as_fd();
     gate::call(
         Operation::Fcntl,
+        // `F_SETFL` replaces all flags, so begin with those that are set.
         || rustix::fs::fcntl_setfl(file, change(rustix::fs::fcntl_getfl(file)?)),
         || format!("{}, F_SETFL", file.as_raw_fd()),
     )
@@ -80,6 +84,8 @@ fn change_flags(file: impl AsFd, change: impl Fn(OFlags) -> OFlags) -> Result<()
 /// Any error from `sync_file_range(2)`.
 pub fn write_back(file: impl AsFd) -> Result<()> {
     let file = file.as_fd();
+    // Only all three together cover every page that was dirty at the call; without the first, those
+    // already being written back may be missed (sync_file_range(2)).
     let how =
         libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
     gate::call(

@@ -85,6 +85,7 @@ fn errno(name: &str) -> Option<Errno> {
 /// Counts one occurrence and decides what to do with it.
 pub(crate) fn verdict(operation: Operation, length: usize) -> Verdict {
     let hook = hook();
+    // Relaxed: a thread needs only a number that no other has; no data goes with it.
     let occurrence = hook.counts[operation as usize].fetch_add(1, Ordering::Relaxed) + 1;
     let Some(plan) = hook.plan else { return Verdict::Pass };
     if plan.operation != operation || plan.occurrence != occurrence {

@@ -60,6 +60,7 @@ fn type_in<'a>(line: &'a [u8], device: &[u8]) -> Option<&'a [u8]> {
     if words.nth(2)? != device {
         return None;
     }
+    // The number of optional fields varies; a single hyphen ends them (proc_pid_mountinfo(5)).
     words.find(|word| *word == b"-")?;
     words.next()
 }

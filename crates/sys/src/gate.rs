@@ -75,6 +75,7 @@ pub(crate) fn transfer(
         };
         match outcome {
             Ok(moved) => return Ok(moved),
+            // Nothing was moved, or it would be a short count (read(2), write(2)).
             Err(Errno::INTR) => {}
             Err(errno) => return Err(Error::new(operation, describe(), errno)),
         }

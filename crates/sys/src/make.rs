@@ -196,6 +196,8 @@ pub fn rename_to_new(directory: impl AsFd, name: &CStr, new_name: &CStr) -> Resu
     gate::call(
         Operation::Renameat,
         || match rustix::fs::renameat_with(directory, name, directory, new_name, flags) {
+            // `EINVAL` is from file systems without the flag, `ENOSYS` from kernels before 3.15 and
+            // from sandboxes (rename(2)).
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 match rustix::fs::statat(directory, new_name, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(_) => Err(Errno::EXIST),

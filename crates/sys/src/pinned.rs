@@ -193,6 +193,7 @@ impl Pinned {
                     || empty_path::remove(self.as_fd(), key),
                 );
                 match removed {
+                    // A file system without attributes has none to remove.
                     Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
                     outcome => outcome,
                 }

@@ -69,6 +69,8 @@ pub fn set_umask(mask: Mode) {
 #[must_use]
 pub fn umask() -> Mode {
     told_umask().unwrap_or_else(|| {
+        // Of all masks the strictest: what another thread creates meanwhile gets too few rights
+        // rather than too many.
         let mask = rustix::process::umask(RawMode::from_raw_mode(0o077));
         rustix::process::umask(mask);
         Mode::new(mask.as_raw_mode())
@@ -92,6 +94,7 @@ fn umask_in(status: &[u8]) -> Option<Mode> {
 /// the context, `ENOENT` if there is no SELinux.
 pub fn set_creation_label(context: &CStr) -> Result<()> {
     let file = open_path(c"/proc/thread-self/attr/fscreate", Open::WRITE)?;
+    // In one write: the kernel accepts no partial ones (`proc_pid_attr_write` in fs/proc/base.c).
     write_on(&file, context.to_bytes_with_nul())?;
     file.close()
 }

@@ -313,6 +313,8 @@ impl Ring {
     /// See [`Ring::flush`].
     pub fn reap(&mut self, min: usize, mut take: impl FnMut(u64, RingReply)) -> Result<()> {
         let mut wanted = min.min(self.in_flight());
+        // With `DEFER_TASKRUN` the kernel posts completions only inside `io_uring_enter`; its
+        // `TASKRUN` flag in shared memory says whether a call would bring any.
         if wanted == 0 && self.state == State::Working && self.setup.ring.submission().taskrun() {
             self.enter(0)?;
         }

@@ -92,6 +92,7 @@ pub fn standard_stream(stream: Standard) -> Result<Fd> {
             if was_closed(stream) {
                 return Err(Errno::BADF);
             }
+            // Above the standard streams, of which another may be closed.
             match stream {
                 Standard::Output => rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3),
                 Standard::Error => rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3),

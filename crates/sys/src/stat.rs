@@ -161,6 +161,7 @@ impl Stat {
     /// Returns true if the file has holes: fewer blocks are allocated than its size needs.
     #[must_use]
     pub fn is_sparse(&self) -> bool {
+        // As GNU cp decides it (`is_probably_sparse` in copy.c).
         self.kind == FileType::Regular && self.blocks < self.size / 512
     }
 }
@@ -265,6 +266,8 @@ pub fn may_write(directory: impl AsFd, name: &CStr) -> bool {
     let directory = directory.as_fd();
     gate::call(
         Operation::Faccessat,
+        // The kernel checks a write by the effective ids; without the flag, access(2) checks the
+        // real ones.
         || rustix::fs::accessat(directory, name, Access::WRITE_OK, AtFlags::EACCESS),
         || format!("{}, {name:?}, W_OK", directory.as_raw_fd()),
     )

@@ -247,6 +247,7 @@ impl Transfer {
     /// Leaks the descriptors, if the kernel may look them up after the interface is given up.
     pub(crate) fn leak_files(&self) {
         match self {
+            // A clone that is never dropped keeps the descriptor open.
             Self::Read { file, .. } | Self::Write { file, .. } | Self::Fsync { file } => {
                 mem::forget(Arc::clone(file));
             }

@@ -64,6 +64,7 @@ pub(crate) fn fitting(
                 buffer.truncate(length);
                 return Ok(buffer);
             }
+            // The kernel's own limit is 64 KiB (`XATTR_SIZE_MAX` in linux/limits.h).
             Err(Errno::RANGE) if buffer.len() < 1 << 20 => {
                 let wanted = buffer.len() * 8;
                 buffer.resize(wanted, 0);
@@ -89,6 +90,7 @@ pub fn list_xattrs(file: impl AsFd) -> Result<XattrNames> {
 
 pub(crate) fn none_if_unsupported(outcome: rustix::io::Result<Vec<u8>>) -> rustix::io::Result<Vec<u8>> {
     match outcome {
+        // Some file systems lack attributes, some kernels and sandboxes the calls.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(Vec::new()),
         outcome => outcome,
     }
@@ -136,6 +138,7 @@ pub fn remove_xattr(file: impl AsFd, key: &CStr) -> Result<()> {
     gate::call(
         Operation::Fremovexattr,
         || match rustix::fs::fremovexattr(file, key) {
+            // A file system without attributes has none to remove.
             Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
             outcome => outcome,
         },

@@ -54,6 +54,7 @@ impl Signals {
     pub fn listen() -> io::Result<Self> {
         let mut signals = Self { last: Arc::default(), registered: Vec::new() };
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        // A signal that was ignored at the start stays so, as under `nohup`.
         for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(&status, *signal)) {
             let number = usize::try_from(signal).unwrap_or_default();
             let last = Arc::clone(&signals.last);
@@ -191,6 +192,7 @@ pub(super) fn follow(
         if asked.elapsed() >= pause {
             asked = Instant::now();
             match order.queue().state(order, job) {
+                // The first answer counts: the status has had time to appear since then.
                 Ok(State::Over(how)) => over = over.or_else(|| Some((how, Instant::now()))),
                 Ok(State::Unknown) => {
                     let how = Over::Failed("the batch system does not know it any more".to_owned());
@@ -230,6 +232,7 @@ fn cancel(order: &Order, job: &str, signals: &Signals, listener: &mut dyn Listen
                 Err(error) => listener.event(Event::NotCancelled(error)),
             }
         }
+        // Asked even if cancelling failed: the job may have ended by itself.
         if matches!(order.queue().state(order, job), Ok(State::Over(_) | State::Unknown)) {
             return true;
         }

@@ -16,6 +16,8 @@ pub(super) struct Pbs;
 
 impl Queue for Pbs {
     fn directives(&self, order: &Order) -> String {
+        // `-V`: with this environment; `-r y`: may start again after losing a host; `-j oe`: one
+        // log for both streams.
         let mut lines = "#PBS -N haul\n#PBS -V\n#PBS -r y\n#PBS -j oe\n".to_owned();
         lines += &format!("#PBS -l select={}:ncpus=1:mpiprocs=1\n", order.clients);
         let options = [
@@ -43,6 +45,7 @@ impl Queue for Pbs {
             return Ok(state_of(&output));
         }
         let said = complaint(&output);
+        // "qstat: 17 Job has finished, use -x or -H to obtain historical job information".
         if said.contains("has finished") {
             // Works if the server keeps a job history.
             let past = ask(&["-x", "-f"])?;

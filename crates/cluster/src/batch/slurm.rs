@@ -19,6 +19,8 @@ impl Queue for Slurm {
             .args([
                 "--parsable",
                 "--job-name=haul",
+                // After losing a host the job starts again and resumes from its journal, so its log
+                // must not be truncated then.
                 "--requeue",
                 "--open-mode=append",
                 "--output=log",
@@ -40,6 +42,7 @@ impl Queue for Slurm {
 
     fn state(&self, order: &Order, job: &str) -> Result<State, BatchError> {
         let output =
+            // Without `-t all`, squeue leaves out a job that has just ended.
             output_of(order.program("squeue").args(["-h", "-t", "all", "-o", "%T|%r", "-j"]).arg(job))?;
         let text = String::from_utf8_lossy(&output.stdout);
         if let Some((state, reason)) = text.lines().next().and_then(|line| line.split_once('|')) {
@@ -80,6 +83,7 @@ fn minutes(seconds: u64) -> String {
 /// Asks the accounting database for a job that the queue has forgotten. Without accounting, the
 /// state is unknown.
 fn accounted(order: &Order, job: &str) -> State {
+    // `-X`: the job itself, not each of its steps.
     let output = output_of(order.program("sacct").args(["-n", "-X", "-P", "-o", "State", "-j"]).arg(job));
     let text = output.map(|output| output.stdout).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

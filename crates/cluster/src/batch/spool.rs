@@ -108,6 +108,7 @@ impl Spool {
     /// # Errors
     /// If it can't be written.
     pub fn write_progress(&self, content: &[u8]) -> io::Result<()> {
+        // Renamed into place, so that a reader on another host never sees half of it.
         let new = self.folder.join("progress.new");
         fs::write(&new, content)?;
         fs::rename(new, self.folder.join("progress"))

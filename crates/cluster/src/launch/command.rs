@@ -329,6 +329,8 @@ pub fn start_line(surroundings: &Surroundings, wanted: &Wanted<'_>) -> Result<St
     {
         return Err(Refusal::TooManyClients { clients: wanted.ranks, slots: *slots, job: id.clone() });
     }
+    // Refused at once: given far too many ranks, `mpirun` starts processes for minutes before it
+    // fails.
     let room = surroundings.tasks_max.map(|tasks| tasks / TASKS_EACH);
     if let Some(room) = room.filter(|room| surroundings.allocation.is_none() && wanted.ranks > *room) {
         return Err(Refusal::TooManyForHost { clients: wanted.ranks, room });
@@ -375,12 +377,15 @@ fn line_of(
     let add = |words: &mut Vec<OsString>, more: &[&str]| words.extend(more.iter().map(OsString::from));
     match family {
         LauncherFamily::OpenMpi4 | LauncherFamily::OpenMpi5 => {
+            // Open MPI otherwise refuses to run as root.
             if surroundings.root && !given.has(&["allow-run-as-root"]) {
                 add(&mut given.0, &["--allow-run-as-root"]);
             }
             if crowded {
                 given.crowd(&surroundings.open_mpi, family == LauncherFamily::OpenMpi4);
             }
+            // By default Open MPI binds each rank to some of the processors (one core each, if
+            // there are only two ranks), which all its workers would share.
             given.unbind(&surroundings.open_mpi);
             let words = &mut given.0;
             add(words, &["-n", &ranks]);
@@ -405,6 +410,8 @@ fn line_of(
                 words.push(format!("--mpi={way}").into());
             }
             words.push(format!("--ntasks={ranks}").into());
+            // Only rank 0 reads the link, nothing of it may wait in srun's buffers, and a lost rank
+            // has to end the job, as it does with `mpirun`.
             words.extend(["--input=0", "--unbuffered", "--kill-on-bad-exit=1"].map(OsString::from));
         }
         LauncherFamily::Other => add(&mut given.0, &["-n", &ranks]),
@@ -449,6 +456,7 @@ fn srun_way(surroundings: &Surroundings, library: Option<&Path>, words: &[OsStri
     let is_offered = |way: &&str| offered.split_whitespace().any(|word| word.trim_end_matches(',') == *way);
     let open_mpi = match library.and_then(LauncherFamily::of_library) {
         Some(family) => family != LauncherFamily::Mpich,
+        // Open MPI's name; MPICH's family has other numbers (`LauncherFamily::of_library`).
         None => surroundings.has_library("libmpi.so.40"),
     };
     let order = if open_mpi { ["pmix", "pmi2"] } else { ["pmi2", "pmix"] };

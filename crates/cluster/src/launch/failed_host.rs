@@ -52,6 +52,7 @@ pub(crate) fn failed_host(printed: &[u8]) -> Option<Loss> {
 /// `Task launch for StepId=7.0 failed on node h2: ..`. SSH:
 /// `ssh: connect to host h2 port 22: No route to host`.
 fn lost_host(text: &str) -> Option<Loss> {
+    // Launchers wrap their messages, at places that depend on the names in them.
     let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let word_after = |text: &str, mark: &str| {
         let (_, rest) = text.split_once(mark)?;
@@ -100,6 +101,7 @@ fn hydra(text: &str) -> Option<Loss> {
 /// Slurm: `srun: error: h2: task 1: Killed`.
 fn slurm(text: &str) -> Option<Loss> {
     let line = text.lines().find_map(|line| line.strip_prefix("srun: error: "))?.trim();
+    // `h[1-3]` is a list of hosts, so nobody knows which one failed.
     let host = line.split_once(": task").map(|(host, _)| host).filter(|host| !host.contains([' ', '[']));
     let loss = Loss { text: line.to_owned(), host: host.map(str::to_owned), with_host: false };
     Some(if line.ends_with("exit code 1") { loss.nobody() } else { loss })

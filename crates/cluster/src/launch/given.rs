@@ -179,6 +179,7 @@ impl Given {
         }
         match mapped {
             _ if is_release_4 => self.0.push("--oversubscribe".into()),
+            // Open MPI 5 wants it as a qualifier of the mapping, and refuses a second `--map-by`.
             Some(at) => self.0[at].push(":OVERSUBSCRIBE"),
             None if self.has(&OLD_MAPPING) => {}
             None => {

@@ -172,6 +172,7 @@ impl ProcessGroup {
     ) -> Result<ReadyGroup, JobError> {
         self.known.get_or_init(|| KnownKinds::of_tool(T::KINDS));
         let run = self.journal.as_ref().map(Journal::run);
+        // Before the ranks start: each looks for them first.
         let tokens = Tokens::leave(spec, run);
         let places = lock(&self.places).clone();
         let Started { mut link, job } = self.launcher.start(&places)?;
@@ -188,6 +189,8 @@ impl ProcessGroup {
         if let Err(error) = ready {
             let printed = attempt.end();
             spec.run.report.note(&printed);
+            // If a host is missing, the launcher knows which; the error here only says that nobody
+            // answers.
             let missed = failed_host(&printed).filter(|_| error.may_pass());
             return Err(missed.map_or(error, JobError::Died));
         }
@@ -254,6 +257,7 @@ impl ProcessGroup {
     fn wait_until_ready(&self, attempt: &mut Attempt, report: &dyn Listens) -> Result<(), JobError> {
         let (mut began, within) = (Instant::now(), READY_WITHIN.0.max(self.options.silence * READY_WITHIN.1));
         loop {
+            // Time in which this process was suspended doesn't count: nobody could have answered.
             began += attempt.standstill.turn(Instant::now());
             if began.elapsed() > within {
                 return Err(JobError::NoAnswer { within });
@@ -262,6 +266,7 @@ impl ProcessGroup {
             if let Some(loss) = attempt.finds_host_missing() {
                 return Err(JobError::Died(loss));
             }
+            // Short, because the launcher's output is examined in between.
             match attempt.incoming.wait(Duration::from_millis(100)) {
                 Some(Arrival::Message(ToLaunch::Ready { hosts, carrier })) => {
                     report.debug(&format!(
@@ -304,6 +309,7 @@ impl ProcessGroup {
         let mut guard = lock(&self.attempt);
         let Some(attempt) = guard.as_mut() else { return Received::Lost(self.why_lost()) };
         let arrival = attempt.incoming.wait(patience);
+        // Time in which this process was suspended is nobody's silence.
         attempt.heard += attempt.standstill.turn(Instant::now());
         if arrival.is_some() {
             attempt.heard = Instant::now();
@@ -337,6 +343,7 @@ impl ProcessGroup {
 
     fn show_life(&self) {
         let quiet =
+            // Six times as often as the peer needs it: late messages must not pass for silence.
             |(_, last_sent): &(Outgoing<ToMaster>, Instant)| last_sent.elapsed() > self.options.silence / 6;
         if lock(&self.outgoing).as_ref().is_some_and(quiet) {
             self.post(ToMaster::Alive);
@@ -379,6 +386,7 @@ impl ProcessGroup {
         spec: &JobSpec<'_, T>,
         why: &JobError,
     ) -> Option<Restart> {
+        // Closes the pipe to rank 0, which asks the job to end.
         lock(&self.outgoing).take();
         let mut ended = lock(&self.attempt).take()?;
         // A launcher that exits by itself first prints which process died.
@@ -409,6 +417,8 @@ impl ProcessGroup {
                         }
                         goes_on = self.choose_hosts(&missed, &ended.hosts);
                     } else if number + 1 == ATTEMPTS {
+                        // Two starts have failed and nobody knows which host is lost: only this one
+                        // is certain.
                         self.choose_this_host(&ended.hosts);
                     }
                 }

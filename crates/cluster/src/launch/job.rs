@@ -126,6 +126,7 @@ impl Job {
             thread::sleep(PAUSE);
         }
         if self.status.is_some() {
+            // Ranks may outlive their launcher, in process groups of their own.
             self.processes.end();
             self.hear_out();
         }
@@ -147,6 +148,7 @@ impl Job {
             }
         }
         if self.status.is_none() {
+            // The launcher isn't reaped yet, so neither id can be another's.
             kill_process_group(self.pid(), Signal::KILL).unwrap_or_default();
             self.status = Some(self.launcher.wait()?);
         }

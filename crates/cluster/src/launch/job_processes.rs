@@ -103,6 +103,7 @@ impl JobProcesses {
                 continue;
             }
             let Some(held) = ProcessHandle::take(pid) else { continue };
+            // Checked again now that the pidfd holds it: the pid may have been reused before.
             match self.shown_by(pid) {
                 Shows::Mark => ours.push(held),
                 Shows::Nothing => silent.push(held),

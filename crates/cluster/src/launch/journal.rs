@@ -244,6 +244,7 @@ impl Known {
                         .begun
                         .entry(entry)
                         .or_insert_with(|| PartialFile { ticket: ticket.clone(), done: Vec::new() });
+                    // Another target was begun: the ranges moved so far are not in it.
                     if begun.ticket != ticket {
                         *begun = PartialFile { ticket, done: Vec::new() };
                     }

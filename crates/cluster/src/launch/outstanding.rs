@@ -105,9 +105,11 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
         let print = fingerprint(&pending, tool);
         // The known stamps cover all entries of the item, so they no longer match.
         sent.item.stamps.iter_mut().for_each(Vec::clear);
+        // The journal identifies an item by its names, of which one has just left.
         if sent.pending.entries() > 0 {
             sent.print = fingerprint(&sent.pending, tool);
         }
+        // The item counts the entry too, until it is done.
         self.entries += 1;
         let (ticket, done, item) = (opened.ticket.clone(), opened.done.clone(), sent.item.clone());
         let large = Large { pending, item, ticket, done, problems: Vec::new(), print, feed };
@@ -158,6 +160,8 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
             let sent = Sent { pending, item, print, entries: 1, feed };
             self.items.insert(ItemId(number), sent);
         }
+        // The number is part of temporary names: a rank of the lost attempt that lives on must not
+        // write to the new ones.
         for sent in self.items.values_mut() {
             sent.item.attempt += 1;
         }

@@ -126,12 +126,14 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         if entries == 0 {
             return;
         }
+        // Opened before the wait: the run must not end while this item waits for room.
         let feed = self.local.feed();
         let most = outstanding_max(self.group.workers());
         let mut table = self.table();
         while table.entries() >= most {
             table = self.room.wait(table).unwrap_or_else(PoisonError::into_inner);
         }
+        // With the table locked: what is inserted before the job is given up is given up with it.
         if self.group.is_lost() {
             drop(table);
             return self.abandon(pending, &item, feed);
@@ -213,6 +215,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.tell(host, std::mem::take(problems));
         self.group.tell(host, news, self.spec.run.report);
         let journal = self.group.journal();
+        // Announced files come first: the ranges, items and files below refer to them.
         for opened in &opened {
             let print = self.table().set_apart(opened, self.spec.run.tool, self.local.feed());
             if let (Some(journal), Some(print)) = (journal, print) {
@@ -228,6 +231,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             let unannounced =
                 over.outcome.detached.iter().filter(|(name, _)| sent.pending.take(name).is_some());
             self.lost.fetch_add(unannounced.count() as u64, Ordering::Relaxed);
+            // What had a problem is done again by the next run, which may succeed.
             if let Some(journal) = journal.filter(|_| over.flawless) {
                 record(journal, &sent, &over.outcome.stamps);
             }
@@ -271,6 +275,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         // is sent by whoever adds it.
         let mut table = self.table();
         self.group.take_up(ready);
+        // The new ranks have heard neither.
         self.closed.store(false, Ordering::Relaxed);
         self.called_off.store(false, Ordering::Relaxed);
         self.call_off();

@@ -170,6 +170,7 @@ impl Files {
         if outcome.left == Left::Gone {
             file.members = file.members.saturating_sub(1);
         }
+        // The file has failed: moving the rest would be in vain.
         if !outcome.moved {
             file.failed = true;
             self.drop_ranges(place);
@@ -193,6 +194,7 @@ impl Files {
             if file.team.key != Some(key) {
                 file.choose(key, waiting, &self.rates, self.limits.remarks, orders);
             }
+            // Who is in the team has both files open; another one would have to open them.
             if file.members < file.team.clients || file.members == file.team.clients && is_member(file.id) {
                 return Some(file.id);
             }

@@ -121,7 +121,9 @@ impl RankTable {
         if !bundle.items.is_empty() {
             return None;
         }
+        // Until then the bundle waited behind the worker's other assignment.
         let began = bundle.given.max(self.through[worker]);
+        // Announced files have left the bundle: they are no part of what took this long.
         let own = bundle.entries.saturating_sub(std::mem::take(&mut self.announced[worker]));
         let took = now.saturating_sub(began).as_secs_f64();
         hand.swap_remove(index);

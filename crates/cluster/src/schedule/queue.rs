@@ -98,6 +98,7 @@ struct Lane {
 
 impl Lane {
     fn push(&mut self, item: &Item) {
+        // Reserved for the longest integers, so that a block never grows: that would copy it.
         let needed = HEADER_BYTES_MAX + item.body.len();
         let fits = |block: &Vec<u8>| block.capacity() - block.len() >= needed;
         if !self.blocks.back().is_some_and(fits) {

@@ -88,6 +88,7 @@ impl Rates {
         }
         let rate = bytes as f64 / seconds;
         blend(&mut self.client, rate, CLIENT_WEIGHT);
+        // The other members are taken to be as fast as this one.
         let stripe = rate * members.max(1) as f64 / f64::from(stripes.max(1));
         let better = self.stripe.is_some_and(|known| stripe > known);
         blend(&mut self.stripe, stripe, if better { STRIPE_WEIGHT_BETTER } else { STRIPE_WEIGHT_WORSE });

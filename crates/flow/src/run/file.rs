@@ -169,6 +169,8 @@ impl<T: Tool> Opening<T> {
         let Self { entry, probe, .. } = self;
         let is_another = |stat: &Stat| entry.seen.is_some_and(|seen| seen != stat.identity);
         let stat = match result {
+            // Another file, or a FIFO, may have the name by now. `O_NONBLOCK` has kept the open
+            // from waiting for one (tests/races.rs).
             Ok(stat) if is_another(&stat) || stat.kind != FileType::Regular => {
                 cx.report_failure(&entry, Failure::Replaced);
                 return Ending::skip(cx, entry, source);
@@ -179,6 +181,7 @@ impl<T: Tool> Opening<T> {
                 return Ending::skip(cx, entry, source);
             }
         };
+        // The first block of a sparse file may be a hole, and a block that was read is written.
         let probe = io.probes && stat.size > 0 && !stat.is_sparse() && probe.includes(&stat);
         let file = StatedFile { entry, source, stat };
         if probe { file.probe(io) } else { file.begin(cx, io, None) }
@@ -310,6 +313,7 @@ fn share_ranges<T: Tool>(
 /// Drops one reference to a file; the last one finishes it. `is_last_here` is true if this worker
 /// has no other stream of the file.
 fn release<T: Tool>(cx: &Context<'_, T>, io: &mut Io, file: Arc<OpenFile<T>>, is_last_here: bool) -> Next<T> {
+    // Of several workers that drop it at once, exactly one gets it (`Arc::into_inner`).
     let Some(mut file) = Arc::into_inner(file) else {
         return if is_last_here { Next::FileOver } else { Next::StreamOver };
     };
@@ -403,6 +407,7 @@ impl<T: Tool> Ending<T> {
     fn close_source(mut self, cx: &Context<'_, T>) -> Next<T> {
         match self.source.take().and_then(Arc::into_inner) {
             Some(file) => Next::Call(State::ClosingSource(self), Call::Close { file }),
+            // The tool has kept the source open, and closes it (`Start::Deferred`).
             None => self.source_closed(cx, Ok(())),
         }
     }

@@ -55,6 +55,8 @@ pub fn run<T: Tool>(
     std::thread::scope(|threads| {
         let (mut missing, mut why) = (0, None);
         for me in 1..driver.workers() {
+            // Not `Scope::spawn`, which panics if the system refuses a thread (a limit of processes
+            // or address space): the workers already there would wait for the others forever.
             if let Err(cause) = Builder::new().spawn_scoped(threads, move || work(me)) {
                 // Worker 0 has yet to start, so the run can't end before the driver knows.
                 driver.do_without_one();
@@ -97,6 +99,7 @@ pub(crate) fn begin<'r, T: Tool>(
 /// Returns the status of a run whose workers have ended. A run without errors that has lost an
 /// entry fails: the entry was deferred and never completed, a bug in the tool or the framework.
 pub(crate) fn end<T: Tool>(shared: &Shared<'_, T>) -> Status {
+    // Relaxed, here and below: the workers have ended, and joining their threads orders this.
     if shared.has_failed.load(Ordering::Relaxed) {
         return Status::Failure;
     }

@@ -36,6 +36,7 @@ pub(super) fn copy<T: Tool>(
     if transfer == Transfer::Nothing {
         return (transfer, CachePolicy::cached());
     }
+    // Reserved space would fill holes. A length of 0 is `EINVAL` (fallocate(2)).
     if switches.allocate
         && stat.size > 0
         && !transfer.skips_holes()

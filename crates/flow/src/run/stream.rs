@@ -144,6 +144,7 @@ impl<T: Tool> Stream<T> {
     /// Cuts a stream into as many as the engine should have.
     pub(super) fn split(self, io: &Io) -> Vec<Self> {
         let several = matches!(io.settings.ops, Some(Ops::Multi | Ops::Batch));
+        // Where holes are skipped, or the end is unknown, the blocks aren't known in advance.
         if !several || !self.has_known_end() || self.transfer != Transfer::Blocks(Holes::Read) {
             return vec![self];
         }
@@ -167,6 +168,7 @@ impl<T: Tool> Stream<T> {
         if self.position >= self.data_end {
             match self.next_data() {
                 Ok(Some(data)) => {
+                    // Holes count too: progress is measured in the file's size.
                     cx.count(Tally { bytes: data.start - self.position, ..Tally::default() });
                     (self.position, self.data_end) = (data.start, data.end);
                 }
@@ -177,6 +179,8 @@ impl<T: Tool> Stream<T> {
                 Err(cause) => return self.fail(cx, Failure::Read(&cause)),
             }
         }
+        // Noted before the call: another stream may make the policy fall back before this one
+        // fails.
         self.tried = self.file.cache_policy.special();
         let (left, cache) = (self.data_end - self.position, self.file.cache_policy.cache());
         let (source, offset) = (Arc::clone(&self.file.source), self.position);
@@ -192,6 +196,8 @@ impl<T: Tool> Stream<T> {
             }
             _ => {
                 let buffer = io.take_buffer();
+                // A direct read asks for whole sectors, also at EOF. A pair can't: it would write
+                // them.
                 let length = self.file.cache_policy.sectors_around(io.length_of_block(left));
                 let length = length.min(buffer.capacity());
                 Call::Read { file: source, offset, buffer, length, wait: Wait::Allowed, cache }
@@ -276,6 +282,7 @@ impl<T: Tool> Stream<T> {
             Write::Parts(parts) => (0..0, parts),
             Write::Nothing => (0..0, Vec::new()),
         };
+        // `write` takes them from the back.
         rest.reverse();
         self.doing = Doing::Writing { read: length, current, rest };
         self.write(cx, io, buffer)
@@ -388,6 +395,7 @@ impl<T: Tool> Stream<T> {
     ) -> Progress<T> {
         self.end_doubted = false;
         self.file.note_block();
+        // If the write failed, all that was read is still to be written.
         let done = written.as_ref().copied().unwrap_or(0).min(read);
         self.doing = Doing::Writing { read, current: done..read, rest: Vec::new() };
         match written {
@@ -407,9 +415,12 @@ impl<T: Tool> Stream<T> {
                 self.position += copied as u64;
                 cx.count(Tally { bytes: copied as u64, ..Tally::default() });
             }
+            // The disk's errors, not the call's: writing blocks would meet them again.
             Err(cause) if matches!(cause.errno(), Errno::NOSPC | Errno::DQUOT | Errno::IO) => {
                 return self.fail(cx, Failure::WriteTarget(&cause));
             }
+            // 0 comes from file systems that don't know their files' sizes, an error from those
+            // that can't copy between the two files (`EXDEV`, `EINVAL`, `EOPNOTSUPP`).
             Ok(_) | Err(_) => self.transfer = self.transfer.in_blocks(),
         }
         self.next(cx, io)
@@ -429,6 +440,8 @@ impl<T: Tool> Stream<T> {
             }
             Err(cause) => return Err(cause),
         };
+        // The file may change between the two calls: if data has become a hole, each turn must
+        // still advance, and past EOF the seek finds nothing.
         let hole = seek(source, Seek::Hole, start)?.unwrap_or(self.end);
         Ok(Some(start..hole.clamp(start + 1, self.end)))
     }
@@ -462,6 +475,7 @@ impl<T: Tool> Stream<T> {
 
     /// Ends the stream. Returns its file, and true if the worker has no other stream of it.
     pub(super) fn end(self) -> (Arc<OpenFile<T>>, bool) {
+        // Of several streams that end, exactly one gets the cursor.
         let is_last_here = self.cursor.is_none_or(|cursor| Arc::into_inner(cursor).is_some());
         (self.file, is_last_here)
     }
@@ -526,6 +540,7 @@ struct BlockCursor {
 
 impl BlockCursor {
     fn take(&self) -> Option<Range<u64>> {
+        // Relaxed: no two streams get the same block, which is all that is needed.
         let start = self.next.fetch_add(self.block_bytes, Ordering::Relaxed);
         (start < self.end).then(|| start..self.end.min(start.saturating_add(self.block_bytes)))
     }

@@ -42,6 +42,7 @@ pub(super) fn classify<T: Tool>(cx: &Context<'_, T>, entry: &mut Entry<T>) -> Re
     } else {
         stat_at(&*directory, entry.name())?
     };
+    // Compared when the entry is opened: the name may lead elsewhere then.
     entry.seen = Some(seen.identity);
     let kind = match seen.kind {
         FileType::Regular => EntryType::Regular,
@@ -111,6 +112,8 @@ fn open_directory<T: Tool>(
             Ok((Ok(Arc::new(fd)), stat))
         }
         Err(cause) if replaced(&cause) || cause.is(Errno::NOENT) => Err(cause),
+        // GNU makes the counterpart of a directory that it can't read before it reports it, so its
+        // attributes are needed.
         Err(cause) => {
             let stat = stat_path(Some(&*parent), entry.name(), how != Open::DIRECTORY)?;
             Ok((Err(cause), stat))
@@ -132,6 +135,8 @@ pub(super) fn list<T: Tool>(
         false
     });
     expect(cx, node, &names);
+    // Shared before its entries: the last directory shared is the first taken, so those of this
+    // window go before the next window.
     if more {
         cx.share(Job::List(Arc::clone(node), fd));
     }
@@ -148,6 +153,8 @@ fn expect<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, names: &Names) {
 
 fn share_entries<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, mut names: Names) {
     let mut directories = names.split_off(|listed| listed.kind != EntryType::Directory);
+    // Inode order is mostly the order on disk, so that neighbours are fetched by one request
+    // (docs/measurements/choices.md).
     if cx.settings().switches.inode_order {
         names.sort_by_inode();
         directories.sort_by_inode();
@@ -187,5 +194,7 @@ pub fn continue_dir<T: Tool>(
 
 /// Returns true if an open failed because a file of another type has taken the entry's place.
 pub(super) fn replaced(cause: &Error) -> bool {
+    // A link is `ELOOP` (with `O_DIRECTORY`, `ENOTDIR` like everything that isn't a directory), a
+    // socket `ENXIO` (open(2)).
     cause.is(Errno::LOOP) || cause.is(Errno::NOTDIR) || cause.is(Errno::NXIO)
 }

@@ -120,6 +120,7 @@ impl<'r, T: Tool> Worker<'r, T> {
             if self.is_held_back() {
                 break;
             }
+            // Before a job is taken: others must not see nobody busy while one is in hand.
             self.note_busy(true);
             if !self.admit() {
                 break;
@@ -142,6 +143,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         if is_held_back {
             std::thread::sleep(HELD_BACK);
         } else {
+            // The worker may sleep now, and its counts must not sleep with it.
             self.cx.flush();
         }
         is_held_back
@@ -314,6 +316,7 @@ impl<'r, T: Tool> Worker<'r, T> {
             self.is_known_busy = is_busy;
             let busy = &self.cx.run.busy;
             if is_busy {
+                // Relaxed: workers that see it late hold back late, and check again.
                 busy.fetch_add(1, Ordering::Relaxed)
             } else {
                 busy.fetch_sub(1, Ordering::Relaxed)

@@ -91,6 +91,8 @@ impl Slot {
 
     /// Changes the state from `from` to `to`; returns false if it was another.
     pub(super) fn moves(&self, from: u8, to: u8) -> bool {
+        // Acquire sees what the last owner wrote to the slot; Release shows the next one what we
+        // wrote.
         self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
@@ -111,6 +113,8 @@ impl Slot {
                 let counted = Arc::into_raw(Arc::clone(self)).cast_mut().cast();
                 // SAFETY: the C library doesn't have the block, because the caller has the slot.
                 unsafe { self.control.prepare(part, length, notified, counted) };
+                // Before the C library gets the block: its notification may come before the call
+                // that passes it returns.
                 self.state.store(phase, Ordering::Release);
                 Ok(operation)
             }
@@ -146,6 +150,7 @@ impl Slot {
         // SAFETY: `prepare_next` took this reference for a notification that will not come. The
         // caller has another.
         unsafe { Arc::decrement_strong_count(Arc::as_ptr(self)) };
+        // Relaxed: this thread still has the slot. It is given away by a later store, with Release.
         self.state.store(CLAIMED, Ordering::Relaxed);
         // SAFETY: only the notification, which will not come, could have claimed the slot.
         unsafe { self.work() }.note(NOT_TAKEN);

@@ -218,6 +218,8 @@ impl Ring {
             let (index, part) = marked(mark);
             let slot = &mut self.slots[index];
             slot.attempts = ATTEMPTS_MAX;
+            // If the read was accepted, the write counts as cancelled, not as failed: the caller
+            // then writes what was read.
             let result = if part == FIRST { word(Errno::AGAIN) } else { CANCELLED };
             if slot.settle(part, result) {
                 self.finished.push_back(index);

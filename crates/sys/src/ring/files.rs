@@ -52,6 +52,7 @@ impl Files {
     /// Any error from `io_uring_register(2)`: `EINVAL` before Linux 5.19, `EMFILE` if descriptors
     /// are limited.
     pub(super) fn new(submitter: &Submitter<'_>) -> Result<Self> {
+        // A table larger than `RLIMIT_NOFILE` is refused with `EMFILE` (io_uring_register(2)).
         let places = PLACES_MAX.min(descriptor_limit());
         gate::call(
             Operation::RingRegister,
@@ -96,6 +97,7 @@ impl Files {
 
     /// Removes files that were closed without telling the table.
     fn purge(&mut self, submitter: &Submitter<'_>) {
+        // Backwards, because `clear` moves the last element to the gap.
         for position in (0..self.used.len()).rev() {
             if self.places[self.used[position]].strong_count() == 0 {
                 self.clear(position, submitter);

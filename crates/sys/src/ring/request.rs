@@ -151,6 +151,8 @@ impl RingRequest {
                 .mask(crate::stat::WANTED.bits())
                 .build(),
             Self::Transfer(transfer) => {
+                // Encoded before its read has run, so for the whole length: the kernel cancels the
+                // write of a short read.
                 let read = (part == SECOND).then(|| transfer.length());
                 entry(transfer.part(read), length, fixed)
             }

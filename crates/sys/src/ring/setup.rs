@@ -95,6 +95,7 @@ pub(super) fn make_without(entries: u32, mut refused: usize) -> Result<Setup> {
 
 fn setup(entries: u32, flags: &[Flag]) -> Result<IoUring> {
     let mut builder = IoUring::builder();
+    // Without it, more entries than the kernel allows are `EINVAL`, not fewer entries.
     builder.setup_clamp();
     for (_, set) in flags {
         set(&mut builder);

@@ -67,6 +67,7 @@ impl Stages<Bzip2> for Compress {
                 break length;
             }
             // Run-length encoding has left room in the block.
+            // An eighth at least, since each round counts from the start again.
             wanted = ahead.len() + (self.block_bytes - taken).max(self.block_bytes / 8);
         };
         let rest = ahead.split_off(length);

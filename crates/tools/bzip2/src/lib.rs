@@ -262,6 +262,7 @@ impl Bzip2 {
         let room = if self.options.force {
             self.clear(entry, place, input)
         } else {
+            // Creation is exclusive, so nothing need be held while looking.
             look_for_room(entry, place, input.links).map(|()| self.making.hold())
         };
         room.map_err(|problem| refuse(cx, entry, problem, true)).ok()

@@ -227,6 +227,7 @@ impl Comparer {
             let second = Pinned::open(&*beside, entry.node.own.name(entry))?;
             Ok((Object::Pinned(Pinned::open(&*directory, entry.name())?), Object::Pinned(second)))
         };
+        // A pin does not follow links.
         let objects = match follow || self.options.attributes.is_empty() {
             true => Ok((Object::Nowhere, Object::Nowhere)),
             false => pin(),

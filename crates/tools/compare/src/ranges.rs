@@ -131,6 +131,7 @@ impl Ranges {
                 let shorter = if at == one.len() { Some(Side::First) } else { None };
                 let shorter = shorter.or((at == other.len()).then_some(Side::Second));
                 outcome.differs = Some((offset + at as u64, shorter));
+                // All ranges before this one have been handed out.
                 self.over.store(true, Ordering::Relaxed);
                 return outcome;
             }
@@ -160,6 +161,7 @@ impl Ranges {
 
 /// Returns the index at which two slices first differ or the shorter one ends.
 pub(super) fn mismatch(one: &[u8], other: &[u8]) -> Option<usize> {
+    // Most blocks are equal, and memcmp is faster than the loop below.
     if one == other {
         return None;
     }
@@ -182,6 +184,7 @@ impl Stages<Comparer> for Ranges {
         }
         for file in [&files.0, &files.1] {
             // Only advice: failure affects nothing but speed.
+            // Both files are read ahead while other ranges are compared.
             advise_range(&**file, Advice::WillNeed, start, length).unwrap_or_default();
         }
         Some(Range { start, length, files })
@@ -228,6 +231,7 @@ impl Stages<Comparer> for Ranges {
             result.differences.extend(what.map(|what| difference(&self.entry, what)));
             tool.conclude(cx, &self.entry, &self.pair, (&first, &second), result);
         }
+        // So that `into_inner` finds the last references.
         drop((first, second, sum));
         for (held, path) in [(&self.first, self.entry.path()), (&self.second, second_path(&self.entry))] {
             let file = lock(held).take();

@@ -320,10 +320,12 @@ impl Distributed for Runner {
     }
 
     fn from_init(init_message: &[u8]) -> Option<Self> {
+        // A rank can't tell if there are other files.
         Self::new(postcard::from_bytes(init_message).ok()?, false, Arc::default()).ok()
     }
 
     fn finish_item(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
+        // An item is complete only when all of its commands have ended.
         self.run_for_waiting(cx, |entry| std::ptr::eq(&*entry.node, node));
     }
 

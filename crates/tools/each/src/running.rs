@@ -71,6 +71,7 @@ impl Running {
         let leash = started.leash().ok()?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut leashes = lock(&self.leashes);
+        // `end_all` may have run before this one was listed.
         if self.ending.load(Ordering::Relaxed) {
             leash.pull();
         }

@@ -18,6 +18,7 @@ pub(super) fn too_big<E>(_: E) -> Refused {
 
 pub(super) fn regex(hir: &Hir, alphabet: Alphabet) -> Result<meta::Regex, Refused> {
     let config = meta::Config::new()
+        // The text may be anything, not only UTF-8.
         .utf8_empty(false)
         .line_terminator(alphabet.terminator)
         .nfa_size_limit(Some(SIZE_MAX))

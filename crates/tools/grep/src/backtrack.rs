@@ -85,6 +85,7 @@ impl Remembered {
         };
         let hash = state.iter().fold(0, mix);
         let mask = self.table.len() - 1;
+        // A multiplication mixes into the high bits.
         let mut at = (hash >> 32) as usize & mask;
         while self.table[at] != NONE && self.state(self.table[at]) != state {
             at = (at + 1) & mask;
@@ -156,6 +157,7 @@ impl<'a> Backtracker<'a> {
                 let is_kept = programs.len() == 1
                     && !self.places.by_words
                     && start > from
+                    // On a long line they would add up.
                     && self.remembered.numbers.len() < REMEMBERED_KEPT;
                 if !is_kept {
                     self.remembered.clear(SLOTS + 2 * program.slots + program.counters);
@@ -272,6 +274,7 @@ impl<'a> Backtracker<'a> {
     /// Branches: returns the first path unless this state was seen before, and pushes the others.
     fn part_ways(&mut self, program: &Program, state: &mut [u32]) -> Result<Option<usize>, Exhausted> {
         let step = state[STEP] as usize;
+        // What is never read again must not keep states apart.
         for slot in (0..program.slots).filter(|slot| program.live[step] & (1 << slot) == 0) {
             state[SLOTS + 2 * slot..][..2].fill(NONE);
         }

@@ -105,6 +105,7 @@ impl Search {
         if self.options.binary == Binary::Text || self.options.query.null_data {
             return None;
         }
+        // That NUL is in an earlier buffer: all of these lines are in the binary part.
         if memchr::memchr(0, &bytes[..own]).is_some() {
             return Some(0);
         }
@@ -126,6 +127,7 @@ impl Search {
         (piece, found): (Piece<'_>, &Examined),
         name: impl FnOnce() -> Vec<u8>,
     ) {
+        // Most files select nothing, and building a path takes time.
         if page.named && page.name.is_empty() && found.selects() {
             page.name = name();
         }

@@ -66,6 +66,7 @@ impl Expression {
         let nodes: Vec<Node> = nodes.collect::<Result<_, _>>()?;
         let plain = Hir::alternation(nodes.iter().map(Node::hir).collect());
         let whole = around(plain.clone(), places(query));
+        // No word assertions in the filter: with them, the lazy DFA gives up at bytes beyond ASCII.
         let sought = if query.extent == Extent::Line { &whole } else { &plain };
         let filter = regex(sought, alphabet)?;
         let exact = if nodes.iter().any(Node::refers_back) {
@@ -97,11 +98,13 @@ impl Expression {
         mut from: usize,
     ) -> Result<Option<Range<usize>>, Exhausted> {
         while from < text.len() {
+            // Only the line is wanted, for which any end of the match will do.
             let input = Input::new(text).range(from..).earliest(true);
             let Some(found) = self.filter.search_half_with(&mut cache.filter, &input) else { break };
             let end = found.offset();
             let start = memchr::memrchr(self.alphabet.terminator, &text[from..end])
                 .map_or(from, |before| from + before + 1);
+            // An empty match after the last line end is in no line.
             if start == text.len() {
                 break;
             }

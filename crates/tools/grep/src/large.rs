@@ -164,6 +164,7 @@ impl Stages<Grep> for Large {
         if self.stop.load(Ordering::Relaxed) || cx.tool().is_over() {
             return None;
         }
+        // Not `fetch_add`: one worker at a time is in here.
         let start = self.after_holes(self.next.load(Ordering::Relaxed));
         self.next.store(start.saturating_add(PIECE_BYTES), Ordering::Relaxed);
         (start < self.size).then(|| start..self.size.min(start + PIECE_BYTES))
@@ -199,6 +200,7 @@ impl Stages<Grep> for Large {
             }
             Err(cause) => Some(Problem::new(GrepKind::CannotRead).because(cause)),
         };
+        // GNU grep would not have read as far as this piece.
         if let Some(problem) = problem.filter(|_| !page.done) {
             cx.problem(problem.naming(tool.path(&self.entry)));
             page.done = true;

@@ -292,6 +292,7 @@ impl Grep {
     /// Reports it.
     fn is_output(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, stat: &Stat) -> bool {
         let options = self.options();
+        // What shows at most one line can't run away, nor can a listing (as in GNU grep).
         let is_output = options.show == Show::Lines
             && options.max.is_none_or(|max| max > 1)
             && stat.kind == FileType::Regular
@@ -452,6 +453,7 @@ impl Tool for Grep {
         opened: &OpenSource<'_>,
     ) -> Start<Searched> {
         let is_large = opened.stat.size > LARGE_BYTES
+            // With several operations per file, its blocks arrive in any order.
             || (cx.settings().ops.is_some() && opened.stat.size > cx.settings().block_bytes as u64);
         let is_left_out = self.is_over() || self.is_output(cx, entry, opened.stat);
         if is_left_out || !is_large {
@@ -460,6 +462,7 @@ impl Tool for Grep {
         if is_left_out {
             return Start::Done;
         }
+        // The size may be meaningless, as in /proc.
         if opened.stat.size == 0 {
             cx.count(Tally { files: 1, ..Tally::default() });
             self.search_stream(cx, entry, &**opened.source, opened.stat);
@@ -475,6 +478,7 @@ impl Tool for Grep {
             let selects_empty = self.with_scratch(|scratch| self.search.selects_empty(scratch));
             let source = Arc::clone(opened.source);
             let large = Large::new(entry.clone(), source, opened.stat.size, page, selects_empty);
+            // Two pieces per worker: results wait for the piece before, workers don't.
             cx.begin_sequence(Arc::new(large), 2 * cx.settings().jobs);
         }
         Start::Deferred

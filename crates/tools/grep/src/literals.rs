@@ -89,6 +89,7 @@ impl Literals {
             (Extent::Line, _) => Method::Lines(texts.into_iter().collect()),
             (_, []) => Method::Nothing,
             (_, [only]) if only.is_empty() => Method::Nothing,
+            // Valid UTF-8 is found only where its characters begin, so a byte search is enough.
             (Extent::Part, [only]) if !alphabet.ignore_case => {
                 Method::One(Box::new(Finder::new(only).into_owned()))
             }
@@ -107,6 +108,7 @@ impl Literals {
     /// Finds the first selected line at or after `from`, with its terminator.
     pub(super) fn line(&self, folded: &mut Folded, text: &[u8], mut from: usize) -> Option<Range<usize>> {
         let is_each_looked_at = self.has_empty || matches!(self.method, Method::Lines(_));
+        // Small at first: the next line may be close, and each call tests its text anew.
         let mut part = PARTS.start;
         while from < text.len() {
             let end = if is_each_looked_at { from } else { text.len().min(from.saturating_add(part)) };
@@ -298,6 +300,7 @@ fn is_plain(text: &[u8], query: &Query) -> bool {
     };
     let is_known = || match str::from_utf8(text) {
         Ok(text) => !query.ignore_case || text.chars().all(|one| case::representative(one).is_some()),
+        // As a string, a stray byte would also be found inside characters.
         Err(_) => false,
     };
     !text.iter().any(|byte| special.contains(byte)) && (!query.utf8 || is_known())

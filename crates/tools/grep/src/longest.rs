@@ -30,6 +30,7 @@ pub(super) struct Cache {
 impl Longest {
     pub(super) fn new(hir: &Hir, looks: &LookMatcher) -> Result<Self, Refused> {
         let config = thompson::Config::new()
+            // The text may be anything, not only UTF-8.
             .utf8(false)
             .nfa_size_limit(Some(SIZE_MAX))
             .look_matcher(looks.clone())
@@ -37,7 +38,10 @@ impl Longest {
         let nfa = NFA::compiler().configure(config).build_from_hir(hir).map_err(too_big)?;
         let config = dfa::Config::new()
             .match_kind(MatchKind::All)
+            // Without this, patterns with word boundaries would be refused; with it, the search
+            // gives up only at bytes beyond ASCII.
             .unicode_word_boundary(true)
+            // A pattern that needs more gets its minimum.
             .skip_cache_capacity_check(true)
             .cache_capacity(CACHE_BYTES);
         let automaton = dfa::Builder::new().configure(config).build_from_nfa(nfa.clone()).map_err(too_big)?;

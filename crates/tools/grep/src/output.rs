@@ -135,6 +135,7 @@ impl Output {
             };
             let has_ended = |pieces: &[Piece]| pieces.last().is_some_and(|(piece, _)| !piece.more);
             let mut next = state.waiting.range((turns.start, Vec::new())..(turns.end, Vec::new()));
+            // One that is complete does not hold up others.
             let chosen = next.clone().find(|(_, pieces)| has_ended(pieces)).or_else(|| next.next());
             let Some(key) = chosen.map(|(key, _)| key.clone()) else { return };
             let pieces = state.waiting.remove(&key).unwrap_or_default();

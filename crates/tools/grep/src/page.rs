@@ -103,6 +103,7 @@ impl Page {
         let width = match (options.initial_tab, size) {
             (false, _) => 0,
             (true, Some(size)) => size.checked_ilog10().map_or(1, |digits| digits as usize + 1),
+            // The largest file offset has 19 digits.
             (true, None) => 19,
         };
         let full = options.max == Some(0);
@@ -210,6 +211,7 @@ impl Printer<'_> {
     }
 
     fn run(&mut self, page: &mut Page, piece: Piece<'_>, run: &Run, all: bool) {
+        // Consecutive lines without prefixes are copied at once.
         if all && self.is_plain(page) && self.is_text(&piece.text[run.lines.clone()]) {
             let lines = &piece.text[run.lines.clone()];
             page.count += memchr::memchr_iter(self.terminator(), lines).count() as u64;
@@ -404,6 +406,7 @@ impl Printer<'_> {
             }
             None => ("", ""),
         };
+        // Under `-v`, the matches are in the context lines.
         let has_matches = line.selected != options.invert;
         if has_matches && (options.only_matching || !of_match.is_empty()) {
             let Some(after) = self.matches(page, line, content.clone(), (of_line, of_match)) else {
@@ -415,6 +418,7 @@ impl Printer<'_> {
             return true;
         }
         if !of_line.is_empty() {
+            // Behind a carriage return, the end of a colour would clear the line.
             let carriage = usize::from(line.text[rest..content.end].last() == Some(&b'\r'));
             let tail = rest..content.end - carriage;
             if !tail.is_empty() {
@@ -532,6 +536,7 @@ impl Printer<'_> {
 
     fn end(&self, page: &mut Page, begun: bool) {
         if let (true, Some(colors)) = (begun, &self.options.colors) {
+            // When the terminal scrolls, it fills the new line with the background colour.
             let clear = if colors.no_clear { "" } else { "\x1b[K" };
             page.out.extend_from_slice(format!("\x1b[m{clear}").as_bytes());
         }

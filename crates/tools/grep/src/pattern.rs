@@ -182,6 +182,7 @@ impl Parser<'_> {
         let token = match byte {
             b'*' if !escaped => Token::Star,
             b'(' if escaped != self.extended => Token::Open,
+            // In extended syntax, a `)` without a group is literal.
             b')' if escaped != self.extended && (self.open > 0 || !self.extended) => Token::Close,
             b'|' if escaped != self.extended => Token::Bar,
             b'+' if escaped != self.extended => Token::Plus,
@@ -260,6 +261,7 @@ impl Parser<'_> {
             return self.atom(first);
         }
         if !self.extended {
+            // In basic syntax, an operator with nothing to repeat is literal.
             self.at += length - 1;
             return Ok(self.character().unwrap_or(Node::Concat(Vec::new())));
         }
@@ -400,6 +402,7 @@ impl Parser<'_> {
             b'>' => words(Look::WordEndUnicode, Look::WordEndAscii),
             b'b' => words(Look::WordUnicode, Look::WordAscii),
             b'B' => words(Look::WordUnicodeNegate, Look::WordAsciiNegate),
+            // In GNU grep, each line is a buffer of its own.
             b'`' => Node::Look(Look::StartLF),
             b'\'' => Node::Look(Look::EndLF),
             b'w' => Node::Set(self.alphabet.class(b"word", false)),

@@ -111,6 +111,7 @@ impl Writer {
             begins.push(self.steps.len());
             self.write(node);
             ends.push(self.steps.len());
+            // A placeholder for the jump, whose target isn't known yet.
             self.steps.push(Step::Match);
         }
         let out = self.steps.len();
@@ -129,8 +130,10 @@ impl Writer {
                 Some(self.counters - 1)
             }
         };
+        // A placeholder, likewise.
         self.steps.push(Step::Match);
         self.write(node);
+        // `?` is not repeated.
         if most != Some(1) || counter.is_some() {
             self.steps.push(Step::Jump(begin));
         }

@@ -11,6 +11,7 @@ use super::Grep;
 use super::content::{Stream, Until};
 use super::page::JUDGED_BYTES;
 
+// GNU grep's, since binary content is judged per read.
 const READ_BYTES: usize = JUDGED_BYTES;
 
 #[derive(Clone, Copy)]
@@ -113,6 +114,7 @@ impl Grep {
 
     /// Opens a device, a FIFO or any other file that is read sequentially, and searches it.
     pub(super) fn search_as_it_comes(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
+        // A FIFO may have no writer yet.
         let how = Open::READ.blocking();
         let how = if self.follow(entry) { how.following() } else { how };
         let opened = cx.cache().open(&entry.node.source).and_then(|place| open(&*place, entry.name(), how));

@@ -45,6 +45,7 @@ impl<L> Allocator<L> {
         let result = change(&mut order);
         let (allocated, due) = (order.take_allocated(), order.take_due());
         self.buffered.set(order.buffered_bytes as u64);
+        // Dropping the last reference writes the segment, during which others may change the order.
         drop(order);
         allocated.into_iter().for_each(|segment| self.drop_ref(&segment));
         (result, due)

@@ -119,7 +119,10 @@ impl AppendWriter {
     ) -> Added {
         let listing = &entry.node.own;
         let path = listing.member_path(&member, &self.examiner.options);
+        // Held until the member is added: another name must not become a link to a member that
+        // comes later.
         let mut firsts = member.may_be_linked().then(|| lock(&self.firsts));
+        // What is buffered leaves archive order, in which a file precedes its links.
         let may_buffer = firsts.is_none();
         let first = firsts.as_ref().and_then(|firsts| firsts.get(&member.file_key()));
         let is_first = first.is_none();

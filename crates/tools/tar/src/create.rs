@@ -107,6 +107,7 @@ fn overlap(named: &[Named]) -> bool {
         let real = std::fs::canonicalize(OsStr::from_bytes(path.to_bytes()));
         real.map_or_else(|_| path.into_bytes(), |real| real.into_os_string().into_vec())
     };
+    // With a slash at the end, so that `a` doesn't pass for a parent of `ab`.
     let mut paths: Vec<_> = named.iter().map(|named| [&path(named), b"/".as_slice()].concat()).collect();
     paths.sort_unstable();
     paths.windows(2).any(|pair| pair[1].starts_with(&pair[0]))

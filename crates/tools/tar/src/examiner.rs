@@ -234,6 +234,7 @@ impl Examiner {
         keep: impl FnOnce(&Arc<Listing>, TarEntry),
     ) -> Enter<Arc<Listing>> {
         let (stat, parent) = (opened.stat, &entry.node.own);
+        // Like GNU tar: a directory that can't be opened isn't archived at all.
         if let Err(cause) = opened.source {
             self.report_failed(cx, entry, TarKind::CannotOpen, cause.clone());
             return Enter::Over;

@@ -95,6 +95,7 @@ impl Layout {
         let mut entries = std::mem::take(&mut *lock(&listing.entries));
         match order {
             MemberOrder::Name => entries.sort_unstable_by(|one, other| one.name.cmp(&other.name)),
+            // Inode order is mostly the order on disk, in which the files will be read.
             MemberOrder::Entry | MemberOrder::Inode => {
                 entries.sort_unstable_by_key(|entry| (entry.listing.is_some(), entry.stat.identity.inode));
             }

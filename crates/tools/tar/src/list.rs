@@ -78,6 +78,7 @@ impl Lines {
             _ => member.size.to_string(),
         };
         let taken = user.len() + 1 + group.len() + 1 + size.len();
+        // As in GNU tar: the column grows for long lines and never shrinks.
         self.width = self.width.max(taken);
         let fill = " ".repeat(self.width - taken);
         let date = date(member.modified.seconds);

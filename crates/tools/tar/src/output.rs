@@ -79,6 +79,7 @@ impl Output {
             Archive::Standard => (b"-".to_vec(), standard_stream(Standard::Output)),
             Archive::File(path) => {
                 let mode = Mode::new(0o666);
+                // Through a link if there is one: the user named the archive.
                 (path.to_bytes().to_vec(), open_path(path, Open::create_through(mode)))
             }
         };
@@ -156,6 +157,7 @@ impl Output {
         while written < most
             && let Some((offset, bytes)) = queue.take(self.is_positioned)
         {
+            // Others queue their pieces meanwhile.
             drop(queue);
             self.write(offset, &bytes);
             self.memory.give(bytes);
@@ -191,6 +193,7 @@ impl Output {
         self.write_some(lock(&self.queue), usize::MAX);
         self.write(offset, bytes);
         let Self { file, name, failure, filter, .. } = self;
+        // Closed first: the program of `-I` waits for the end of its input.
         let closed = Arc::into_inner(file).map_or(Ok(()), Fd::close);
         let ended = filter.map_or(Ok(Ok(())), Filter::finish);
         match (failure.into_inner(), closed.and(ended)) {

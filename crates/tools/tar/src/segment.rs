@@ -25,6 +25,7 @@ impl BufferPool {
     pub(super) fn give(&self, mut memory: Vec<u8>) {
         memory.clear();
         let mut kept = lock(&self.0);
+        // What one large member has made long isn't kept.
         if kept.len() < KEPT_SEGMENTS && memory.capacity() <= 2 * SEGMENT_BYTES {
             kept.push(memory);
         }
@@ -81,6 +82,7 @@ impl Segment {
     }
 
     pub(super) fn set_offset(&self, offset: u64) {
+        // Relaxed: the refcount orders it (`drop_ref`).
         self.offset.store(offset, Ordering::Relaxed);
     }
 
@@ -106,6 +108,7 @@ impl Segment {
         if stored == 0 || matches!(content, Content::Here(_)) {
             return (None, end);
         }
+        // Relaxed: the caller's own reference keeps the count from falling to 0.
         self.refcount.fetch_add(1, Ordering::Relaxed);
         (Some(Reservation::Within(Arc::clone(self), begins)), end)
     }
@@ -117,6 +120,7 @@ impl Segment {
 
     /// Drops a reference. The last one gets the bytes and their offset.
     pub(super) fn drop_ref(&self) -> Option<(u64, Vec<u8>)> {
+        // Also orders `offset`, which is stored before its reference is dropped.
         if self.refcount.fetch_sub(1, Ordering::AcqRel) > 1 {
             return None;
         }

@@ -134,6 +134,8 @@ impl Rights {
     pub(super) fn can_have_final_mode(&self, wanted: &Wanted) -> bool {
         let ours = (self.process.user, self.process.group);
         wanted.owner.is_none_or(|owner| owner == ours)
+            // The umask would take bits away, and writing may clear set-id bits: these need a call
+            // afterwards.
             && wanted.mode.and(self.umask.or(Mode::SPECIAL)).is_empty()
             && wanted.extras.is_none()
     }
@@ -184,9 +186,13 @@ impl Extractor {
                 // Set-id bits would act for the wrong owner.
                 mode = mode.and(Mode::ALL);
             }
+            // After the owner, whose change removes file capabilities, and before the mode, which
+            // may take away the permission to write that these need (xattr(7)).
             self.give_xattrs(cx, object, wanted, path);
+            // The kernel refuses to change the mode of a link (`EOPNOTSUPP`), and nothing uses it.
             if wanted.kind != MemberKind::Symlink {
                 check(TarKind::CannotChangeMode, object.chmod(mode));
+                // After the mode, which would change the list's mask (acl(5)).
                 self.give_access_lists(cx, object, wanted, path);
             }
         }

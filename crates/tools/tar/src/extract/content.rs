@@ -108,6 +108,7 @@ fn put_bytes(file: &Fd, mut bytes: &[u8], mut start: u64, map: Option<&Map>) -> 
         };
         let length = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         let written = write(file, offset, &bytes[..length], Cache::Keep)?;
+        // Tried again it might go on forever; GNU's programs take it for a full disk.
         if written == 0 {
             return Err(Error::new(Operation::Write, "0 bytes".to_owned(), Errno::NOSPC));
         }

@@ -45,6 +45,8 @@ impl Extractor {
             }
             match cx.cache().open(held) {
                 Ok(fd) => {
+                    // A descriptor that serves only to resolve names (`O_PATH`) takes no attributes
+                    // (`EBADF`).
                     let pinned =
                         if member_dir.is_readable { Ok(None) } else { Pinned::open(&fd, HERE).map(Some) };
                     match &pinned {

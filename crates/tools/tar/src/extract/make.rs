@@ -76,6 +76,7 @@ impl Extractor {
         match remove(directory, name) {
             Ok(()) => {}
             Err(cause) if cause.is(Errno::NOENT) => {}
+            // `unlink` of a directory is `EISDIR` on Linux, `EPERM` by POSIX (unlink(2)).
             Err(cause) if cause.is(Errno::ISDIR) || cause.is(Errno::PERM) => {
                 if when == When::Early {
                     return Ok(CreateOutcome::Waits);
@@ -110,6 +111,8 @@ impl Extractor {
         Ok(match place {
             CreateOutcome::New(fd) => {
                 let mut file = NewFile { fd, has_final_mode };
+                // Looked at once for a directory and these mode bits: later files there need no
+                // `chown` or `chmod`.
                 if may_have_final_mode && !has_final_mode {
                     let as_asked = stat(&file.fd).is_ok_and(|made| self.rights.is_ours(&made, mode));
                     member_dir.learn(mode, as_asked);
@@ -137,6 +140,7 @@ impl Extractor {
             Err(outcome) => return outcome,
         };
         let map = member.map.take().map(Map::new);
+        // A hole at the end shows only in the length.
         let sized = if map.is_some() { truncate(&file.fd, member.size) } else { Ok(()) };
         let outcome = sized
             .map_err(content::Failure::Write)
@@ -254,6 +258,7 @@ impl Extractor {
             Some(pinned) => pinned.link(directory, name),
         };
         let outcome = match link() {
+            // As in GNU tar. Removing the name first could remove the file's last one.
             Err(cause) if cause.is(Errno::EXIST) && are_one() => Ok(CreateOutcome::New(())),
             Err(cause) if cause.is(Errno::EXIST) => self.in_place(directory, name, when, link),
             outcome => outcome.map(CreateOutcome::New),

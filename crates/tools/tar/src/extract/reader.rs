@@ -137,6 +137,8 @@ impl Reader {
         match (usize::try_from(member.stored), input.size()) {
             _ if !member.is_file() => Reading::Here(0),
             (_, Some(size)) if goes_out => Reading::There(size.saturating_sub(member.content_at)),
+            // What is buffered costs nothing more. Longer content would be read under the reader's
+            // lock, while the other workers wait (docs/measurements/tools.md).
             (Ok(stored), _) if stored <= input.ready().max(SMALL_BYTES) => Reading::Here(stored),
             (Ok(stored), None) if stored <= BUFFER_BYTES => Reading::Here(stored),
             (_, Some(size)) if member.stored <= RANGE_BYTES => {
@@ -267,6 +269,7 @@ impl Reader {
                         item.at = At::Link(member_dir, name, above, leads_to);
                         Some(item)
                     }
+                    // The source may be a member in flight; in its turn a failure is real.
                     Ok(Resolved::Busy | Resolved::Root(_)) | Err(_) => Some(in_turn(item)),
                 }
             }

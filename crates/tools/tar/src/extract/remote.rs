@@ -150,6 +150,7 @@ impl State {
             return;
         }
         let names: Vec<_> = kept.iter().flat_map(|item| item.names.iter().copied()).collect();
+        // Before those of the group end: nothing may overtake these.
         names.iter().for_each(|name| self.flight.begin(*name));
         lock(&self.remote.waiting).pieces.push_back((kept, names));
     }

@@ -118,6 +118,7 @@ impl MemberDir {
 
     /// True if new files in it may get the user's owner and group, and the requested mode.
     pub(super) fn may_grant_modes(&self) -> bool {
+        // Relaxed, here and below: whoever sees it late examines one more file.
         self.granted.load(Ordering::Relaxed) & REFUSED == 0
     }
 
@@ -237,12 +238,14 @@ impl Resolver {
             let name = c_string(&component)?;
             match self.enter(cache, &name, missing, path_hash) {
                 Ok(member_dir) => self.stack.push((component, member_dir)),
+                // With `O_DIRECTORY` the kernel reports a link as `ENOTDIR`, not `ELOOP`.
                 Err(cause) if cause.is(Errno::NOTDIR) && self.following == Following::Within => {
                     links += 1;
                     if links > LINKS_MAX {
                         return Err(cause);
                     }
                     let text = read_link(cache.open(&self.here().held)?, &name).map_err(|_| cause)?;
+                    // An absolute target is outside of the root, wherever it leads.
                     if text.to_bytes().starts_with(b"/") {
                         return Err(refused(path));
                     }
@@ -267,6 +270,7 @@ impl Resolver {
         last: &[u8],
         missing: Missing,
     ) -> Result<Resolved, Error> {
+        // With `..` and followed links, equal components needn't lead to the same directory.
         self.reset();
         if path.starts_with(b"/") {
             let root = cache.hold_operand(c"/", Open::SEARCH, b"/".to_vec())?;

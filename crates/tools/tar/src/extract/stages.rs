@@ -58,6 +58,7 @@ impl Stages<Extractor> for State {
             }
             Load::Members(items) => {
                 if !items.is_empty() {
+                    // What was made since may have replaced directories on their paths.
                     lock(&self.late_resolvers).iter_mut().for_each(Resolver::reset);
                 }
                 items.into_iter().for_each(|item| self.make_in_turn(cx, item));
@@ -198,6 +199,7 @@ impl State {
         if !part.is_last {
             return;
         }
+        // The last reference: a part is put only after it was written, and this one is the last.
         let Some(file) = lock(&large.file).take().and_then(Arc::into_inner) else { return };
         let failed = lock(&large.failed).take();
         if matches!(failed, Some(content::Failure::Ended)) {

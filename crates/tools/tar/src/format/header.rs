@@ -118,6 +118,7 @@ impl Block {
         // The checksum counts its own field as blanks.
         self.0[148..156].fill(b' ');
         let sum = self.0.iter().map(|byte| u32::from(*byte)).sum::<u32>();
+        // Six digits, a NUL, and one of the blanks, as GNU tar writes it.
         for (place, shift) in (148..154).zip([15, 12, 9, 6, 3, 0]) {
             self.0[place] = b'0' + ((sum >> shift) & 7) as u8;
         }

@@ -40,11 +40,13 @@ impl MemberKind {
         match letter {
             // Before directories had a letter, their names ended in a slash.
             b'0' | 0 | b'7' | b'S' if name.ends_with(b"/") => Self::Directory,
+            // `7` asks for contiguous storage; `S` is a file in GNU's older sparse format.
             b'0' | 0 | b'7' | b'S' => Self::Regular,
             b'1' => Self::HardLink,
             b'2' => Self::Symlink,
             b'3' => Self::CharacterDevice,
             b'4' => Self::BlockDevice,
+            // `D` is a directory in GNU's incremental archives.
             b'5' | b'D' => Self::Directory,
             b'6' => Self::Fifo,
             b'V' => Self::Volume,

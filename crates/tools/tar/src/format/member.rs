@@ -115,6 +115,7 @@ fn ustar(member: &HeaderFields<'_>) -> Result<Block, Unfit> {
 }
 
 fn gnu(member: &HeaderFields<'_>, out: &mut Vec<u8>) {
+    // As GNU tar writes them: the link first, and with root as the owner.
     for (kind, text) in [(b'K', member.link), (b'L', member.path)] {
         if text.len() > NAME_BYTES {
             let mut block = Block::new(kind, Magic::Gnu);
@@ -162,11 +163,13 @@ fn describe(member: &HeaderFields<'_>, records: &mut Vec<u8>) -> Block {
     let mut block = begin(member, Magic::Posix);
     let parts = split(member.path);
     match (member.sparse_size, parts) {
+        // GNU tar has its process id in place of the 0, so that no two archives are equal.
         (Some(_), _) => block.name_parts(beside(member.path, b"GNUSparseFile.0")),
         (None, Some((prefix, name))) => {
             block.name(name);
             block.prefix(prefix);
         }
+        // Cut off; the record has all of it.
         (None, None) => block.name(member.path),
     }
     let texts: [(&[u8], &[u8], bool); 5] = [

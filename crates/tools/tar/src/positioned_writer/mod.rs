@@ -406,6 +406,8 @@ impl Tool for PositionedWriter {
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
         let (buffer, Some(launch)) = (&node.own.buffer, &self.launch) else { return };
+        // Release hands on what a group has put into the span; Acquire lets the last one see all of
+        // it.
         if buffer.groups.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }

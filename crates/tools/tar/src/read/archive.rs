@@ -19,6 +19,7 @@ use crate::{Archive, Options, TarKind};
 pub(crate) fn open(options: &Options) -> Result<Members, Problem> {
     let file = match &options.archive {
         Archive::Standard => standard_input(),
+        // Blocking: the archive may be a FIFO whose writer comes later.
         Archive::File(path) => open_path(path, Open::READ.following().blocking()),
     };
     let cannot_open = |cause| Problem::new(TarKind::ArchiveOpen).naming(name(options)).because(cause);
@@ -55,6 +56,7 @@ impl Filtered {
 impl Stream for Filtered {
     fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
         let length = read_on(&self.output, bytes)?;
+        // Checked at EOF: a program that fails may have written only a part.
         if length == 0
             && !bytes.is_empty()
             && let Some(filter) = self.filter.take()

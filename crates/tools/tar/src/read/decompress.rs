@@ -50,6 +50,7 @@ impl Packed {
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz,
             [b'L', b'Z', b'I', b'P', ..] => Self::Lzip,
+            // No magic bytes, but the usual parameters, and a dictionary of a multiple of 64 KiB.
             [0x5d, 0, 0, ..] => Self::Lzma,
             [0x1f, 0x9d, ..] => Self::Compress,
             [0x89, b'L', b'Z', b'O', ..] => Self::Lzop,
@@ -194,6 +195,7 @@ impl Read for Lzip {
             // The first member has its magic bytes, or the format would not have been recognized.
             Err(cause) if cause.to_string().contains("magic bytes") => {
                 self.garbage.store(true, Ordering::Relaxed);
+                // Read to the end: its writer may have more to write.
                 io::copy(self.reader.inner_mut(), &mut io::sink())?;
                 Ok(0)
             }

@@ -97,6 +97,8 @@ impl Input {
     /// Reads a file of `size` bytes from its beginning.
     pub(crate) fn of_file(file: Arc<Fd>, size: u64) -> Self {
         // A file that cannot take advice is read all the same.
+        // It costs time on some virtual machines, and stays for remote disks
+        // (docs/measurements/tools.md, "tar extract").
         advise(&*file, Advice::Sequential, 0).unwrap_or_default();
         Self::new(Origin::File { file, size })
     }
@@ -143,6 +145,7 @@ impl Input {
             (self.start, self.end) = (0, 0);
         }
         if !is_free || self.start + length > BUFFER_BYTES {
+            // The one used last may still be in the CPU cache.
             let free = self.before.iter_mut().rposition(|block| Arc::get_mut(block).is_some());
             let next =
                 free.map_or_else(|| Arc::new(vec![0; BUFFER_BYTES]), |index| self.before.remove(index));
@@ -189,6 +192,7 @@ impl Input {
         let mut done = 0;
         while done < bytes.len() {
             let rest = &mut bytes[done..];
+            // Straight to its destination: the buffer would only add a copy.
             let is_direct = self.ready() == 0 && rest.len() >= BUFFER_BYTES;
             let length = match &mut self.origin {
                 Origin::Stream(stream) if is_direct => stream.read(rest)?,

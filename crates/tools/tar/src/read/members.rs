@@ -83,6 +83,7 @@ impl Members {
             let (block, length) = self.input.block()?;
             match length {
                 BLOCK => {}
+                // As in GNU tar, the blocks of zeros at the end may be missing.
                 0 if self.seen_any => self.over = true,
                 _ if !self.seen_any => {
                     self.report_foreign(problems);
@@ -200,6 +201,7 @@ impl Members {
         self.expect_content(size);
         if size > limit {
             problems.push(Problem::new(TarKind::ExtendedTooLong).naming(size.to_string()));
+            // The member's own name may have been in it.
             before.refused |= kind != b'g';
             return self.pass_over_rest();
         }

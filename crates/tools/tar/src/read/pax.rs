@@ -137,6 +137,7 @@ impl Sparse {
 
 /// Cuts off the first record: its key, its value, and the rest.
 fn record(records: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    // A `u64` has at most 20 digits.
     let digits = records.iter().take(20).position(|byte| *byte == b' ')?;
     let length = usize::try_from(sparse::decimal(&records[..digits])?).ok()?;
     let text = records.get(digits + 1..length)?.strip_suffix(b"\n")?;

@@ -44,6 +44,7 @@ pub(crate) fn checked(mut map: Vec<Extent>, size: u64, stored: u64) -> Option<Ve
 fn take(fields: &[u8], more: u8, map: &mut Vec<Extent>) -> Option<bool> {
     for pair in fields.chunks_exact(24) {
         let (offset, length) = (number(&pair[..12]), number(&pair[12..]));
+        // Unused places at the end are blank.
         if length == Number::Blank {
             break;
         }
