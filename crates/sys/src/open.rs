@@ -15,8 +15,7 @@ use crate::stat::{FileType, Mode, stat_at};
 /// How to open a file. Start from one of the constants and add to it with the methods.
 ///
 /// Every `Open` sets close-on-exec and never acquires a controlling terminal. A symbolic link in
-/// the last component is followed only by [`Open::following`], [`Open::unnamed`] and
-/// [`Open::create_through`].
+/// the last component is followed only by [`Open::following`] and [`Open::create_through`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open {
     flags: OFlags,
@@ -52,7 +51,7 @@ impl Open {
     /// is that of its directory.
     #[must_use]
     pub const fn unnamed(mode: Mode) -> Open {
-        let flags = OFlags::WRONLY.union(OFlags::TMPFILE).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
+        let flags = OFlags::WRONLY.union(OFlags::TMPFILE).union(ALWAYS);
         Open { flags, mode: mode.bits() }
     }
 

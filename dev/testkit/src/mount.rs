@@ -17,6 +17,9 @@ use crate::{needs, wait};
 
 const PREFIX: &str = "haul-mount-";
 
+/// The program that [`Mount::cut_power`] uses, for [`needs::tool`].
+pub const POWER_TOOL: &str = "xfs_io";
+
 /// Number of mounts made by this process, for unique directory names.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
@@ -25,26 +28,47 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 pub struct Mount {
     folder: PathBuf,
     point: PathBuf,
+    /// Type of the file system in the image, if it is in one.
+    file_system: String,
 }
 
 impl Mount {
     /// Creates and mounts an image of `ext4`, `xfs` or `btrfs`. Check [`needs::loop_mount`] first.
     pub fn image(file_system: &str, bytes: u64) -> io::Result<Self> {
-        let mount = Self::prepare()?;
-        let image = mount.folder.join("image");
+        let mut mount = Self::prepare()?;
+        file_system.clone_into(&mut mount.file_system);
+        let image = mount.image_path();
         fs::File::create(&image)?.set_len(bytes)?;
         // Only mkfs.ext4 asks before formatting something that isn't a device. It also defaults to
         // 1 KiB blocks on small images, unlike any real disk, which would limit extended
         // attributes to that size.
         let options: &[&str] = if file_system == "ext4" { &["-q", "-F", "-b", "4096"] } else { &["-q"] };
         run(Command::new(tool(&format!("mkfs.{file_system}"))).args(options).arg(&image))?;
-        let device = run(Command::new(tool("losetup")).args(["--find", "--show"]).arg(&image))?;
+        mount.attach()?;
+        Ok(mount)
+    }
+
+    fn image_path(&self) -> PathBuf {
+        self.folder.join("image")
+    }
+
+    fn attach(&self) -> io::Result<()> {
+        let device = run(Command::new(tool("losetup")).args(["--find", "--show"]).arg(self.image_path()))?;
         let device = device.trim();
-        let mounted = run(Command::new(tool("mount")).args(["-t", file_system, device]).arg(&mount.point));
+        let arguments = ["-t", &self.file_system, device];
+        let mounted = run(Command::new(tool("mount")).args(arguments).arg(&self.point));
         // The device stays until the file system is unmounted, or goes at once if mounting failed.
         run(Command::new(tool("losetup")).args(["--detach", device]))?;
-        mounted?;
-        Ok(mount)
+        mounted.map(drop)
+    }
+
+    /// Cuts the power of an ext4 or xfs image, and mounts it again: what is only in memory is lost.
+    /// Needs [`POWER_TOOL`]. Nothing on it may be open.
+    pub fn cut_power(&self) -> io::Result<()> {
+        // Without writing the log back. ext4 takes the same ioctl.
+        run(Command::new(tool(POWER_TOOL)).args(["-x", "-c", "shutdown"]).arg(&self.point))?;
+        run(Command::new(tool("umount")).arg(&self.point))?;
+        self.attach()
     }
 
     /// Mounts a tmpfs.
@@ -97,7 +121,7 @@ impl Mount {
         let folder = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
         let point = folder.join("mounted");
         fs::create_dir_all(&point)?;
-        Ok(Self { folder, point })
+        Ok(Self { folder, point, file_system: String::new() })
     }
 }
 

@@ -100,6 +100,8 @@ pub(super) fn create(
     let name = copy.target_name();
     let is_wanted = match copy.options.atomic {
         Atomic::Never => false,
+        // Complete when it is created.
+        _ if copy.options.attributes_only => false,
         Atomic::LargeFiles => source.stat.size >= LARGE_BYTES,
         Atomic::Always => true,
     };

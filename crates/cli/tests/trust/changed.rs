@@ -1,0 +1,97 @@
+//! Sources that are written to while they are copied: `--if-changed`.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use haul_testkit::program::each_engine;
+use haul_testkit::{Outcome, Program, Sandbox, note, program, require, wait};
+
+const BYTES: usize = 64 << 20;
+
+/// When the writer of a source stops.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writes {
+    /// Soon after the copy has begun.
+    Once,
+    /// Never.
+    Always,
+}
+
+/// Copies a file while somebody writes to it.
+fn copied_meanwhile(ours: &Program, options: &[&str], writes: Writes) -> (Outcome, bool) {
+    let sandbox = Sandbox::in_memory().unwrap();
+    let [source, target] = ["source", "target"].map(|name| sandbox.join(name));
+    fs::write(&source, vec![0xff; BYTES]).unwrap();
+    let is_over = AtomicBool::new(false);
+    let outcome = std::thread::scope(|threads| {
+        threads.spawn(|| write_to(&source, &target, writes, &is_over));
+        let outcome = ours.run().args(options).arg("--no-atomic").args([&source, &target]).finish().unwrap();
+        is_over.store(true, Ordering::Relaxed);
+        outcome
+    });
+    let is_same = fs::read(&source).unwrap() == fs::read(&target).unwrap();
+    (outcome, is_same)
+}
+
+fn write_to(source: &Path, target: &Path, writes: Writes, is_over: &AtomicBool) {
+    let file = File::options().write(true).append(false).open(source).unwrap();
+    let begun = || fs::metadata(target).is_ok_and(|target| target.len() > 0);
+    wait::until(Duration::from_secs(20), || begun() || is_over.load(Ordering::Relaxed));
+    let mut number = 0;
+    while !is_over.load(Ordering::Relaxed) && (number == 0 || writes == Writes::Always) {
+        number += 1;
+        // At the end, so that no copy has passed it, and at the beginning, which it has.
+        file.write_all_at(&[number as u8; 100], BYTES as u64 - 100).unwrap();
+        file.write_all_at(&[number as u8; 100], 0).unwrap();
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+#[test]
+fn a_source_that_changes_is_reported_or_copied_again() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let mut differed = false;
+    for engine in each_engine() {
+        let run = |options: &[&str], writes| {
+            let options: Vec<_> = options.iter().copied().chain(engine.iter().copied()).collect();
+            copied_meanwhile(&ours, &options, writes)
+        };
+        for options in [[].as_slice(), &["--if-changed=ignore"]] {
+            let (outcome, is_same) = run(options, Writes::Once);
+            assert!(outcome.succeeded(), "{engine:?} {options:?}: {}", outcome.errors());
+            differed |= !is_same;
+        }
+        let changed = |outcome: &Outcome| outcome.errors().ends_with("source' changed while it was copied\n");
+        let (outcome, _) = run(&["--if-changed=warn"], Writes::Once);
+        assert!(outcome.status() == Some(1) && changed(&outcome), "{engine:?}: {}", outcome.errors());
+        let (outcome, is_same) = run(&["--if-changed=retry", "--stats=json"], Writes::Once);
+        assert!(outcome.succeeded() && is_same, "{engine:?}: {} {is_same}", outcome.errors());
+        assert!(outcome.printed().contains("\"retried\":1"), "{engine:?}: {}", outcome.printed());
+        let (outcome, _) = run(&["--if-changed=retry=2", "--stats=json"], Writes::Always);
+        assert!(outcome.status() == Some(1) && changed(&outcome), "{engine:?}: {}", outcome.errors());
+        assert!(outcome.printed().contains("\"retried\":2"), "{engine:?}: {}", outcome.printed());
+    }
+    note!("copies without --if-changed differed from their sources: {differed}");
+    assert!(differed, "nothing was written at the right moment");
+}
+
+#[test]
+fn a_source_that_stands_still_is_copied_once() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    let [source, target] = ["source", "target"].map(|name| sandbox.join(name));
+    super::build(&source, &[0, 1, 100_000, 3 << 20], 1);
+    for options in [["-r"].as_slice(), &["-rT", "--sparse=always"], &["-aT", "--atomic"]] {
+        let run =
+            ours.run().args(options).args(["--if-changed=retry", "--stats=json"]).args([&source, &target]);
+        let outcome = run.finish().unwrap();
+        assert!(outcome.succeeded(), "{options:?}: {}", outcome.errors());
+        assert!(outcome.printed().contains("\"retried\":0"), "{}", outcome.printed());
+        assert_eq!(super::contents(&source), super::contents(&target), "{options:?}");
+    }
+}

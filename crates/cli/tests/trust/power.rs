@@ -1,0 +1,133 @@
+//! Power cuts: after exit status 0 with `--fsync` nothing is missing, and with `--atomic` no name
+//! ever has a part of a file.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use haul_testkit::mount::{Mount, POWER_TOOL};
+use haul_testkit::random::Rng;
+use haul_testkit::random::{seed, seeded};
+use haul_testkit::{Facts, Program, Sandbox, compare, libc, needs, note, program, require, strace};
+
+use super::{Contents, build, contents, parts};
+
+const FILE_SYSTEMS: [(&str, u64); 2] = [("ext4", 192 << 20), ("xfs", 320 << 20)];
+
+fn sizes() -> Vec<u64> {
+    (0..300).map(|index| [0, 100, 4096, 20_000, 300_000][index % 5]).chain([3 << 20; 4]).collect()
+}
+
+/// Copies to a new file system, cuts the power at once, and returns the differences from the source.
+fn lost(ours: &Program, file_system: (&str, u64), options: &[&str], source: &Path) -> compare::Differences {
+    let mount = Mount::image(file_system.0, file_system.1).unwrap();
+    let target = mount.join("target");
+    ours.run().args(options).args([source, &target]).succeed().unwrap();
+    mount.cut_power().unwrap();
+    fs::create_dir_all(&target).unwrap();
+    let facts = Facts::CONTENT | Facts::MODE | Facts::MODIFIED;
+    compare::compare_paths(source, &target, facts).unwrap()
+}
+
+#[test]
+fn after_success_a_power_cut_loses_nothing() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool(POWER_TOOL));
+    let sandbox = Sandbox::in_memory().unwrap();
+    let source = sandbox.join("source");
+    build(&source, &sizes(), 1);
+    std::os::unix::fs::symlink("folder-0", source.join("link")).unwrap();
+    for file_system in FILE_SYSTEMS {
+        require!(needs::loop_mount(file_system.0));
+        for options in [
+            ["-a", "--fsync"].as_slice(),
+            &["-a", "--fsync=each"],
+            &["-a", "--fsync", "--atomic"],
+            &["-a", "--fsync=each", "--atomic", "-j1"],
+        ] {
+            let differences = lost(&ours, file_system, options, &source);
+            assert!(differences.is_empty(), "{file_system:?} {options:?}: {differences}");
+        }
+        let differences = lost(&ours, file_system, &["-a"], &source);
+        assert!(!differences.is_empty(), "{file_system:?} loses nothing without --fsync either");
+    }
+}
+
+/// Cuts the power in the middle of a copy over an older one.
+#[test]
+fn a_power_cut_leaves_the_old_or_the_new_file() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool(POWER_TOOL));
+    let runs = if needs::is_full_run() { 100 } else { 6 };
+    let sandbox = Sandbox::in_memory().unwrap();
+    let [older, source] = ["older", "source"].map(|name| sandbox.join(name));
+    build(&older, &sizes(), 1000);
+    build(&source, &[sizes(), sizes()].concat(), 1);
+    let [old, new] = [&older, &source].map(|tree| contents(tree));
+    let mut random = seeded(seed("power cuts", None));
+    for file_system in FILE_SYSTEMS {
+        require!(needs::loop_mount(file_system.0));
+        let (mut seen, mut usual) = ((0, 0), Duration::ZERO);
+        // The first one isn't interrupted.
+        for run in 0..=runs {
+            let mount = Mount::image(file_system.0, file_system.1).unwrap();
+            let target = mount.join("target");
+            ours.run().args(["-a", "--fsync"]).args([&older, &target]).succeed().unwrap();
+            let copy = ours.run().args(["-rT", "--atomic", "--fsync"]).args([&source, &target]);
+            let running = copy.start().unwrap();
+            if run > 0 {
+                // Mostly late: the names come last.
+                std::thread::sleep(usual.mul_f64(random.random_range(0.0f64..1.2).sqrt()));
+                // It may have ended already.
+                running.signal(libc::SIGKILL).unwrap_or_default();
+            }
+            // No process may have files open when the file system is unmounted.
+            usual = usual.max(running.finish().unwrap().took);
+            mount.cut_power().unwrap();
+            let found = contents(&target);
+            assert_eq!(parts(&found, &[&old, &new]), Vec::<&str>::new(), "{file_system:?}");
+            assert!(old.keys().all(|name| found.contains_key(name)), "a file is missing");
+            let are = |tree: &Contents| {
+                found
+                    .iter()
+                    .filter(|(name, content)| !content.is_empty() && tree.get(*name) == Some(content))
+                    .count()
+            };
+            seen = (seen.0 + are(&old), seen.1 + are(&new));
+            assert!(run > 0 || are(&old) == 0, "{file_system:?}: a finished copy left old files");
+        }
+        assert!(seen.0 > 0 && seen.1 > 0, "{file_system:?}: no power cut in the middle");
+        note!("{}: {} old and {} new files after {runs} power cuts", file_system.0, seen.0, seen.1);
+    }
+}
+
+/// The number of flushes doesn't depend on the number of files.
+#[test]
+fn a_copy_is_flushed_with_few_calls() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::tool("strace"));
+    let sandbox = Sandbox::on_disk().unwrap();
+    let source = sandbox.join("source");
+    build(&source, &sizes(), 1);
+    let flushes = |options: &[&str]| {
+        let target = sandbox.join("target");
+        haul_testkit::sandbox::remove_tree(&target);
+        let run = ours.run().args(options).args([&source, &target]);
+        let (outcome, calls) = strace::record(run, "fsync,fdatasync,syncfs", &sandbox.join("log")).unwrap();
+        assert!(outcome.succeeded(), "{options:?}: {}", outcome.errors());
+        let count = |name: &str| calls.iter().filter(|call| call.name == name && !call.failed()).count();
+        (count("syncfs"), count("fsync") + count("fdatasync"))
+    };
+    assert_eq!(flushes(&["-a"]), (0, 0));
+    let (whole, each) = flushes(&["-a", "--fsync=each"]);
+    // Each file, four directories and the tree, and the directory that it is in.
+    assert_eq!((whole, each), (0, sizes().len() + 6));
+    let kind = haul_testkit::rustix::fs::statfs(sandbox.path()).unwrap().f_type as u64;
+    const OVERLAY: u64 = 0x794c_7630;
+    require!((![0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, OVERLAY].contains(&kind)).then(|| {
+        "the directory for temporary files is on a file system that is flushed file by file".to_owned()
+    }));
+    assert_eq!(flushes(&["-a", "--fsync"]), (1, 0));
+    let (whole, each) = flushes(&["-a", "--fsync", "--atomic", "-j1"]);
+    assert_eq!((whole, each), (2, 0));
+}
