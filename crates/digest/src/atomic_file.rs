@@ -1,0 +1,178 @@
+//! A file that appears under its name whole, or not at all.
+//!
+//! ```text
+//! create: .haul-…  ─► write ... ─► fsync ─► close ─► rename to NAME ─► fsync of the directory
+//!             └─────────── any failure, or dropped ───────────► removed
+//! ```
+//!
+//! The directory is held open, and the file has a temporary name in it. The name is never followed:
+//! a symbolic link that takes its place is replaced. A file of another type that is there at the
+//! beginning is refused, because a device or a link must not become a regular file by mistake.
+//!
+//! Promises: what was under the name stays as it is until the new file is on storage. After
+//! [`AtomicFile::commit`] has succeeded, a crash of the host doesn't lose the new one.
+
+use std::ffi::{CStr, CString};
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use haul_sys::{
+    Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, c_string, change_mode, open, open_path,
+    remove, rename, stat, stat_at, synchronize, write_all_on,
+};
+
+/// Bytes that are collected before they are written.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// A new file that is not under its name yet.
+pub struct AtomicFile {
+    directory: Fd,
+    name: CString,
+    temporary: CString,
+    identity: Identity,
+    replaced: Option<Identity>,
+    /// `None` once it is closed.
+    file: Option<Fd>,
+    buffer: Vec<u8>,
+    /// True while the temporary name exists.
+    is_there: bool,
+}
+
+/// Why a file can't be created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CreateError {
+    /// Its name is taken by something other than a regular file.
+    NotRegular,
+    /// A system call failed.
+    Failed(Error),
+}
+
+impl From<Error> for CreateError {
+    fn from(cause: Error) -> Self {
+        Self::Failed(cause)
+    }
+}
+
+impl fmt::Display for CreateError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotRegular => out.write_str("not a regular file"),
+            Self::Failed(cause) => cause.fmt(out),
+        }
+    }
+}
+
+impl std::error::Error for CreateError {}
+
+impl AtomicFile {
+    /// Creates the file under a temporary name. `path` is one that the user named. A file that is
+    /// replaced passes on its permissions.
+    ///
+    /// # Errors
+    /// If the path is taken by anything but a regular file, or if a call fails.
+    pub fn create(path: &CStr) -> Result<Self, CreateError> {
+        let bytes = path.to_bytes();
+        let start = bytes.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        let (place, name) = bytes.split_at(start);
+        if name.is_empty() {
+            return Err(Error::new(Operation::Openat, format!("{path:?}"), Errno::ISDIR).into());
+        }
+        let place = if place.is_empty() { b".".as_slice() } else { place };
+        // Not opened for searching only, because it is flushed at the end.
+        let directory = open_path(&c_string(place), Open::DIRECTORY.following())?;
+        let name = c_string(name);
+        let replaced = match stat_at(&directory, &name) {
+            Ok(there) if there.kind == FileType::Regular => Some(there),
+            Ok(_) => return Err(CreateError::NotRegular),
+            Err(cause) if cause.is(Errno::NOENT) => None,
+            Err(cause) => return Err(cause.into()),
+        };
+        let temporary = temporary_name();
+        let file = open(&directory, &temporary, Open::create(Mode::READ_WRITE))?;
+        let prepared = stat(&file).and_then(|made| {
+            if let Some(replaced) = &replaced {
+                change_mode(&file, replaced.mode.and(Mode::ALL))?;
+            }
+            Ok(made.identity)
+        });
+        let identity = prepared.inspect_err(|_| {
+            // The first failure is reported.
+            remove(&directory, &temporary).unwrap_or_default();
+        })?;
+        Ok(Self {
+            directory,
+            name,
+            temporary,
+            identity,
+            replaced: replaced.map(|replaced| replaced.identity),
+            file: Some(file),
+            buffer: Vec::new(),
+            is_there: true,
+        })
+    }
+
+    /// Returns true if `file` is the new file, or the one it will replace.
+    #[must_use]
+    pub fn is(&self, file: Identity) -> bool {
+        file == self.identity || self.replaced == Some(file)
+    }
+
+    /// Appends bytes.
+    ///
+    /// # Errors
+    /// Any error from `write(2)`.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        if let Some(file) = &self.file {
+            write_all_on(file, &self.buffer)?;
+        }
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Writes what is left, and gives the file its name.
+    ///
+    /// # Errors
+    /// Any error from a call. The file is removed, unless only the directory could not be flushed.
+    pub fn commit(mut self) -> Result<(), Error> {
+        self.flush()?;
+        if let Some(file) = self.file.take() {
+            synchronize(&file)?;
+            file.close()?;
+        }
+        if !self.has_temporary_name() {
+            // Somebody who may write to the directory has put another file there.
+            let arguments = format!("{:?}, {:?}", self.temporary, self.name);
+            return Err(Error::new(Operation::Renameat, arguments, Errno::STALE));
+        }
+        rename(&self.directory, &self.temporary, &self.name)?;
+        self.is_there = false;
+        synchronize(&self.directory)
+    }
+
+    fn has_temporary_name(&self) -> bool {
+        stat_at(&self.directory, &self.temporary).is_ok_and(|there| there.identity == self.identity)
+    }
+}
+
+impl Drop for AtomicFile {
+    fn drop(&mut self) {
+        if self.is_there && self.has_temporary_name() {
+            // The failure that led here is reported. What can't be removed has a name that says
+            // what it is.
+            remove(&self.directory, &self.temporary).unwrap_or_default();
+        }
+    }
+}
+
+fn temporary_name() -> CString {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let random = RandomState::new().hash_one((std::process::id(), number));
+    c_string(format!(".haul-{random:016x}-{number}").as_bytes())
+}

@@ -1,0 +1,24 @@
+//! Hashes of files, and manifests of them.
+//!
+//! [`TreeHash`] computes BLAKE3 of a file whose blocks come in any order, from several threads or
+//! processes. [`Pieces`] are the values of a file's pieces, which tell where two contents differ.
+//! [`StreamHash`] computes hashes that need the bytes in order. [`manifest`] writes and parses
+//! lists of hashes, and an [`AtomicFile`] is how such a list is stored.
+//!
+//! Promises: a result doesn't depend on how the content was split, and equals what `b3sum`,
+//! `sha256sum`, `md5sum` and `xxhsum` print. This crate reads no files.
+
+mod algorithm;
+mod atomic_file;
+pub mod manifest;
+mod pieces;
+mod stream;
+mod subtrees;
+mod tree;
+
+pub use algorithm::{Algorithm, DIGEST_BYTES_MAX, Digest};
+pub use atomic_file::{AtomicFile, CreateError};
+pub use pieces::{PIECE_BYTES, Pieces};
+pub use stream::{OutOfOrder, StreamHash};
+pub use subtrees::{Malformed, Subtrees};
+pub use tree::TreeHash;

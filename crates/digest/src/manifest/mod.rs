@@ -1,0 +1,38 @@
+//! Manifests: lists of files and their hashes.
+//!
+//! | format | a file | names |
+//! |---|---|---|
+//! | `b3sum` | `HASH  NAME`, as `b3sum` and `sha256sum` print it | escaped: `\\`, `\n`, `\r` |
+//! | `bsd` | `BLAKE3 (NAME) = HASH`, as `--tag` prints it | escaped likewise |
+//! | `json` | a JSON object on a line of its own | Base64 unless UTF-8 |
+//! | `mhl` | an element of an ASC MHL 2.0 hash list | must be valid in XML |
+//!
+//! A [`Writer`] appends records to a buffer. A [`Parser`] is given a manifest in pieces and returns
+//! its records; it recognises the format by itself.
+//!
+//! Promises: what a writer wrote, a parser returns, whatever the name. A parser never panics, and
+//! keeps no more than a line of bounded length, except that an MHL file is kept whole.
+
+mod json;
+mod line;
+mod mhl;
+mod parse;
+mod text;
+mod write;
+
+pub use parse::{Expected, Listed, ParseError, Parsed, Parser};
+pub use write::{Creator, Record, WriteError, Writer};
+
+/// A format of manifests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Lines of `b3sum`, `sha256sum` and the like.
+    #[default]
+    B3sum,
+    /// BSD lines, which name the algorithm.
+    Bsd,
+    /// JSON Lines.
+    Json,
+    /// ASC MHL 2.0, the Media Hash List of the film industry.
+    Mhl,
+}

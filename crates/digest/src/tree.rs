@@ -1,0 +1,90 @@
+//! BLAKE3 of a file whose blocks come in any order.
+
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::algorithm::{Algorithm, Digest};
+use crate::pieces::{PIECE_LEVEL, Pieces};
+use crate::subtrees::{Addition, Content, LEVEL_MAX, Malformed, Subtrees};
+
+/// Computes BLAKE3 of a file. Blocks of any size come in any order, from several threads.
+///
+/// A block is hashed in aligned subtrees without a lock, so threads hash at the same time. Blocks
+/// that begin at multiples of a power of two, and have such a length, are hashed fastest.
+///
+/// Memory: 40 bytes per subtree that waits for its sibling, and up to 1 KiB for each end of
+/// a block that is not at a multiple of 1 KiB. Reading a file in order keeps a few dozen.
+pub struct TreeHash {
+    subtrees: Mutex<Subtrees>,
+    level_max: u8,
+}
+
+impl Default for TreeHash {
+    fn default() -> Self {
+        Self { subtrees: Mutex::default(), level_max: LEVEL_MAX }
+    }
+}
+
+impl TreeHash {
+    /// Creates the hash of nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Creates the hash of nothing yet, which keeps the value of each piece: 40 MiB per TiB.
+    #[must_use]
+    pub fn with_pieces() -> Self {
+        Self { level_max: PIECE_LEVEL, ..Self::default() }
+    }
+
+    /// Adds the block at `offset`. Bytes that come twice must be the same.
+    pub fn insert(&self, offset: u64, bytes: &[u8]) {
+        self.add(offset, Content::Bytes(bytes));
+    }
+
+    /// Adds a range of zeros. Not needed: what is not added is zeros. But holes that are added are
+    /// hashed by the threads that add them, instead of by the one that finishes.
+    pub fn insert_zeros(&self, range: Range<u64>) {
+        self.add(range.start, Content::Zeros(range.end.saturating_sub(range.start)));
+    }
+
+    fn add(&self, offset: u64, content: Content<'_>) {
+        let addition = Addition::of(offset, content, self.level_max);
+        self.lock().add(addition, self.level_max);
+    }
+
+    /// Removes and returns what was added, for [`TreeHash::merge`] in another process.
+    #[must_use]
+    pub fn take(&self) -> Subtrees {
+        std::mem::take(&mut *self.lock())
+    }
+
+    /// Adds what another process has hashed.
+    ///
+    /// # Errors
+    /// If it can't be part of a file, or if pieces are kept here but weren't there. Nothing
+    /// is added.
+    pub fn merge(&self, other: Subtrees) -> Result<(), Malformed> {
+        self.lock().merge(other, self.level_max)
+    }
+
+    /// Returns the hash of a file of `length` bytes. What was not added is zeros. Returns `None` if
+    /// bytes after its end were added.
+    #[must_use]
+    pub fn finish(&self, length: u64) -> Option<Digest> {
+        let root = self.lock().root(length)?;
+        Some(Digest::of(Algorithm::Blake3, root.as_bytes()))
+    }
+
+    /// Returns the hash of a file of `length` bytes with the values of its pieces, or `None` if
+    /// bytes after its end were added. Quick only if the hash was created to keep them.
+    #[must_use]
+    pub fn finish_pieces(&self, length: u64) -> Option<Pieces> {
+        Pieces::of(&self.lock(), length)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Subtrees> {
+        self.subtrees.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
