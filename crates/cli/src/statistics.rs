@@ -26,6 +26,8 @@ pub(crate) struct Statistics {
     skipped: u64,
     reflinked: u64,
     retried: u64,
+    verified: u64,
+    repaired: u64,
     problems: u64,
     bytes: u64,
     seconds: f64,
@@ -55,6 +57,8 @@ impl Statistics {
             skipped: tally.skipped,
             reflinked: tally.reflinked,
             retried: tally.retried,
+            verified: tally.verified,
+            repaired: tally.repaired,
             problems,
             bytes: tally.bytes,
             seconds,
@@ -78,6 +82,8 @@ impl Statistics {
             ("skipped", self.skipped),
             ("reflinked", self.reflinked),
             ("retried", self.retried),
+            ("verified", self.verified),
+            ("repaired", self.repaired),
             ("problems", self.problems),
         ];
         let always = ["files", "directories"];

@@ -101,7 +101,7 @@ impl<'a> Content<'a> {
     }
 
     /// Returns the value of a subtree that begins at `offset`, which is not the root.
-    fn value(self, offset: u64) -> ChainingValue {
+    pub(crate) fn value(self, offset: u64) -> ChainingValue {
         let mut hash = Hasher::new();
         hash.set_input_offset(offset);
         match self {

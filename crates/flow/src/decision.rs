@@ -17,12 +17,21 @@ pub struct Policy {
     pub order: Order,
     /// While this gauge is over its limit, no worker takes a job as long as another one is in hand.
     pub backpressure: Option<Gauge>,
-    /// Maximum closed files per worker that may wait for [`Tool::close_file`](crate::Tool::close_file)
-    /// and be passed to it together. They are at the latest when the worker finds nothing else to do.
-    /// The entries of other processes don't wait.
-    pub closed_waiting_max: usize,
+    /// Closed files that wait for [`Tool::close_file`](crate::Tool::close_file).
+    pub closed_waiting: ClosedWaiting,
     /// Cancelled when the run need not go on, in this process or another.
     pub cancel: CancelToken,
+}
+
+/// Limits of the closed files that wait for `Tool::close_file`, per worker: with the file that reaches
+/// one of them, all are passed to it. They are at the latest when the worker finds nothing else to
+/// do. The entries of other processes don't wait, and without limits none does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClosedWaiting {
+    /// Maximum number of files.
+    pub files_max: usize,
+    /// Maximum length of all of them, in bytes.
+    pub bytes_max: u64,
 }
 
 /// Order in which the workers of a process take jobs.

@@ -47,8 +47,8 @@ pub use batch::Batch;
 pub use config::{Config, Switches};
 pub use creation::{Creation, is_shared, temporary_name};
 pub use decision::{
-    Block, Enter, Failure, FileRange, Finished, Handled, Holes, OpenDir, OpenSource, OpenSubdir, Order, Plan,
-    Policy, Probe, Reported, Start, Transfer, Write,
+    Block, ClosedWaiting, Enter, Failure, FileRange, Finished, Handled, Holes, OpenDir, OpenSource,
+    OpenSubdir, Order, Plan, Policy, Probe, Reported, Start, Transfer, Write,
 };
 pub use driver::{Driver, JobWeight};
 pub use executor::{Alone, Executor, JobSpec};

@@ -122,6 +122,10 @@ pub struct Tally {
     pub bytes: u64,
     /// Files that share blocks with the source instead of copying them.
     pub reflinked: u64,
+    /// Files whose content was read again and found right.
+    pub verified: u64,
+    /// Pieces of files that were wrong on storage and were written again.
+    pub repaired: u64,
     /// Files copied again because their source had changed.
     pub retried: u64,
 }
@@ -138,6 +142,8 @@ impl AddAssign for Tally {
         self.skipped += more.skipped;
         self.bytes += more.bytes;
         self.reflinked += more.reflinked;
+        self.verified += more.verified;
+        self.repaired += more.repaired;
         self.retried += more.retried;
     }
 }

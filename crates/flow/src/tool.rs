@@ -34,8 +34,8 @@ use haul_sys::{EntryType, Fd, Names, Standard};
 
 use crate::batch::Batch;
 use crate::decision::{
-    Block, Enter, Failure, Finished, Handled, OpenDir, OpenSource, OpenSubdir, Plan, Policy, Reported, Start,
-    Transfer, Write,
+    Block, ClosedWaiting, Enter, Failure, Finished, Handled, OpenDir, OpenSource, OpenSubdir, Plan, Policy,
+    Reported, Start, Transfer, Write,
 };
 use crate::driver::{Driver, JobWeight};
 use crate::held::DirCache;
@@ -257,13 +257,27 @@ pub struct Context<'r, T: Tool> {
     tally: Cell<Tally>,
     /// Owner of the entries that the worker is handling.
     owner: RefCell<Option<Arc<dyn RootOwner<T>>>>,
-    /// Closed files that the tool will be told of together, and if they were moved.
-    closed: RefCell<Vec<(Entry<T>, T::File, bool)>>,
+    /// Closed files that the tool will be told of together.
+    closed: RefCell<ClosedFiles<T>>,
+}
+
+/// Closed files that wait for [`Tool::close_file`].
+struct ClosedFiles<T: Tool> {
+    /// The entries, their files, and true for each whose content was moved.
+    files: Vec<(Entry<T>, T::File, bool)>,
+    /// Length of all of them.
+    bytes: u64,
+}
+
+impl<T: Tool> Default for ClosedFiles<T> {
+    fn default() -> Self {
+        Self { files: Vec::new(), bytes: 0 }
+    }
 }
 
 impl<'r, T: Tool> Context<'r, T> {
     pub(crate) fn new(run: &'r Shared<'r, T>, worker: usize) -> Self {
-        let (owner, closed) = (RefCell::new(None), RefCell::new(Vec::new()));
+        let (owner, closed) = (RefCell::new(None), RefCell::default());
         Self { run, worker, tally: Cell::new(Tally::default()), owner, closed }
     }
 
@@ -377,21 +391,22 @@ impl<'r, T: Tool> Context<'r, T> {
     }
 
     /// Tells the owner, or the tool, that a file is closed, and completes its entry.
-    pub(crate) fn close_file(&self, entry: Entry<T>, own: T::File, moved: bool) {
+    pub(crate) fn close_file(&self, entry: Entry<T>, own: T::File, (moved, length): (bool, u64)) {
         if let Some(owner) = &entry.node.owner {
             return owner.close_file(self, &entry, own, moved);
         }
-        let waiting_max = self.run.policy.closed_waiting_max;
-        if waiting_max == 0 {
+        let ClosedWaiting { files_max, bytes_max } = self.run.policy.closed_waiting;
+        if files_max == 0 {
             self.run.tool.close_file(self, &entry, own, moved);
             return self.complete(&entry);
         }
-        let waiting = {
+        let is_full = {
             let mut closed = self.closed.borrow_mut();
-            closed.push((entry, own, moved));
-            closed.len()
+            closed.bytes = closed.bytes.saturating_add(length);
+            closed.files.push((entry, own, moved));
+            closed.files.len() >= files_max || closed.bytes >= bytes_max
         };
-        if waiting >= waiting_max {
+        if is_full {
             self.close_waiting();
         }
     }
@@ -400,11 +415,11 @@ impl<'r, T: Tool> Context<'r, T> {
     /// there are none.
     pub(crate) fn close_waiting(&self) -> bool {
         let closed = std::mem::take(&mut *self.closed.borrow_mut());
-        if closed.is_empty() {
+        if closed.files.is_empty() {
             return false;
         }
         self.attend(None);
-        for (entry, own, moved) in closed {
+        for (entry, own, moved) in closed.files {
             self.run.tool.close_file(self, &entry, own, moved);
             self.complete(&entry);
         }

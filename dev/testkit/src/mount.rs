@@ -48,7 +48,8 @@ impl Mount {
         Ok(mount)
     }
 
-    fn image_path(&self) -> PathBuf {
+    /// Returns the path of the image, if there is one.
+    pub fn image_path(&self) -> PathBuf {
         self.folder.join("image")
     }
 

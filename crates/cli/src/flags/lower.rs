@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use haul_copy::{
     Atomic, Backup, CopyOptions, Dereference, Existing, Fsync, IfChanged, Label, Make, Operands, Preserve,
-    Reflink, Sparse, Update,
+    Reflink, Sparse, Update, Verify,
 };
 
 use super::cluster::{Interactive, Layout};
@@ -94,7 +94,8 @@ pub(crate) struct Typed {
     /// The last of `--atomic` and `--no-atomic`.
     pub(crate) atomic: Option<Atomic>,
     pub(crate) fsync: Fsync,
-    pub(crate) if_changed: IfChanged,
+    pub(crate) if_changed: Option<IfChanged>,
+    pub(crate) verify: Verify,
     /// `-Z`: the policy's context for the target.
     default_context: bool,
     /// `--context=CTX`.
@@ -144,7 +145,8 @@ impl Default for Typed {
             strict: false,
             atomic: None,
             fsync: Fsync::Never,
-            if_changed: IfChanged::Ignore,
+            if_changed: None,
+            verify: Verify::Never,
             default_context: false,
             context: None,
             keep_context: false,
@@ -320,6 +322,9 @@ impl Typed {
         if let Some(other) = self.strict.then(|| self.not_strict()).flatten() {
             return Err(Error::Exclusive { flag: "--strict", other });
         }
+        if let Some(other) = self.not_verified() {
+            return Err(Error::Exclusive { flag: "--verify", other });
+        }
         if let Some(other) = self.not_atomic() {
             return Err(Error::Exclusive { flag: "--atomic", other });
         }
@@ -360,15 +365,33 @@ impl Typed {
         Ok(())
     }
 
+    /// `--verify[=WHAT]`.
+    pub(super) fn set_verify(&mut self, what: Option<Value<'_>>) -> Result<(), Error> {
+        self.verify = what.map_or(Ok(Verify::Target), |what| what.choose(values::VERIFY))?;
+        Ok(())
+    }
+
     /// `--if-changed=WHAT`: a word, which for `retry` may have a number.
     pub(super) fn set_if_changed(&mut self, what: Value<'_>) -> Result<(), Error> {
         let Some(count) = what.bytes.strip_prefix(b"retry=") else {
-            self.if_changed = what.choose(values::IF_CHANGED)?;
+            self.if_changed = Some(what.choose(values::IF_CHANGED)?);
             return Ok(());
         };
         let count = Value { flag: "--if-changed=retry", bytes: count, ..what }.count(values::RETRIES)?;
-        self.if_changed = IfChanged::Retry(count as u32);
+        self.if_changed = Some(IfChanged::Retry(count as u32));
         Ok(())
+    }
+
+    /// Returns a given option that leaves `--verify` nothing to read.
+    fn not_verified(&self) -> Option<&'static str> {
+        let useless = [
+            ("--attributes-only", self.attributes_only),
+            ("--link", self.hard_link),
+            ("--symbolic-link", self.symbolic_link),
+            ("--reflink=always", self.reflink == Reflink::Always),
+        ];
+        let given = useless.into_iter().find(|(_, given)| *given && self.verify != Verify::Never);
+        given.map(|(flag, _)| flag)
     }
 
     /// Returns a given option that `--atomic` rules out: one that changes the target where it is.
@@ -458,13 +481,21 @@ impl Typed {
             attributes_only: self.attributes_only,
             copy_contents: self.copy_contents,
             one_file_system: self.one_file_system,
-            // Shared blocks would bring the source's holes with them.
-            reflink: if self.sparse == Sparse::Never { Reflink::Never } else { self.reflink },
+            // Shared blocks would bring the source's holes with them, and show nothing to verify.
+            reflink: if self.sparse == Sparse::Never || self.verify != Verify::Never {
+                Reflink::Never
+            } else {
+                self.reflink
+            },
             sparse: self.sparse,
             // GNU leaves a part of a large file under its name when it is killed in a tree.
             atomic: self.atomic.unwrap_or(if self.recursive { Atomic::LargeFiles } else { Atomic::Never }),
             fsync: self.fsync,
-            if_changed: self.if_changed,
+            verify: self.verify,
+            if_changed: self.if_changed.unwrap_or(match self.verify {
+                Verify::Never => IfChanged::Ignore,
+                _ => values::USUAL_RETRY,
+            }),
             layout: self.layout.rule(),
             temporary_names: None,
             verbose: self.verbose || self.debug,

@@ -204,10 +204,16 @@ static OWN: &[Flag] = &[
          file before the next)",
     ),
     Flag::own(
+        "--verify",
+        Optional("WHAT", Typed::set_verify),
+        "read each file again and compare its hash: target (from the target's device; the default for WHAT), both (also \
+         the source, from its device) or stream (the target, from memory); what differs is copied again",
+    ),
+    Flag::own(
         "--if-changed",
         Required("WHAT", Typed::set_if_changed),
-        "what to do about a file that is written to while it is copied: ignore (the default), warn, or retry[=N] (copy \
-         it again, up to N times, 3 by default, then warn); a warning sets the exit status",
+        "what to do about a file that is written to while it is copied: ignore (the default), warn, or retry[=N] (the \
+         default with --verify: copy it again, up to N times, 3 by default, then warn); a warning sets the exit status",
     ),
     Flag::own(
         "--block-size",

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use haul_cluster::Walk;
-use haul_copy::{Backup, Fsync, IfChanged, Reflink, Sparse, Update};
+use haul_copy::{Backup, Fsync, IfChanged, Reflink, Sparse, Update, Verify};
 use haul_engine::{Choice, ENGINES, Ops};
 
 use super::{Doubt, Error, StatisticsForm, When};
@@ -139,13 +139,16 @@ pub(crate) const UPDATE: &Words<Update> = &[
 
 pub(crate) const FSYNC: &Words<Fsync> = &[("end", Fsync::End), ("each", Fsync::Each)];
 
-/// Retries of a file whose source changes, unless a number is given.
-const USUAL_RETRIES: u32 = 3;
+pub(crate) const VERIFY: &Words<Verify> =
+    &[("target", Verify::Target), ("both", Verify::Both), ("stream", Verify::Stream)];
+
+/// What `--if-changed=retry` does, unless a number is given.
+pub(crate) const USUAL_RETRY: IfChanged = IfChanged::Retry(3);
 /// `--if-changed=retry=N`: whatever changes a thousand times never stops.
 pub(crate) const RETRIES: Bounds = Bounds { least: 1, most: 1000, text: "1 to 1000" };
 
 pub(crate) const IF_CHANGED: &Words<IfChanged> =
-    &[("ignore", IfChanged::Ignore), ("warn", IfChanged::Warn), ("retry", IfChanged::Retry(USUAL_RETRIES))];
+    &[("ignore", IfChanged::Ignore), ("warn", IfChanged::Warn), ("retry", USUAL_RETRY)];
 
 pub(crate) const OPS: &Words<Ops> = &[("single", Ops::Single), ("multi", Ops::Multi), ("batch", Ops::Batch)];
 

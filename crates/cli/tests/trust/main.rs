@@ -9,6 +9,7 @@
 mod changed;
 mod power;
 mod replaced;
+mod verify;
 mod whole;
 
 use std::collections::BTreeMap;

@@ -348,10 +348,11 @@ fn release<T: Tool>(cx: &Context<'_, T>, io: &mut Io, file: Arc<OpenFile<T>>, is
             finished => finished == Finished::Done,
         },
     };
+    let length = file.length();
     let OpenFile::<T> { entry, source, target, own, other, .. } = file;
     // Drop this reference first: the tool closes the compared file.
     drop(other);
-    let ending = Ending { entry, source: Some(source), end: End::File(own), moved };
+    let ending = Ending { entry, source: Some(source), end: End::File(own, length), moved };
     match target.map(Arc::into_inner) {
         None => ending.close_source(cx),
         Some(Some(file)) => Next::Call(State::ClosingTarget(ending), Call::Close { file }),
@@ -382,8 +383,9 @@ pub(super) struct Ending<T: Tool> {
 
 /// Action after a file is closed.
 enum End<F> {
-    /// Pass the tool's state to `Tool::close_file`, and complete the entry.
-    File(F),
+    /// Pass the tool's state to `Tool::close_file`, and complete the entry. The content has so many
+    /// bytes.
+    File(F, u64),
     /// Complete the entry: the tool never had the file, or is done with it.
     Skipped,
     /// Leave the entry to the tool, which completes it later.
@@ -419,7 +421,7 @@ impl<T: Tool> Ending<T> {
             moved = false;
         }
         match end {
-            End::File(own) => cx.close_file(entry, own, moved),
+            End::File(own, length) => cx.close_file(entry, own, (moved, length)),
             End::Skipped => cx.complete(&entry),
             End::Nothing => {}
         }

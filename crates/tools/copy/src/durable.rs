@@ -48,6 +48,9 @@ const LOCAL_TYPES: [u64; 17] = [
     0x482b,      // hfsplus
 ];
 
+/// Of these, the types that keep files in memory only.
+const MEMORY_TYPES: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+
 /// The file systems that a run copies to, by device.
 #[derive(Debug, Default)]
 pub(super) struct FileSystems(Mutex<HashMap<u64, Arc<FileSystem>>>);
@@ -60,6 +63,7 @@ struct FileSystem {
     /// Path of that directory, for messages.
     path: Vec<u8>,
     method: Method,
+    is_in_memory: bool,
     /// Files written so far whose names wait for a flush.
     written: AtomicU64,
     /// How many of these the flushes so far have covered, and the error of a flush that failed.
@@ -82,11 +86,12 @@ impl FileSystem {
         let kind = descriptor.as_ref().and_then(|descriptor| file_system_type(descriptor).ok());
         let is_local = kind.is_some_and(|kind| LOCAL_TYPES.contains(&kind));
         let method = match copier.options.fsync {
-            Fsync::End if is_local => Method::Whole,
+            Fsync::End | Fsync::Never if is_local => Method::Whole,
             _ => Method::Each,
         };
+        let is_in_memory = kind.is_some_and(|kind| MEMORY_TYPES.contains(&kind));
         let (written, flushed) = (AtomicU64::new(0), Mutex::new((0, None)));
-        Self { descriptor, path: held.path(), method, written, flushed }
+        Self { descriptor, path: held.path(), method, is_in_memory, written, flushed }
     }
 
     fn synchronize(&self) -> Result<(), Error> {
@@ -109,24 +114,33 @@ impl FileSystem {
 
 /// Called before anything is created in a target directory. Finds out about its file system.
 pub(super) fn note_directory(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) {
-    if copier.options.fsync != Fsync::Never {
+    if is_flushed(copier) {
         let mut known = lock(&copier.file_systems.0);
         let device = held.identity().device;
         known.entry(device).or_insert_with(|| Arc::new(FileSystem::new(copier, cache, held)));
     }
 }
 
+/// True if files are flushed: to be durable, or to be read again from the device.
+fn is_flushed(copier: &Copier) -> bool {
+    copier.options.fsync != Fsync::Never || copier.options.reads_device_again()
+}
+
 fn file_system(copier: &Copier, device: u64) -> Option<Arc<FileSystem>> {
-    if copier.options.fsync == Fsync::Never {
+    if !is_flushed(copier) {
         return None;
     }
     lock(&copier.file_systems.0).get(&device).map(Arc::clone)
 }
 
+/// True if the copy is on a file system without a device.
+pub(super) fn is_in_memory(copy: EntryCopy<'_>) -> bool {
+    file_system(copy.copier, device_of(copy)).is_some_and(|known| known.is_in_memory)
+}
+
 /// True if entries on this device are flushed one by one. One that was not noted counts as shared.
 fn is_flushed_each(copier: &Copier, device: u64) -> bool {
-    copier.options.fsync != Fsync::Never
-        && file_system(copier, device).is_none_or(|known| known.method == Method::Each)
+    is_flushed(copier) && file_system(copier, device).is_none_or(|known| known.method == Method::Each)
 }
 
 /// True if a staged file gets its name only after a flush of its file system, together with others:
@@ -140,19 +154,17 @@ fn device_of(copy: EntryCopy<'_>) -> u64 {
     copy.entry.node.own.held.identity().device
 }
 
-/// Numbers a staged file whose content is written, for [`flush_before_name`].
-pub(super) fn note_written(copy: EntryCopy<'_>, staged: &Staged) {
-    if flushes_before_names(copy)
-        && let Some(known) = file_system(copy.copier, device_of(copy))
-    {
-        staged.written_at.store(known.written.fetch_add(1, Ordering::AcqRel) + 1, Ordering::Relaxed);
-    }
+/// Numbers a file whose content is written, for [`flush_before`]. Returns 0 if it was flushed by
+/// itself.
+pub(super) fn note_written(copy: EntryCopy<'_>) -> u64 {
+    let known = file_system(copy.copier, device_of(copy)).filter(|known| known.method == Method::Whole);
+    known.map_or(0, |known| known.written.fetch_add(1, Ordering::AcqRel) + 1)
 }
 
-/// Flushes what a staged file needs before it gets its name: a rename may reach the journal of the
-/// file system long before the data that was written earlier.
-pub(super) fn flush_before_name(copy: EntryCopy<'_>, staged: &Staged) -> Result<(), Problem> {
-    let number = staged.written_at.load(Ordering::Relaxed);
+/// Flushes the file with this number, and with it what else was written so far. Before it gets its
+/// name: a rename may reach the journal of the file system long before the data that was written
+/// earlier. Before it is verified: what was not written back can't be dropped from memory.
+pub(super) fn flush_before(copy: EntryCopy<'_>, number: u64) -> Result<(), Problem> {
     let Some(known) = file_system(copy.copier, device_of(copy)).filter(|_| number > 0) else { return Ok(()) };
     known.flush_up_to(number).map_err(|cause| copy.problem(CopyKind::Syncing, cause))
 }
@@ -163,7 +175,9 @@ pub(super) fn flush_file(copy: EntryCopy<'_>, file: &Fd, staged: Option<&Staged>
     // A rank gives each file its name at once.
     let is_due = is_flushed_each(copy.copier, device_of(copy)) || is_asked && copy.entry.node.owner.is_some();
     if !is_due {
-        staged.into_iter().for_each(|staged| note_written(copy, staged));
+        if let Some(staged) = staged.filter(|_| flushes_before_names(copy)) {
+            staged.written_at.store(note_written(copy), Ordering::Relaxed);
+        }
         return true;
     }
     synchronize(file).map_err(|cause| copy.cx.problem(copy.problem(CopyKind::Syncing, cause))).is_ok()
@@ -171,7 +185,8 @@ pub(super) fn flush_file(copy: EntryCopy<'_>, file: &Fd, staged: Option<&Staged>
 
 /// Flushes a target directory whose entries are complete, if that is due.
 pub(super) fn flush_directory(copier: &Copier, cx: &Context<'_, Copier>, held: &Arc<DirHandle>) {
-    if is_flushed_each(copier, held.identity().device)
+    if copier.options.fsync != Fsync::Never
+        && is_flushed_each(copier, held.identity().device)
         && let Err(problem) = flush_entries(cx.cache(), held)
     {
         cx.problem(problem);
@@ -195,6 +210,9 @@ fn flush_entries(cache: &DirCache, held: &Arc<DirHandle>) -> Result<(), Problem>
 /// Flushes what is left at the end of a run: whole file systems, and the entries of `places`, the
 /// directories that operands were copied to. Returns the failures.
 pub(super) fn flush_end(copier: &Copier, cache: &DirCache, places: &[Arc<DirHandle>]) -> Vec<Problem> {
+    if copier.options.fsync == Fsync::Never {
+        return Vec::new();
+    }
     let is_due = |place: &&Arc<DirHandle>| is_flushed_each(copier, place.identity().device);
     let mut problems: Vec<_> =
         places.iter().filter(is_due).filter_map(|place| flush_entries(cache, place).err()).collect();

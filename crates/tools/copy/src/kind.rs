@@ -138,6 +138,22 @@ haul_flow::kinds! {
         Syncing,
         /// The source has changed while it was copied (`--if-changed`).
         SourceChanged,
+        /// A target can't be read again (`--verify`).
+        CannotVerify,
+        /// A source can't be read again (`--verify`).
+        CannotVerifySource,
+        /// A target was replaced before it was verified.
+        ReplacedBeforeVerified,
+        /// A target is shorter or longer than what was written.
+        LengthDiffers,
+        /// A range of a target differs from what was written, also after it was written again.
+        Differs,
+        /// A range of a target differed from what was written, and was written again.
+        Repaired,
+        /// A range of a source differs from what was read before.
+        SourceDiffers,
+        /// The target's file system can't be read past the page cache.
+        VerifiedFromMemory,
         /// `--verbose` line.
         Copied,
         /// `--verbose` line for a copy that replaced something backed up.

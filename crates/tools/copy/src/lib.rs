@@ -39,6 +39,7 @@ mod stream;
 mod survey;
 mod target;
 mod temporary;
+mod verify;
 mod without_data;
 mod xattr_rules;
 
@@ -46,16 +47,16 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use haul_flow::{
-    Block, CancelToken, Context, DirCache, DirHandle, DirNode, Enter, Entry, Failure, Finished, FlowKind,
-    Handled, LinkTable, OpenDir, OpenFile, OpenSource, Plan, Policy, Probe, Problem, Reported, Start, Tool,
-    Write, is_shared,
+    Block, CancelToken, ClosedWaiting, Context, DirCache, DirHandle, DirNode, Enter, Entry, Failure,
+    Finished, FlowKind, Handled, LinkTable, OpenDir, OpenFile, OpenSource, Plan, Policy, Probe, Problem,
+    Reported, Start, Tool, Write, is_shared,
 };
 use haul_sys::{EntryType, Errno, Error, FileContexts, Mode, ProcessIdentity, Stat, stat};
 
 pub use kind::CopyKind;
 pub use options::{
     Atomic, Backup, CopyOptions, Dereference, Existing, Fsync, IfChanged, Label, LayoutRule, Make, Operands,
-    Preserve, Reflink, Sparse, TemporaryNames, Update,
+    Preserve, Reflink, Sparse, TemporaryNames, Update, Verify,
 };
 
 pub use run::{CopyRequest, Outcome, Refused, run};
@@ -71,15 +72,16 @@ use named::NamedCopies;
 use open_target::CopiedFile;
 use staged::UnnamedFiles;
 use target::{MadeLinks, MadeTargets, TargetDirectory, Tops, target_path};
+use verify::Verifications;
 use xattr_rules::XattrRules;
 
 /// Minimum size, in bytes, of a file that is copied inside the kernel where possible. Shorter files
 /// fit in one buffer anyway (docs/measurements/).
 const OFFLOAD_BYTES: u64 = 256 << 10;
 
-/// Maximum files per worker that are written and wait for a flush to get their names
-/// (`--atomic --fsync`): enough to hide the cost of a flush, about a megabyte of memory.
-const CLOSED_WAITING_MAX: usize = 4096;
+/// Files per worker that are written and wait for a flush, to get their names (`--atomic --fsync`) or
+/// to be verified: enough to hide the cost of a flush, and about a megabyte of memory.
+const CLOSED_WAITING: ClosedWaiting = ClosedWaiting { files_max: 4096, bytes_max: 256 << 20 };
 
 /// The [`Tool`] that copies: options and the state all workers share.
 pub struct Copier {
@@ -99,6 +101,7 @@ pub struct Copier {
     layouts: Layouts,
     /// The file systems to flush (`--fsync`).
     file_systems: FileSystems,
+    verifications: Verifications,
     /// Where files can be created without a name.
     unnamed_files: UnnamedFiles,
     /// Rules of `/etc/xattr.conf`, read when the first xattr is found.
@@ -133,6 +136,7 @@ impl Copier {
             backups: Backups::default(),
             layouts: Layouts::default(),
             file_systems: FileSystems::default(),
+            verifications: Verifications::default(),
             unnamed_files: UnnamedFiles::default(),
             xattr_rules: OnceLock::new(),
             contexts: None,
@@ -192,8 +196,9 @@ impl Tool for Copier {
 
     fn policy(&self) -> Policy {
         let names_late = self.options.atomic == Atomic::Always && self.options.fsync == Fsync::End;
-        let closed_waiting_max = if names_late { CLOSED_WAITING_MAX } else { 0 };
-        Policy { cancel: self.cancel.clone(), closed_waiting_max, ..Policy::default() }
+        let waits = names_late || self.options.reads_device_again();
+        let closed_waiting = if waits { CLOSED_WAITING } else { ClosedWaiting::default() };
+        Policy { cancel: self.cancel.clone(), closed_waiting, ..Policy::default() }
     }
 
     fn plan(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
@@ -243,6 +248,9 @@ impl Tool for Copier {
     /// Leaves zeros out where holes are wanted: with `--sparse=always`, and in files that
     /// have holes.
     fn block(&self, file: &OpenFile<Self>, block: Block<'_>) -> Write {
+        if let Some(verification) = &file.own.verification {
+            verification.add(block.offset, block.bytes);
+        }
         if file.own.has_holes { Write::Parts(holes::data_in(block.bytes)) } else { Write::All }
     }
 

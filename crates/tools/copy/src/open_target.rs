@@ -11,6 +11,7 @@ use super::links::MadeFile;
 use super::options::{CopyOptions, Sparse};
 use super::place::Left;
 use super::staged::Staged;
+use super::verify::Verification;
 
 /// The copy tool's state for a file being copied.
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub struct CopiedFile {
     pub(super) staged: Option<Staged>,
     /// True if it has all of the content but an attribute could not be set, which was reported.
     pub(super) lacks_attributes: AtomicBool,
+    /// What is verified of it.
+    pub(super) verification: Option<Verification>,
     /// How often its content was moved again, because the source had changed.
     pub(super) retries: AtomicU32,
 }
@@ -58,6 +61,7 @@ impl CopiedFile {
             creation_mode: None,
             staged: None,
             lacks_attributes: AtomicBool::new(false),
+            verification: None,
             retries: AtomicU32::new(0),
         }
     }

@@ -157,6 +157,19 @@ pub enum Fsync {
     Each,
 }
 
+/// How a copy is verified (`--verify`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Verify {
+    /// Not at all.
+    Never,
+    /// The target is read again, from the page cache: what went through memory is right.
+    Stream,
+    /// The target is read again from its device.
+    Target,
+    /// Source and target are both read again from their devices.
+    Both,
+}
+
 /// What happens when a source has changed while it was copied (`--if-changed`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum IfChanged {
@@ -238,6 +251,8 @@ pub struct CopyOptions {
     pub atomic: Atomic,
     /// When the copy is made durable.
     pub fsync: Fsync,
+    /// How the copy is verified.
+    pub verify: Verify,
     /// What happens when a source has changed while it was copied.
     pub if_changed: IfChanged,
     /// Placement of new files' data.
@@ -270,6 +285,11 @@ impl CopyOptions {
         self.preserve.contains(what)
     }
 
+    /// True if files are read again from the device, so that they must be flushed before.
+    pub(super) fn reads_device_again(&self) -> bool {
+        matches!(self.verify, Verify::Target | Verify::Both)
+    }
+
     /// True if any xattr of a source is read for its copy.
     pub(super) fn reads_xattrs(&self) -> bool {
         let label = matches!(self.label, Label::Source { .. } | Label::Policy);
@@ -298,6 +318,7 @@ impl Default for CopyOptions {
             sparse: Sparse::Auto,
             atomic: Atomic::Never,
             fsync: Fsync::Never,
+            verify: Verify::Never,
             if_changed: IfChanged::Ignore,
             layout: LayoutRule::Inherit,
             verbose: false,

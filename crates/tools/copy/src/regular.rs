@@ -24,6 +24,7 @@ use super::source_xattrs;
 use super::staged::{self, Staged};
 use super::stream;
 use super::target::target_path;
+use super::verify::Verification;
 use super::xattr_rules::SourceXattrs;
 use super::{Copier, CopyKind};
 
@@ -118,9 +119,11 @@ fn fill(
         creation_mode,
         staged,
         lacks_attributes: AtomicBool::new(false),
+        verification: Verification::begin(copy.copier),
         retries: AtomicU32::new(0),
     };
-    Some(Start::Move { own, target: file, transfer, inspect: has_holes })
+    let inspect = has_holes || own.verification.is_some();
+    Some(Start::Move { own, target: file, transfer, inspect })
 }
 
 /// Closes a target that was not needed, and removes it if it is new.
@@ -378,6 +381,7 @@ fn source_now(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Result<Option<Sta
 /// Empties a target whose content is moved again. Returns false if that failed and was reported.
 fn empty_again(copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) -> bool {
     copy.cx.count(Tally { retried: 1, ..Tally::default() });
+    file.own.verification.iter().for_each(Verification::begin_again);
     let emptied = truncate(target, 0).map_err(|cause| {
         let problem = Problem::new(FlowKind::ErrorWriting).naming(target_path(&file.entry));
         copy.cx.problem(problem.because(cause));
@@ -412,7 +416,10 @@ fn complete(copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) -> bool {
     let has_attributes = attributes.give();
     let is_named = durable::flush_file(copy, target, file.own.staged.as_ref())
         // Like GNU cp, keep a copy that lacks an attribute.
-        && staged::name_open(copy, file.own.staged.as_ref(), target);
+        && staged::name_open(copy, file.own.staged.as_ref(), target)
+        && file.own.verification.as_ref().is_none_or(|verification| {
+            verification.end(copy, target, file.length(), Some(&file.stat))
+        });
     file.own.lacks_attributes.store(is_named && !has_attributes, Ordering::Relaxed);
     is_named && has_attributes
 }
@@ -423,7 +430,9 @@ pub(super) fn end(copy: EntryCopy<'_>, own: &CopiedFile, moved: bool) {
     if !is_whole && own.staged.is_none() {
         remove_part(copy, own);
     }
-    let moved = moved && is_named;
+    let is_verified =
+        is_whole && is_named && own.verification.as_ref().is_none_or(|verification| verification.check(copy));
+    let moved = moved && is_named && is_verified;
     if moved {
         copy.cx.count(Tally { files: 1, ..Tally::default() });
         copy.record_made();

@@ -24,7 +24,7 @@
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_flow::{Problem, lock, temporary_name};
 use haul_striping::Layout;
@@ -220,7 +220,11 @@ pub(super) fn name_open(copy: EntryCopy<'_>, staged: Option<&Staged>, file: &Fd)
 pub(super) fn name_closed(copy: EntryCopy<'_>, staged: Option<&Staged>, is_complete: bool) -> bool {
     let Some(waiting) = staged else { return is_complete };
     let Staged { temporary_name: Some(temporary), replaces, .. } = waiting else { return is_complete };
-    let flushed = if is_complete { durable::flush_before_name(copy, waiting) } else { Ok(()) };
+    let flushed = if is_complete {
+        durable::flush_before(copy, waiting.written_at.load(Ordering::Relaxed))
+    } else {
+        Ok(())
+    };
     if let Err(problem) = &flushed {
         copy.cx.problem(problem.clone());
     }

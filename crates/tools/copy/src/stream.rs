@@ -19,6 +19,7 @@ use super::open_target::OpenTarget;
 use super::place::{self};
 use super::source_xattrs;
 use super::staged;
+use super::verify::Verification;
 
 /// Bytes moved at a time: the capacity of a pipe.
 const BLOCK_BYTES: usize = 64 << 10;
@@ -27,8 +28,10 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// Reports failures and closes the target. Returns true if all went well.
 pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: OpenTarget) -> bool {
     let OpenTarget { file, before, backup, staged, .. } = target;
+    let verification = Verification::begin(copy.copier)
+        .filter(|_| before.is_none_or(|before| before.kind == FileType::Regular));
     let (mut is_whole, mut has_attributes) = (true, true);
-    if let Err((kind, cause)) = pump(copy.cx, source, &file) {
+    if let Err((kind, cause)) = pump(copy.cx, (source, &file), verification.as_ref()) {
         let path = if kind == FlowKind::ErrorReading { copy.entry.path() } else { copy.target_path() };
         copy.cx.problem(Problem::new(kind).naming(path).because(cause));
         is_whole = false;
@@ -47,12 +50,18 @@ pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: Op
         is_whole = durable::flush_file(copy, &file, staged.as_ref())
             && staged::name_open(copy, staged.as_ref(), &file);
     }
+    if let Some(verification) = verification.as_ref().filter(|_| is_whole) {
+        let length = haul_sys::stat(&file).map_or(0, |stat| stat.size);
+        is_whole = verification.end(copy, &file, length, None);
+    }
     if let Err(cause) = file.close() {
         let problem = Problem::new(FlowKind::FailedToClose).naming(copy.target_path());
         copy.cx.problem(problem.because(cause));
         is_whole = false;
     }
-    let moved = staged::name_closed(copy, staged.as_ref(), is_whole) && has_attributes;
+    let moved = staged::name_closed(copy, staged.as_ref(), is_whole)
+        && has_attributes
+        && verification.is_none_or(|verification| verification.check(copy));
     if moved {
         copy.cx.count(Tally { files: 1, ..Tally::default() });
     } else {
@@ -61,13 +70,19 @@ pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: Op
     moved
 }
 
-fn pump(cx: &Context<'_, Copier>, source: &Fd, target: &Fd) -> Result<(), (FlowKind, Error)> {
-    let mut buffer = vec![0; BLOCK_BYTES];
+fn pump(
+    cx: &Context<'_, Copier>,
+    (source, target): (&Fd, &Fd),
+    verification: Option<&Verification>,
+) -> Result<(), (FlowKind, Error)> {
+    let (mut buffer, mut offset) = (vec![0; BLOCK_BYTES], 0);
     loop {
         let length = read_on(source, &mut buffer).map_err(|cause| (FlowKind::ErrorReading, cause))?;
         if length == 0 {
             return Ok(());
         }
+        verification.into_iter().for_each(|verification| verification.add(offset, &buffer[..length]));
+        offset += length as u64;
         let mut rest = &buffer[..length];
         while !rest.is_empty() {
             let failed = |cause| (FlowKind::ErrorWriting, cause);

@@ -1,0 +1,257 @@
+//! `--verify`: bytes that change on the device after they were written, or after they were read.
+//!
+//! A copy of a file and then of a FIFO stands still between the write of the file and its
+//! verification for as long as nobody writes to the FIFO. In that time, a byte of the file changes in
+//! the image behind the mounted file system.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use haul_testkit::mount::Mount;
+use haul_testkit::program::each_engine;
+use haul_testkit::{Outcome, Program, Sandbox, needs, program, random, require, wait};
+
+use super::{build, contents};
+
+/// Length of the file: small enough to be copied by one worker.
+const BYTES: u64 = (1 << 20) + 200_000;
+/// Offset in the file of the byte that changes: in its second piece.
+const OFFSET: u64 = (1 << 20) + 77_777;
+
+/// Where a byte changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Changes {
+    Nothing,
+    Source,
+    Target,
+}
+
+/// A file on an image, and the copy of it on another.
+struct Scene {
+    source: Mount,
+    target: Mount,
+    content: Vec<u8>,
+}
+
+impl Scene {
+    fn new(file_system: &str) -> Self {
+        let megabytes = if file_system == "xfs" { 320 } else { 128 };
+        let [source, target] = [(), ()].map(|()| Mount::image(file_system, megabytes << 20).unwrap());
+        let content = random::bytes(1, BYTES);
+        fs::write(source.join("file"), &content).unwrap();
+        Self { source, target, content }
+    }
+
+    /// Copies the file, and does `meanwhile` between its copy and its verification.
+    fn copy_and(&self, ours: &Program, options: &[&str], meanwhile: impl FnOnce()) -> Outcome {
+        let copy = self.target.join("file");
+        fs::remove_file(&copy).unwrap_or_default();
+        // Every worker, also the one that has copied the file, waits for a FIFO then.
+        let jobs = options.iter().find_map(|option| option.strip_prefix("-j")?.parse().ok()).unwrap_or(1);
+        let pipes: Vec<_> = (0..jobs).map(|number| self.source.join(format!("pipe-{number}"))).collect();
+        for pipe in pipes.iter().filter(|pipe| !pipe.exists()) {
+            assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
+        }
+        let run = ours.run().args(["--look-ahead=1", "--no-atomic", &format!("-j{jobs}")]).args(options);
+        let run = run.arg(self.source.join("file")).args(&pipes).arg(self.target.path());
+        let running = run.within(Duration::from_secs(60)).start().unwrap();
+        let writers: Vec<_> =
+            pipes.iter().map(|pipe| File::options().write(true).open(pipe).unwrap()).collect();
+        let is_copied = || fs::metadata(&copy).is_ok_and(|copy| copy.len() == BYTES);
+        assert!(wait::until(Duration::from_secs(20), is_copied), "{options:?}: the file was not copied");
+        meanwhile();
+        drop(writers);
+        running.finish().unwrap()
+    }
+
+    /// Copies the file, while a byte changes between its copy and its verification.
+    fn copy(&self, ours: &Program, options: &[&str], changes: Changes) -> Outcome {
+        self.copy_and(ours, options, || match changes {
+            Changes::Nothing => {}
+            Changes::Source => flip(&self.source, &self.content),
+            Changes::Target => flip(&self.target, &self.content),
+        })
+    }
+
+    /// Returns true if the copy on the device is the file.
+    fn is_right(&self) -> bool {
+        haul_testkit::cold::make(self.target.path()).unwrap();
+        fs::read(self.target.join("file")).unwrap() == self.content
+    }
+}
+
+/// Changes a byte in the image of a file system, wherever this content is or was.
+fn flip(mount: &Mount, content: &[u8]) {
+    assert!(Command::new("sync").arg("-f").arg(mount.path()).status().unwrap().success());
+    let image = mount.image_path();
+    let bytes = fs::read(&image).unwrap();
+    let block = &content[OFFSET as usize / 4096 * 4096..][..4096];
+    let file = File::options().write(true).open(&image).unwrap();
+    let mut is_found = false;
+    for (index, other) in bytes.chunks_exact(4096).enumerate().filter(|(_, other)| *other == block) {
+        is_found = true;
+        let offset = OFFSET % 4096;
+        file.write_all_at(&[other[offset as usize] ^ 0x40], index as u64 * 4096 + offset).unwrap();
+    }
+    assert!(is_found, "the content is not in the image");
+}
+
+#[test]
+fn a_byte_that_changes_on_the_target_is_found_and_repaired() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("mkfifo"));
+    let repaired = "file' differed in bytes 1048576 to 1248576 on storage; they were written again\n";
+    for file_system in ["ext4", "xfs", "btrfs"] {
+        require!(needs::loop_mount(file_system));
+        for engine in each_engine() {
+            // btrfs has checksums of its own: a changed byte can't be read.
+            let scene = Scene::new(file_system);
+            let run =
+                |own: &[&str], changes| scene.copy(&ours, &[&["-p"], own, &engine[..]].concat(), changes);
+            let what = format!("{file_system} {engine:?}");
+            let outcome = run(&["--verify", "--stats=json"], Changes::Nothing);
+            assert!(outcome.succeeded() && scene.is_right(), "{what}: {}", outcome.errors());
+            assert_eq!(outcome.errors(), "", "{what}");
+            assert!(outcome.printed().contains("\"repaired\":0"), "{what}: {}", outcome.printed());
+            if file_system == "btrfs" {
+                let outcome = run(&["--verify"], Changes::Target);
+                assert_eq!(outcome.status(), Some(1), "{what}: {}", outcome.errors());
+                assert!(outcome.errors().contains("cannot verify"), "{what}: {}", outcome.errors());
+                continue;
+            }
+            for option in ["--verify", "--verify=both"] {
+                let outcome = run(&[option, "--stats=json"], Changes::Target);
+                assert!(outcome.succeeded(), "{what} {option}: {}", outcome.errors());
+                assert!(outcome.errors().ends_with(repaired), "{what} {option}: {}", outcome.errors());
+                assert!(outcome.printed().contains("\"repaired\":1"), "{what}: {}", outcome.printed());
+                assert!(scene.is_right(), "{what} {option}");
+                let [source, target] = [&scene.source, &scene.target]
+                    .map(|mount| fs::metadata(mount.join("file")).unwrap().modified().unwrap());
+                assert_eq!(source, target, "{what}: the repair changed the times");
+            }
+            // What is in memory is right all the time, so this is the control.
+            for option in ["--verify=stream", "--stats=json"] {
+                let outcome = run(&[option], Changes::Target);
+                assert!(
+                    outcome.succeeded() && outcome.errors().is_empty(),
+                    "{what} {option}: {}",
+                    outcome.errors()
+                );
+                assert!(!scene.is_right(), "{what} {option}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_byte_that_changes_on_the_source_is_found_by_reading_it_again() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("mkfifo"), needs::loop_mount("ext4"));
+    for jobs in ["-j1", "-j2", "-j8"] {
+        let found = Scene::new("ext4").copy(&ours, &["--verify=both", jobs], Changes::Source);
+        let said = "file' was read twice and differed in bytes 1048576 to 1248576\n";
+        assert_eq!(found.status(), Some(1), "{jobs}: {}", found.errors());
+        assert!(found.errors().ends_with(said), "{jobs}: {}", found.errors());
+        for option in ["--verify", "--verify=stream"] {
+            let scene = Scene::new("ext4");
+            let outcome = scene.copy(&ours, &[option, jobs], Changes::Source);
+            assert!(outcome.succeeded() && outcome.errors().is_empty(), "{option}: {}", outcome.errors());
+            assert!(scene.is_right(), "{option} {jobs}");
+        }
+    }
+}
+
+/// Neither the source nor the target is right any more, and nobody knows which was.
+#[test]
+fn a_piece_whose_source_has_changed_is_not_repaired() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("mkfifo"), needs::loop_mount("ext4"));
+    let scene = Scene::new("ext4");
+    let outcome = scene.copy_and(&ours, &["--verify", "-j2"], || {
+        flip(&scene.target, &scene.content);
+        let source = File::options().write(true).open(scene.source.join("file")).unwrap();
+        source.write_all_at(b"other bytes", OFFSET).unwrap();
+    });
+    assert_eq!(outcome.status(), Some(1));
+    assert!(outcome.errors().ends_with("file' changed while it was copied\n"), "{}", outcome.errors());
+}
+
+/// Somebody replaces the copy before it is verified: an error, and no loop.
+#[test]
+fn a_replaced_target_is_an_error() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::tool("mkfifo"));
+    let sandbox = Sandbox::on_disk().unwrap();
+    fs::create_dir(sandbox.join("to")).unwrap();
+    fs::write(sandbox.join("file"), "content").unwrap();
+    assert!(Command::new("mkfifo").arg(sandbox.join("pipe")).status().unwrap().success());
+    let run = ours.run().args(["--look-ahead=1", "-j1", "--verify", "file", "pipe", "to"]);
+    let running = run.in_folder(sandbox.path()).within(Duration::from_secs(60)).start().unwrap();
+    let writer = File::options().write(true).open(sandbox.join("pipe")).unwrap();
+    let copy = sandbox.join("to/file");
+    assert!(wait::until(Duration::from_secs(20), || fs::metadata(&copy).is_ok_and(|copy| copy.len() == 7)));
+    fs::write(sandbox.join("other"), "content").unwrap();
+    fs::rename(sandbox.join("other"), &copy).unwrap();
+    drop(writer);
+    let outcome = running.finish().unwrap();
+    assert_eq!(outcome.status(), Some(1));
+    assert_eq!(outcome.errors(), "haul cp: cannot verify 'to/file', as it was replaced\n");
+}
+
+/// Copies whole trees of all sizes and kinds and verifies them.
+#[test]
+fn verified_trees_are_right() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::on_disk().unwrap();
+    let [source, target] = ["source", "target"].map(|name| sandbox.join(name));
+    let sizes = [0, 1, 1023, 1024, 1025, 100_000, 1 << 20, (1 << 20) + 1, 5 << 20];
+    build(&source, &[&sizes[..], &[2000; 200]].concat(), 1);
+    let sparse = File::create(source.join("sparse")).unwrap();
+    sparse.set_len(20 << 20).unwrap();
+    sparse.write_all_at(&[7; 5000], 9_999_999).unwrap();
+    fs::hard_link(source.join("sparse"), source.join("other-name")).unwrap();
+    let whole = contents(&source);
+    for options in [
+        ["-a"].as_slice(),
+        &["-a", "--atomic", "--fsync"],
+        &["-r", "--sparse=always"],
+        &["-r", "--direct"],
+        &["-r", "-j8", "--block-size=4K"],
+        &["-r", "--engine=io-uring", "--ops=multi"],
+        &["-rb", "--if-changed=ignore"],
+    ] {
+        for option in ["--verify", "--verify=both", "--verify=stream"] {
+            let run = ours.run().args(options).args([option, "--stats=json", "-T"]);
+            let outcome = run.args([&source, &target]).finish().unwrap();
+            assert!(outcome.succeeded(), "{options:?} {option}: {}", outcome.errors());
+            let found = contents(&target);
+            assert!(whole.iter().all(|(name, content)| found[name] == *content), "{options:?} {option}");
+            let names = if options.contains(&"-a") { whole.len() - 1 } else { whole.len() };
+            let verified = format!("\"verified\":{names},\"repaired\":0");
+            assert!(outcome.printed().contains(&verified), "{options:?} {option}: {}", outcome.printed());
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_verified_is_refused_or_said() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    fs::write(sandbox.join("file"), "content").unwrap();
+    let run = |words: &[&str]| ours.run().args(words).in_folder(sandbox.path()).finish().unwrap();
+    for option in ["--attributes-only", "--link", "--symbolic-link", "--reflink=always", "--clients=2"] {
+        let outcome = run(&["--verify", option, "file", "copy"]);
+        assert_eq!(outcome.status(), Some(1), "{option}");
+        let errors = outcome.errors();
+        assert!(errors.contains("--verify") && errors.contains("mutually exclusive"), "{option}: {errors}");
+        assert!(!Path::new(&sandbox.join("copy")).exists(), "{option}");
+    }
+    let outcome = run(&["--verify", "file", "copy"]);
+    let said = "haul cp: warning: 'copy' and others were verified from memory: their file system keeps files there\n";
+    assert_eq!((outcome.status(), outcome.errors().as_str()), (Some(0), said));
+}
