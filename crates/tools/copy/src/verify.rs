@@ -22,7 +22,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use haul_digest::{PIECE_BYTES, Pieces, TreeHash};
-use haul_flow::{Problem, Tally};
+use haul_flow::{Pool, Problem, Tally};
 use haul_sys::{Advice, Buffer, Cache, Error, Fd, Identity, Open, Stat, Times};
 use haul_sys::{advise, cached_pages, change_times, open, read, stat, synchronize, write};
 
@@ -57,6 +57,7 @@ struct Written {
 pub(super) struct Verifications {
     /// True once the user was warned that files are verified from memory.
     has_warned: AtomicBool,
+    buffers: Pool<Buffer>,
 }
 
 impl Verification {
@@ -122,20 +123,20 @@ impl Verification {
 
 fn check_target(copy: EntryCopy<'_>, written: &Written) -> Result<(), Problem> {
     let failed = |cause| copy.problem(CopyKind::CannotVerify, cause);
-    let mut target = open_target(copy, written, Open::READ)?;
+    let (mut target, size) = open_target(copy, written, Open::READ)?;
+    if size != written.pieces.length() {
+        return Err(Problem::new(CopyKind::LengthDiffers).naming(copy.target_path()));
+    }
     if copy.options.verify != Verify::Stream && !drop_pages(&target) {
         match open_target(copy, written, Open::READ.direct()) {
             // tmpfs takes O_DIRECT, and reads from memory.
-            Ok(direct) if !durable::is_in_memory(copy) && reads(&direct) => target = direct,
+            Ok((direct, _)) if !durable::is_in_memory(copy) && reads(&direct) => target = direct,
             _ => warn_of_memory(copy),
         }
     }
-    let found = read_pieces(&target).map_err(failed)?;
+    let found = read_pieces(copy, &target, size).map_err(failed)?;
     if found == written.pieces {
         return Ok(());
-    }
-    if found.length() != written.pieces.length() {
-        return Err(Problem::new(CopyKind::LengthDiffers).naming(copy.target_path()));
     }
     for range in written.pieces.mismatches(&found) {
         repair(copy, written, range.start, range.end)?;
@@ -143,16 +144,17 @@ fn check_target(copy: EntryCopy<'_>, written: &Written) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Opens a target again by its name.
-fn open_target(copy: EntryCopy<'_>, written: &Written, how: Open) -> Result<Fd, Problem> {
+/// Opens a target again by its name. Returns its size too.
+fn open_target(copy: EntryCopy<'_>, written: &Written, how: Open) -> Result<(Fd, u64), Problem> {
     let failed = |cause| copy.problem(CopyKind::CannotVerify, cause);
     let directory = copy.open_directory().map_err(failed)?;
     // Data may have been written through a symbolic link. The identity tells whether it is the file.
     let target = open(directory, copy.target_name(), how.following()).map_err(failed)?;
-    if stat(&target).map_err(failed)?.identity != written.target {
+    let now = stat(&target).map_err(failed)?;
+    if now.identity != written.target {
         return Err(Problem::new(CopyKind::ReplacedBeforeVerified).naming(copy.target_path()));
     }
-    Ok(target)
+    Ok((target, now.size))
 }
 
 /// Drops the pages of a flushed file. True if the kernel says that none is left.
@@ -181,19 +183,23 @@ fn warn_of_memory(copy: EntryCopy<'_>) {
     }
 }
 
-/// Reads a whole file and hashes it by the piece.
-fn read_pieces(file: &Fd) -> Result<Pieces, Error> {
-    let size = stat(file)?.size;
-    let capacity = size.clamp(1, PIECE_BYTES).next_multiple_of(DIRECT_BYTES as u64);
-    let (hash, mut buffer, mut offset) = (TreeHash::with_pieces(), Buffer::new(capacity as usize), 0);
-    loop {
-        let length = read(file, offset, buffer.bytes_mut(), Cache::Keep)?;
-        if length == 0 {
+/// Reads the `length` bytes of a file and hashes them by the piece.
+fn read_pieces(copy: EntryCopy<'_>, file: &Fd, length: u64) -> Result<Pieces, Error> {
+    let buffers = &copy.copier.verifications.buffers;
+    let mut buffer = buffers.take().unwrap_or_else(|| Buffer::new(PIECE_BYTES as usize));
+    let (hash, mut offset) = (TreeHash::with_pieces(), 0);
+    while offset < length {
+        // O_DIRECT reads whole sectors.
+        let wanted = (length - offset).min(PIECE_BYTES).next_multiple_of(DIRECT_BYTES as u64);
+        let count = read(file, offset, &mut buffer.bytes_mut()[..wanted as usize], Cache::Keep)?;
+        if count == 0 {
             break;
         }
-        hash.insert(offset, &buffer.bytes()[..length]);
-        offset += length as u64;
+        let count = (count as u64).min(length - offset);
+        hash.insert(offset, &buffer.bytes()[..count as usize]);
+        offset += count;
     }
+    buffers.give(buffer);
     // Nothing beyond `offset` was added, so there are pieces.
     hash.finish_pieces(offset)
         .ok_or_else(|| Error::new(haul_sys::Operation::Read, format!("{file:?}"), haul_sys::Errno::IO))
@@ -206,18 +212,17 @@ fn repair(copy: EntryCopy<'_>, written: &Written, start: u64, end: u64) -> Resul
     };
     let bytes = read_source_piece(copy, written, start, end)?;
     let failed = |cause| copy.problem(CopyKind::CannotVerify, cause);
-    let directory = copy.open_directory().map_err(failed)?;
-    let target = open(directory, copy.target_name(), Open::WRITE.following()).map_err(failed)?;
-    if stat(&target).map_err(failed)?.identity != written.target {
-        return Err(Problem::new(CopyKind::ReplacedBeforeVerified).naming(copy.target_path()));
-    }
+    let (target, _) = open_target(copy, written, Open::WRITE)?;
     for _ in 0..REPAIRS_MAX {
         write_all(&target, start, &bytes).and_then(|()| synchronize(&target)).map_err(failed)?;
-        let reader = open_target(copy, written, Open::READ)?;
+        let (reader, _) = open_target(copy, written, Open::READ)?;
         let is_dropped = copy.options.verify == Verify::Stream || drop_pages(&reader);
         let reader = match is_dropped {
             true => reader,
-            false => open_target(copy, written, Open::READ.direct()).ok().filter(reads).unwrap_or(reader),
+            false => {
+                let direct = open_target(copy, written, Open::READ.direct()).map(|(direct, _)| direct);
+                direct.ok().filter(reads).unwrap_or(reader)
+            }
         };
         let found = read_range(&reader, start, end).map_err(failed)?;
         if written.pieces.has(start, &found) {
@@ -279,7 +284,7 @@ fn check_source(copy: EntryCopy<'_>, written: &Written) -> Result<(), Problem> {
             source = direct;
         }
     }
-    let found = read_pieces(&source).map_err(unreadable)?;
+    let found = read_pieces(copy, &source, expected.size).map_err(unreadable)?;
     match written.pieces.mismatches(&found).next() {
         None => Ok(()),
         Some(range) => {
