@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The walking process still owns the tree, so it finishes directories, last. Difficult
-//! directories are bounced before anything is created: one on another device, or one too large for
-//! a single message.
+//! directories are bounced before anything is created: one on another device, or one whose listing
+//! is too large for the message that reports the work item.
 
 use haul_flow::plan::WINDOW_ENTRIES;
 use haul_flow::{Context, Enter, Entry, OpenDir, OpenSubdir, continue_dir};
@@ -30,6 +30,13 @@ pub struct Entered {
     names: PackedNames,
 }
 
+impl Entered {
+    /// Returns its approximate size in a message, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.name.count_bytes() + self.own.len() + self.names.bytes().len()
+    }
+}
+
 /// Outcome of entering a directory for another process.
 pub(crate) enum Elsewhere {
     Entered(Box<Entered>),
@@ -45,11 +52,13 @@ fn listing(reader: &mut DirectoryReader, fd: &Fd) -> Result<Option<Names>, Error
     Ok((!reader.read(fd, &mut names, WINDOW_ENTRIES)?).then_some(names))
 }
 
-/// Enters a directory for the walking process. Creates nothing if the directory is bounced.
+/// Enters a directory for the walking process. Creates nothing if the directory is bounced, as it
+/// is unless a listing of its size, in bytes, `fits`.
 pub(crate) fn enter<T: Distributed>(
     cx: &Context<'_, T>,
     entry: &Entry<T>,
     opened: &OpenSubdir<'_>,
+    fits: impl FnOnce(usize) -> bool,
 ) -> Elsewhere {
     let OpenSubdir { source: Ok(fd), stat: seen, follow } = opened else { return Elsewhere::Returned };
     let above = cx.cache().open(&entry.node.source).and_then(|above| stat(&*above));
@@ -57,7 +66,8 @@ pub(crate) fn enter<T: Distributed>(
     // Listed before the tool creates anything: a directory that is too large must be bounced
     // untouched.
     let Ok(Some(names)) = listing(&mut DirectoryReader::new(), fd) else { return Elsewhere::Returned };
-    if !same_device {
+    let names = PackedNames::of(&names);
+    if !same_device || !fits(names.bytes().len()) {
         return Elsewhere::Returned;
     }
     let own = match cx.tool().enter_dir(cx, entry, &OpenDir { source: Ok(fd), stat: seen }) {
@@ -69,7 +79,7 @@ pub(crate) fn enter<T: Distributed>(
         stat: **seen,
         follow: *follow,
         own: cx.tool().pack_entered(&own),
-        names: PackedNames::of(&names),
+        names,
     }))
 }
 

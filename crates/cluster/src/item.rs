@@ -21,7 +21,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_flow::{
@@ -95,6 +95,8 @@ pub struct WorkItem<T: Tool> {
     pub(crate) sink: Arc<dyn CompletionSink<T>>,
     outcome: Mutex<ItemOutcome>,
     moved: AtomicBool,
+    /// Total size of the listings of its directories, in bytes.
+    pub(crate) listed: AtomicUsize,
     seen: OnceLock<SeenEntries>,
 }
 
@@ -160,10 +162,18 @@ pub struct ItemOutcome {
     pub stamps: Vec<Stamp>,
 }
 
+impl ItemOutcome {
+    /// Returns the size in a message of those parts that may be large, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let emitted: usize = self.emitted.iter().map(|(_, result)| result.len()).sum();
+        emitted + self.entered.iter().map(Entered::bytes).sum::<usize>()
+    }
+}
+
 impl<T: Tool> WorkItem<T> {
     pub(crate) fn new(spec: ItemSpec, sink: Arc<dyn CompletionSink<T>>) -> Self {
         let (outcome, moved) = (Mutex::default(), AtomicBool::new(false));
-        Self { spec, sink, outcome, moved, seen: OnceLock::new() }
+        Self { spec, sink, outcome, moved, listed: AtomicUsize::new(0), seen: OnceLock::new() }
     }
 
     /// Returns the key of the item within this process.

@@ -34,7 +34,8 @@ const MARK: [u8; 8] = *b"\xffhaul\x00\xfe\x01";
 /// Size of a frame's header, in bytes.
 const HEAD: usize = MARK.len() + 4 + 8;
 
-/// Maximum payload, in bytes. A bundle of 1,024 names of 255 bytes is far below it.
+/// Maximum payload, in bytes. A bundle of 1,024 names of 255 bytes is far below it, and so is a
+/// report: the results in it are limited where they are made (`owner.rs`, `send_queue.rs`).
 const PAYLOAD_MAX: u32 = 256 << 20;
 
 /// Something received over a link.
@@ -71,7 +72,8 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
         let heard = Arc::clone(&progress);
         let receiver = spawn(input, move |count| heard.note(count))?;
         let mut paced = Paced { output, progress, sent: 0, window };
-        Ok(Self { post: Box::new(move |message| paced.write(&frame(MESSAGE, &pack(&message)))), receiver })
+        let post = move |message: S| paced.write(&frame(MESSAGE, &pack(&message))?);
+        Ok(Self { post: Box::new(post), receiver })
     }
 
     /// Creates rank 0's end, which acknowledges what it reads.
@@ -89,11 +91,12 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
             if count >= acknowledged + ACKNOWLEDGED_EVERY {
                 acknowledged = count;
                 // If the write fails, the reader will find the link closed.
-                write_whole(&answers, &frame(READ_SO_FAR, &pack(&count))).unwrap_or_default();
+                let answer = frame(READ_SO_FAR, &pack(&count));
+                answer.and_then(|answer| write_whole(&answers, &answer)).unwrap_or_default();
             }
         };
         let receiver = spawn(Counted { input, count: 0, tell: acknowledge }, |_| ())?;
-        let post = move |message: S| write_whole(&output, &frame(MESSAGE, &pack(&message)));
+        let post = move |message: S| write_whole(&output, &frame(MESSAGE, &pack(&message))?);
         Ok(Self { post: Box::new(post), receiver })
     }
 
@@ -242,17 +245,23 @@ fn write_whole(output: &Mutex<impl Write>, bytes: &[u8]) -> io::Result<()> {
     output.flush()
 }
 
-fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+fn frame(kind: u8, payload: &[u8]) -> io::Result<Vec<u8>> {
+    // Checked here too: the peer would close the link, and only say that a frame was too long.
+    let length = u32::try_from(payload.len() + 1).ok().filter(|length| *length <= PAYLOAD_MAX);
+    let Some(length) = length else {
+        let why = format!("a message of {} bytes is too long", payload.len());
+        return Err(io::Error::new(ErrorKind::InvalidInput, why));
+    };
     let mut bytes = Vec::with_capacity(payload.len() + 22);
     bytes.extend_from_slice(&MARK);
-    bytes.extend_from_slice(&(payload.len() as u32 + 1).to_le_bytes());
+    bytes.extend_from_slice(&length.to_le_bytes());
     bytes.extend_from_slice(&[0; 8]);
     bytes.push(kind);
     bytes.extend_from_slice(payload);
     let sum = xxh3_64(&bytes[HEAD..]);
     bytes[HEAD - 8..HEAD].copy_from_slice(&sum.to_le_bytes());
     bytes.push(b'\n');
-    bytes
+    Ok(bytes)
 }
 
 /// Reads frames in a thread. `note` is called with the peer's acknowledgements, and with `None` at
@@ -390,7 +399,7 @@ mod tests {
             for (payload, stray) in &messages {
                 bytes.extend_from_slice(stray.as_bytes());
                 printed.extend_from_slice(stray.as_bytes());
-                bytes.extend_from_slice(&frame(MESSAGE, &pack(payload)));
+                bytes.extend_from_slice(&frame(MESSAGE, &pack(payload)).unwrap());
             }
             let (mut received, mut strays, mut ended) = (Vec::new(), Vec::new(), 0);
             for arrival in receiver(bytes) {
@@ -433,11 +442,17 @@ mod tests {
         #[test]
         fn a_damaged_frame_is_never_taken_for_a_message(at in 0usize..42, bit in 0u8..8) {
             let payload = vec![7u8; 20];
-            let mut bytes = frame(MESSAGE, &pack(&payload));
+            let mut bytes = frame(MESSAGE, &pack(&payload)).unwrap();
             let at = at % (bytes.len() - 1);
             bytes[at] ^= 1 << bit;
             let taken = receiver(bytes).into_iter().any(|arrival| matches!(arrival, Arrival::Message(_)));
             prop_assert!(!taken);
         }
+    }
+
+    #[test]
+    fn a_message_that_the_peer_would_refuse_is_not_sent() {
+        assert!(frame(MESSAGE, &vec![0; PAYLOAD_MAX as usize]).is_err());
+        assert!(frame(MESSAGE, &[0; 1000]).is_ok());
     }
 }

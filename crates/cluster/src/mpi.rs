@@ -29,6 +29,7 @@ use flight::Flight;
 use library::{Library, NotOpened};
 
 use crate::launch::LauncherFamily;
+use crate::standstill::Deadline;
 use crate::transport::{Broken, Rank, Transport};
 pub use launched::{LAUNCHER_VARIABLES, Launched, launched};
 pub use refusal::{Refusal, Unusable};
@@ -143,8 +144,8 @@ impl World {
     /// If other ranks don't reach the end or don't receive their messages within [`GOODBYE_MAX`],
     /// if received messages were not taken, or if the library fails.
     pub fn finish_or_exit(mut self, status: u8) -> Result<(), Broken> {
-        let deadline = Instant::now() + GOODBYE_MAX;
-        goodbye::until(deadline, || self.settle())?;
+        let mut deadline = Deadline::new(Instant::now(), GOODBYE_MAX);
+        goodbye::until(&mut deadline, || self.settle())?;
         if !self.receiving.is_empty() {
             return Err(Broken::Transport {
                 doing: "ending MPI",
@@ -153,7 +154,7 @@ impl World {
         }
         // Before `MPI_Finalize`, in which some libraries stop moving messages that others still
         // wait for (`goodbye.rs`).
-        goodbye::agree(&self.library, self.rank, self.size, deadline)?;
+        goodbye::agree(&self.library, self.rank, self.size, &mut deadline)?;
         goodbye::guarded(&self.library, FINALIZE_MAX, status)
     }
 

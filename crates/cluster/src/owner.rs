@@ -9,6 +9,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use haul_flow::{
     Context, DirNode, Entry, Failure, FileRange, Finished, FlowKind, Holes, OpenFile, OpenSource, OpenSubdir,
@@ -23,6 +24,9 @@ use crate::kind::ClusterKind;
 
 /// Maximum total size of an item's results, in bytes, because one message reports them.
 const EMITTED_BYTES_MAX: usize = 64 << 20;
+
+/// Maximum total size of the listings of an item's directories, in bytes, for the same reason.
+const LISTED_BYTES_MAX: usize = 64 << 20;
 
 impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
     fn as_any(&self) -> &dyn Any {
@@ -79,7 +83,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
     }
 
     fn enter_dir(&self, cx: &Context<'_, T>, entry: &Entry<T>, opened: &OpenSubdir<'_>) {
-        match entered::enter(cx, entry, opened) {
+        match entered::enter(cx, entry, opened, |bytes| reserve(&self.listed, bytes)) {
             Elsewhere::Entered(entered) => self.change(|outcome| outcome.entered.push(*entered)),
             Elsewhere::Returned => return self.give_back(cx, entry),
             Elsewhere::Over => {}
@@ -162,9 +166,27 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
     }
 }
 
+/// Adds a listing's size to those `listed`. Returns true if it fits.
+fn reserve(listed: &AtomicUsize, bytes: usize) -> bool {
+    // Not undone if it doesn't fit: those that follow are bounced too, and nothing is lost by that.
+    listed.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= LISTED_BYTES_MAX
+}
+
 impl<T: Distributed> WorkItem<T> {
     fn give_back(&self, cx: &Context<'_, T>, entry: &Entry<T>) {
         self.change(|outcome| outcome.returned.push(entry.name().to_owned()));
         cx.release(&entry.node);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_listings_of_an_item_fit_in_a_message() {
+        let listed = AtomicUsize::new(0);
+        let sizes = [LISTED_BYTES_MAX - 10, 10, 1, 0];
+        assert_eq!(sizes.map(|bytes| reserve(&listed, bytes)), [true, true, false, false]);
     }
 }

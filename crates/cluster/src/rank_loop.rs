@@ -255,7 +255,9 @@ impl<X: Transport> ReadyRank<X> {
         // A worker's panic aborts the process, so `join` can't fail.
         workers.join().unwrap_or_default();
         // The workers have ended, so nothing is added after this.
-        station.send(Rank::MASTER, &Message::Report(Box::new(send_queue.take_all())))?;
+        for report in send_queue.take_all() {
+            station.send(Rank::MASTER, &Message::Report(Box::new(report)))?;
+        }
         station.leave()
     }
 

@@ -7,12 +7,13 @@
 //!
 //! Items that complete during a flush wait for the next one, so slower storage means fewer flushes.
 //! A FUSE file system may answer `syncfs` without doing anything (only virtiofs forwards it), so
-//! there each file is flushed.
+//! there each entry is flushed.
 
+use std::ffi::CStr;
 use std::sync::Arc;
 
 use haul_flow::{Context, DirNode, Entry, Job, Problem};
-use haul_sys::{EntryType, Error, Fd, Open, file_system_type, open, synchronize, synchronize_file_system};
+use haul_sys::{EntryType, Error, Fd, Pinned, file_system_type, synchronize, synchronize_file_system};
 
 use crate::distributed::Distributed;
 use crate::item::item_of;
@@ -83,7 +84,7 @@ fn target<T: Distributed>(
     Some(cx.cache().open(held).map(|directory| (held.identity().device, directory)))
 }
 
-fn entry_of<T: Distributed>(node: &Arc<DirNode<T>>, name: &std::ffi::CStr) -> Entry<T> {
+fn entry_of<T: Distributed>(node: &Arc<DirNode<T>>, name: &CStr) -> Entry<T> {
     Entry { node: Arc::clone(node), name: name.into(), kind: EntryType::Unknown, seen: None }
 }
 
@@ -96,7 +97,7 @@ fn conclude<T: Distributed + 'static>(cx: &Context<'_, T>, node: &Arc<DirNode<T>
     item.sink.done(item);
 }
 
-/// On FUSE, flushes the file itself. Returns true if it is on storage.
+/// On FUSE, flushes the entry itself. Returns true if it is on storage.
 fn is_on_storage<T: Distributed>(cx: &Context<'_, T>, entry: &Entry<T>) -> bool {
     let Some((held, name)) = cx.tool().made(entry) else { return false };
     let flush = || {
@@ -104,9 +105,80 @@ fn is_on_storage<T: Distributed>(cx: &Context<'_, T>, entry: &Entry<T>) -> bool 
         if file_system_type(&*directory)? != FUSE {
             return Ok(());
         }
-        let file = open(&*directory, name, Open::READ)?;
-        synchronize(&file)?;
-        file.close()
+        flush_entry(&directory, name)
     };
     flush().is_ok()
+}
+
+/// Flushes one entry of a directory.
+fn flush_entry(directory: &Fd, name: &CStr) -> Result<(), Error> {
+    // Pinned first: a symbolic link can't be opened, and opening a device may do anything.
+    match Pinned::open(directory, name)?.open_regular()? {
+        Some(file) => {
+            synchronize(&file)?;
+            file.close()
+        }
+        // All of it is in the directory, whose descriptor can be flushed.
+        None => synchronize(directory),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::ffi::CString;
+    use std::mem::MaybeUninit;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+    use std::{fs, io};
+
+    use haul_sys::{FileType, Mode, Open, Special, device_number, make_special, open_path};
+    use rustix::fs::inotify;
+
+    use super::*;
+
+    /// Names of the entries of a watched directory that were opened since the last call. An
+    /// `O_PATH` descriptor doesn't count: it opens nothing.
+    fn opened(watch: impl rustix::fd::AsFd) -> io::Result<BTreeSet<CString>> {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(watch, &mut buffer);
+        let mut names = BTreeSet::new();
+        loop {
+            match events.next() {
+                // The directory itself has no name here.
+                Ok(event) => names.extend(event.file_name().map(CStr::to_owned)),
+                Err(rustix::io::Errno::AGAIN) => return Ok(names),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    #[test]
+    fn only_regular_files_are_opened_to_be_flushed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let directory = CString::new(folder.path().as_os_str().as_encoded_bytes()).unwrap();
+        let directory = open_path(&directory, Open::DIRECTORY).unwrap();
+        fs::write(path("regular"), "x").unwrap();
+        symlink("nowhere", path("dangling")).unwrap();
+        symlink("regular", path("link")).unwrap();
+        drop(UnixListener::bind(path("socket")).unwrap());
+        let mode = Mode::new(0o600);
+        let fifo = Special { kind: FileType::Fifo, mode, device_number: 0 };
+        make_special(&directory, c"fifo", fifo).unwrap();
+        let mut names = vec![c"regular", c"dangling", c"link", c"socket", c"fifo"];
+        // Like `/dev/null`, so that opening it would succeed. Only root can make it.
+        let null = Special { kind: FileType::CharacterDevice, mode, device_number: device_number(1, 3) };
+        if make_special(&directory, c"device", null).is_ok() {
+            names.push(c"device");
+        }
+        let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
+        let watch = inotify::init(flags).unwrap();
+        inotify::add_watch(&watch, folder.path(), inotify::WatchFlags::OPEN).unwrap();
+        for name in names {
+            flush_entry(&directory, name).unwrap();
+        }
+        assert_eq!(opened(&watch).unwrap(), BTreeSet::from([c"regular".to_owned()]));
+        assert!(flush_entry(&directory, c"missing").is_err());
+    }
 }

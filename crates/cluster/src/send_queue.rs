@@ -30,6 +30,10 @@ use crate::wire::{
 /// Maximum time results wait for others.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
+/// Maximum size of the outcomes of work items in a report, in bytes, unless it has only one item:
+/// that is limited by `owner.rs`.
+const OUTCOME_BYTES_MAX: usize = 64 << 20;
+
 /// Seconds before a rank trusts its own measured rate.
 const MEASURED_AFTER: f64 = 0.5;
 
@@ -41,6 +45,7 @@ struct RangeAssignment {
 }
 
 /// Results waiting to be sent.
+#[derive(Default)]
 struct Collected {
     report: Report,
     /// When the first of them was added.
@@ -68,6 +73,25 @@ impl Collected {
     fn take_problems(&mut self, key: ItemKey) -> (bool, Vec<PackedProblem>) {
         (!self.flawed.remove(&key), self.problems.remove(&key).unwrap_or_default())
     }
+
+    /// Returns the results so far. Items that don't fit in one message are left, and due at once.
+    fn take_report(&mut self) -> Report {
+        let mut report = std::mem::take(&mut self.report);
+        let mut bytes = 0;
+        let fits = |over: &&ItemOver| {
+            bytes += over.outcome.bytes();
+            bytes <= OUTCOME_BYTES_MAX
+        };
+        let count = report.items.iter().take_while(fits).count().max(1);
+        if count < report.items.len() {
+            // The announced files, which must not come after their items, are in the first report.
+            self.report.items = report.items.split_off(count);
+            self.whole = true;
+        } else {
+            (self.since, self.whole) = (None, false);
+        }
+        report
+    }
 }
 
 /// A file led by this rank.
@@ -93,19 +117,7 @@ pub(crate) struct SendQueue<T: Distributed> {
 
 impl<T: Distributed + 'static> SendQueue<T> {
     pub(crate) fn new(rank: Rank, init_message: &InitMessage) -> Self {
-        let collected = Collected {
-            report: Report::default(),
-            since: None,
-            bundles: HashMap::new(),
-            bundle_of: HashMap::new(),
-            whole: false,
-            rate: None,
-            problems: HashMap::new(),
-            flawed: HashSet::new(),
-            ranges: HashMap::new(),
-            moved: Vec::new(),
-            next: 1,
-        };
+        let collected = Collected { next: 1, ..Collected::default() };
         Self {
             rank,
             limits: limits(init_message),
@@ -222,8 +234,7 @@ impl<T: Distributed + 'static> SendQueue<T> {
         if !urgent && since.elapsed() < WAIT_MAX {
             return None;
         }
-        (collected.since, collected.whole) = (None, false);
-        Some(std::mem::take(&mut collected.report))
+        Some(collected.take_report())
     }
 
     /// Records that the run is cancelled, for the next report.
@@ -231,11 +242,14 @@ impl<T: Distributed + 'static> SendQueue<T> {
         self.add(|report| report.called_off = true);
     }
 
-    /// Returns everything collected so far.
-    pub(crate) fn take_all(&self) -> Report {
+    /// Returns everything collected so far, in at least one report.
+    pub(crate) fn take_all(&self) -> Vec<Report> {
         let mut collected = self.collected();
-        collected.since = None;
-        std::mem::take(&mut collected.report)
+        let mut reports = vec![collected.take_report()];
+        while collected.since.is_some() {
+            reports.push(collected.take_report());
+        }
+        reports
     }
 }
 
@@ -399,5 +413,25 @@ mod tests {
         assert_eq!(covered(&[]), 0);
         assert_eq!(covered(&[10..20, 0..5]), 15);
         assert_eq!(covered(&[10..20, 0..15, 12..14, 20..30]), 30);
+    }
+
+    #[test]
+    fn a_report_has_no_more_than_fits_in_a_message() {
+        let over = |item, bytes| {
+            let outcome =
+                ItemOutcome { emitted: vec![(c"f".to_owned(), vec![0; bytes])], ..Default::default() };
+            ItemOver { item: ItemId(item), outcome, flawless: true, problems: Vec::new() }
+        };
+        let most = OUTCOME_BYTES_MAX;
+        let sizes = [most / 2, most / 2, 1, 2 * most, 2 * most, most, 0, 0];
+        let mut collected = Collected { since: Some(Instant::now()), ..Collected::default() };
+        collected.report.items = (0..).zip(sizes).map(|(item, bytes)| over(item, bytes)).collect();
+        let mut reports = Vec::new();
+        while collected.since.is_some() {
+            let report = collected.take_report();
+            reports.push(report.items.iter().map(|over| over.item.0).collect::<Vec<_>>());
+            assert_eq!(collected.whole, collected.since.is_some(), "the rest is due at once");
+        }
+        assert_eq!(reports, [vec![0, 1], vec![2], vec![3], vec![4], vec![5, 6, 7]]);
     }
 }

@@ -1,5 +1,5 @@
-//! Detects that this process was stopped, frozen, or on a suspended machine. Silence detection must
-//! not count such a period, because no message could have been received in it.
+//! Detects that this process was stopped, frozen, or on a suspended machine. Silence detection and
+//! deadlines must not count such a period, because no message could have been received in it.
 
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,28 @@ impl Standstill {
     }
 }
 
+/// A deadline that moves by the time in which this process stood still. It must be asked at least
+/// once per [`TURN_MAX`].
+#[derive(Debug)]
+pub(crate) struct Deadline {
+    at: Instant,
+    standstill: Standstill,
+}
+
+impl Deadline {
+    pub(crate) fn new(now: Instant, within: Duration) -> Self {
+        Self { at: now + within, standstill: Standstill::new(now) }
+    }
+
+    /// True if it has passed.
+    pub(crate) fn has_passed(&mut self, now: Instant) -> bool {
+        // What was awaited could not be received meanwhile, or has not happened either because the
+        // whole machine was suspended.
+        self.at += self.standstill.turn(now);
+        now >= self.at
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,5 +59,17 @@ mod tests {
         assert_eq!(standstill.turn(began + Duration::from_secs(1)), Duration::ZERO);
         assert_eq!(standstill.turn(began + Duration::from_secs(61)), Duration::from_secs(60));
         assert_eq!(standstill.turn(began + Duration::from_secs(62)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_deadline_does_not_pass_while_the_process_stands_still() {
+        let began = Instant::now();
+        let after = |seconds| began + Duration::from_secs(seconds);
+        let mut deadline = Deadline::new(began, Duration::from_secs(3));
+        assert!(!deadline.has_passed(after(1)));
+        // It was suspended for a minute.
+        assert!(!deadline.has_passed(after(61)));
+        assert!(!deadline.has_passed(after(62)));
+        assert!(deadline.has_passed(after(63)));
     }
 }

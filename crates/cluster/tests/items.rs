@@ -15,14 +15,20 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use haul_cluster::launch::{GroupOptions, Launcher, Place, ProcessGroup, Started};
+use haul_cluster::link::{Arrival, Link, inside};
+use haul_cluster::schedule::{FileId, ItemId};
+use haul_cluster::transport::Rank;
+use haul_cluster::wire::{FileOpened, ItemOver, Report as RankReport, ToLaunch, ToMaster, unpack};
 use haul_cluster::{
-    CompletionSink, Distributed, ItemKey, ItemReceiver, ItemSpec, Joined, LargeFile, PackedItem, PendingItem,
-    Piece, RemotePath, RemotePaths, WorkItem,
+    ClusterKind, CompletionSink, Distributed, ItemKey, ItemOutcome, ItemReceiver, ItemSpec, JobError, Joined,
+    LargeFile, PackedItem, PendingItem, Piece, RemotePath, RemotePaths, Walk, WorkItem,
 };
 use haul_flow::{
-    Config, Context, DirCache, DirNode, Driver, Entry, Feed, Job, Local, OpenSource, Problem, Report,
-    RunSpec, Settings, Status,
+    Config, Context, DirCache, DirNode, Driver, Entry, Executor, Feed, Job, JobSpec, Local, OpenSource,
+    Problem, Report, RunSpec, Settings, Status,
 };
 use haul_sys::{Error, Open, PackedNames, Stat};
 use proptest::prelude::*;
@@ -373,4 +379,97 @@ fn a_piece_is_told_to_be_moved_only_if_all_of_it_was() {
     // It shrinks after the leader opened it, so the last bytes of the range are missing.
     let (told, moved, problems) = move_piece(3 << 20, 2 << 20..4 << 20, 3 << 20);
     assert_eq!((told, moved, problems), (vec![false], 1 << 20, 1));
+}
+
+/// Rank 0 of a job that is lost once: the first attempt announces every entry as a large file, and
+/// ends before it has reported anything else. The second completes every work item.
+#[derive(Default)]
+struct LostOnce {
+    attempts: AtomicU64,
+    /// Entries of the work items of the second attempt.
+    sent_again: Arc<Mutex<Vec<u32>>>,
+}
+
+impl Launcher for LostOnce {
+    fn start(&self, _: &[Place]) -> Result<Started, JobError> {
+        let (launch, master) = inside();
+        let is_first = self.attempts.fetch_add(1, Ordering::Relaxed) == 0;
+        let sent_again = Arc::clone(&self.sent_again);
+        std::thread::spawn(move || lead(master, is_first, &sent_again));
+        Ok(Started { link: launch, job: None })
+    }
+}
+
+fn lead(mut link: Link<ToLaunch, ToMaster>, is_first: bool, sent_again: &Mutex<Vec<u32>>) {
+    let ready = ToLaunch::Ready { hosts: vec!["here".to_owned()], carrier: "none".to_owned() };
+    link.send(ready).unwrap();
+    loop {
+        let (item, entries, body) = match link.receive() {
+            Some(Arrival::Message(ToMaster::Item { item, entries, body, .. })) => (item, entries, body),
+            Some(Arrival::Message(ToMaster::Stop)) => {
+                return link.send(ToLaunch::Stopped { messages: 0 }).unwrap();
+            }
+            Some(Arrival::Gone(_)) => return,
+            Some(_) => continue,
+            None => {
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+        };
+        let report = match is_first {
+            true => RankReport { opened: opened(item, &body), ..RankReport::default() },
+            false => {
+                sent_again.lock().unwrap().push(entries);
+                let (outcome, problems) = (ItemOutcome::default(), Vec::new());
+                let over = ItemOver { item, outcome, flawless: true, problems };
+                RankReport { items: vec![over], ..RankReport::default() }
+            }
+        };
+        link.send(ToLaunch::Report { rank: Rank(0), report: Box::new(report) }).unwrap();
+        if is_first {
+            return;
+        }
+    }
+}
+
+/// Announces every entry of a work item as a large file.
+fn opened(item: ItemId, body: &[u8]) -> Vec<FileOpened> {
+    let packed: PackedItem = unpack(body).unwrap();
+    let names = packed.names.bytes().split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let opened = |(name, number): (&[u8], u64)| FileOpened {
+        file: FileId(number),
+        item,
+        name: CString::new(name).unwrap(),
+        size: 1,
+        stripe_bytes: 0,
+        stripes: 1,
+        done: Vec::new(),
+        ticket: Vec::new(),
+        member: Vec::new(),
+    };
+    names.zip(1..).map(opened).collect()
+}
+
+/// An item that only large files were in has no entries left when its job is lost. A rank would
+/// find no directory for it.
+#[test]
+fn an_item_whose_entries_have_all_left_it_is_not_sent_again() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("large"), "x").unwrap();
+    let (tool, notes, config) = (Recorder::default(), Notes::default(), Config::default());
+    let settings = Settings::within(&config, MACHINE);
+    let cache = DirCache::new(16);
+    let launcher = LostOnce::default();
+    let sent_again = Arc::clone(&launcher.sent_again);
+    let options = GroupOptions { silence: Duration::from_secs(60), range_bytes: None, walk: Walk::Launch };
+    let group = ProcessGroup::new(Box::new(launcher), options, None);
+    let run = RunSpec { tool: &tool, settings, cache: &cache, report: &notes, engine: Mutex::default() };
+    let operands = vec![operand(&cache, folder.path())];
+    let status = group.execute(&JobSpec { run, config: &config, places: Vec::new() }, operands);
+    assert!(matches!(group.dismiss(&notes), Ok(0)));
+    assert_eq!(status, Status::Success);
+    let problems = std::mem::take(&mut *notes.problems.lock().unwrap());
+    let kinds: Vec<_> = problems.iter().map(|problem| problem.kind).collect();
+    assert_eq!(kinds, [ClusterKind::Restarting], "{problems:?}");
+    assert_eq!(*sent_again.lock().unwrap(), [1], "entries of each item");
 }

@@ -14,7 +14,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use rustix::fs::{AtFlags, CWD, XattrFlags};
+use rustix::fs::{AtFlags, CWD, Mode as RawMode, OFlags, XattrFlags};
 
 use crate::error::{Errno, Result};
 use crate::fd::{Fd, last_errno, through_proc};
@@ -22,7 +22,7 @@ use crate::gate;
 use crate::metadata::{Owner, Times, done};
 use crate::open::{Open, open};
 use crate::operation::Operation;
-use crate::stat::{Mode, Stat, stat};
+use crate::stat::{FileType, Mode, Stat, stat};
 use crate::xattr::{XattrNames, empty_path, fitting, none_if_unsupported};
 
 /// A file of any type, held by an `O_PATH` descriptor.
@@ -52,6 +52,26 @@ impl Pinned {
     /// Any error from `statx(2)`.
     pub fn stat(&self) -> Result<Stat> {
         stat(&self.0)
+    }
+
+    /// Opens it for reading, if it is a regular file; returns `None` for anything else, which is not
+    /// opened. Waits for a lease on it.
+    ///
+    /// # Errors
+    /// Any error from `statx(2)` and `openat(2)`; `ENOENT` without `/proc`.
+    pub fn open_regular(&self) -> Result<Option<Fd>> {
+        if self.stat()?.kind != FileType::Regular {
+            return Ok(None);
+        }
+        // The magic link leads to the file that was just checked, whatever has its name now. It is a
+        // link itself, so no `O_NOFOLLOW`.
+        let flags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
+        gate::call(
+            Operation::Openat,
+            || rustix::fs::openat(CWD, through_proc(&self.0)?, flags, RawMode::empty()),
+            || format!("/proc/self/fd/{}, {flags:?}", self.0.as_raw_fd()),
+        )
+        .map(|fd| Some(Fd::new(fd)))
     }
 
     /// Sets its mode.

@@ -1,6 +1,8 @@
 //! Reruns with a journal: changed files are copied again, unchanged ones are left alone, no hidden
 //! file remains, and no two runs share a journal.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
@@ -10,10 +12,12 @@ use haul_testkit::mpi::{Kind, Mpi};
 use haul_testkit::needs;
 use haul_testkit::random::{self, IndexedRandom, Rng, seeded};
 use haul_testkit::rustix::process::{Pid, Signal, kill_process};
-use haul_testkit::{note, program, require};
+use haul_testkit::spec::{self, Node, Spec};
+use haul_testkit::standin::{self, Standin};
+use haul_testkit::{Sandbox, note, program, require};
 
 use crate::kills::{FILES, Scene, Victim, changes, describe, of_full};
-use crate::start::Way;
+use crate::start::{Way, script};
 
 /// Runs the scene's command. It must succeed without messages and leave a tree that equals
 /// the source.
@@ -109,6 +113,43 @@ fn what_changed_since_it_was_recorded_is_copied_again() {
     fs::write(scene.from().join("d4/new"), "new").unwrap();
     succeed(&scene, "a link, a directory, a new file");
     nothing_hidden(scene.sandbox.path());
+}
+
+/// Returns the entries of a directory, and when each was last changed.
+fn changed(folder: &Path) -> BTreeMap<OsString, (i64, i64)> {
+    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let changed = |entry: &fs::DirEntry| {
+        let facts = entry.metadata().unwrap();
+        (facts.ctime(), facts.ctime_nsec())
+    };
+    entries.map(|entry| (entry.file_name(), changed(&entry))).collect()
+}
+
+/// On FUSE each entry is flushed by itself, though only regular files can be opened for that.
+#[test]
+fn links_and_special_files_on_fuse_are_not_copied_again() {
+    require!(standin::needed(), Kind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    let (standin, sandbox) = (Standin::start(1, &[]).unwrap(), Sandbox::in_memory().unwrap());
+    let node = |name: &str, kind| Node::new(0, name, kind);
+    let nodes = vec![
+        Node::file(0, "file", 1, 1000),
+        node("link", spec::Kind::Symlink(b"file".to_vec())),
+        node("fifo", spec::Kind::Fifo),
+        node("socket", spec::Kind::Socket),
+        node("device", spec::Kind::CharacterDevice(1, 3)),
+    ];
+    Spec { nodes }.build(&sandbox.join("from")).unwrap();
+    let to = standin.client(0).join("to");
+    let copy = script(&sandbox, &mpi, Way::Clients(2), &["--journal=journal"]);
+    let run = || {
+        let run = copy.run().args(["-aT", "from"]).arg(&to).in_folder(sandbox.path());
+        run.within(Duration::from_secs(60)).succeed().unwrap();
+        changed(&to)
+    };
+    let first = run();
+    assert_eq!(first.len(), 5);
+    assert_eq!(run(), first);
 }
 
 /// If a journal is in use, or not of this release, the run reports that and touches nothing.

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use haul_testkit::{Facts, Sandbox, compare::compare_paths, everything, needs, require};
 
+use crate::archive::{Archive, Header};
 use crate::haul;
 
 /// Runs another program, which must succeed.
@@ -224,6 +225,31 @@ fn listings_are_gnu_tars() {
                 }
                 assert_eq!(ours.stdout.len(), theirs.stdout.len(), "{words:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn every_type_of_member_is_listed_as_by_gnu_tar() {
+    require!(needs::tool("tar"));
+    let sandbox = Sandbox::in_memory().unwrap();
+    for kind in *b"\x0001234567ADIVZ" {
+        let mut archive = Archive::new();
+        for name in ["name", "name/"] {
+            archive = archive.member(Header::new(name, kind, 0).link("leads-to"), b"");
+        }
+        fs::write(sandbox.path().join("archive"), archive.end()).unwrap();
+        for words in [&["-tf", "archive"][..], &["-tvf", "archive"]] {
+            let theirs = Command::new("tar")
+                .args(words)
+                .current_dir(sandbox.path())
+                .env("LC_ALL", "C")
+                .output()
+                .unwrap();
+            let ours =
+                haul().arg("tar").args(words).in_folder(sandbox.path()).env("LC_ALL", "C").finish().unwrap();
+            let [ours, theirs] = [ours.stdout, theirs.stdout].map(|bytes| bytes.escape_ascii().to_string());
+            assert_eq!(ours, theirs, "{words:?}, type {:?}", char::from(kind));
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::error::JobError;
 use crate::kind::ClusterKind;
 use crate::link::{Arrival, Incoming, Outgoing};
 use crate::master;
-use crate::standstill::Standstill;
+use crate::standstill::{Deadline, Standstill};
 use crate::token::Tokens;
 use crate::wire::{InitMessage, KnownKinds, News, PackedInit, PackedProblem, Report, ToLaunch, ToMaster};
 
@@ -475,7 +475,7 @@ impl ProcessGroup {
             return Ok(0);
         }
         self.post(ToMaster::Stop);
-        let began = Instant::now();
+        let mut deadline = Deadline::new(Instant::now(), LEAVE_WITHIN);
         let messages = loop {
             match self.receive(Duration::from_millis(50)) {
                 Received::Report(host, last) => self.tell(&host, last.news, report),
@@ -486,7 +486,7 @@ impl ProcessGroup {
             if let Some(messages) = lock(&self.attempt).as_mut().and_then(|attempt| attempt.stopped.take()) {
                 break Ok(messages);
             }
-            if began.elapsed() > LEAVE_WITHIN {
+            if deadline.has_passed(Instant::now()) {
                 break Err(JobError::NotEnded { within: LEAVE_WITHIN });
             }
         };

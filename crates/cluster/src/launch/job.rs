@@ -31,6 +31,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::command::StartLine;
 use super::job_processes::{JobProcesses, MARK};
+use crate::standstill::Deadline;
 use haul_flow::lock;
 
 /// Time for a launcher to end its ranks.
@@ -121,8 +122,8 @@ impl Job {
     /// # Errors
     /// If `waitpid` fails.
     pub fn wait(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
-        let deadline = Instant::now() + limit;
-        while self.ended()?.is_none() && Instant::now() < deadline {
+        let mut deadline = Deadline::new(Instant::now(), limit);
+        while self.ended()?.is_none() && !deadline.has_passed(Instant::now()) {
             thread::sleep(PAUSE);
         }
         if self.status.is_some() {
@@ -142,8 +143,8 @@ impl Job {
         if self.ended()?.is_none() {
             // It may have exited in the meantime.
             kill_process(self.pid(), Signal::TERM).unwrap_or_default();
-            let deadline = Instant::now() + GRACE;
-            while self.ended()?.is_none() && Instant::now() < deadline {
+            let mut deadline = Deadline::new(Instant::now(), GRACE);
+            while self.ended()?.is_none() && !deadline.has_passed(Instant::now()) {
                 thread::sleep(PAUSE);
             }
         }

@@ -260,8 +260,8 @@ impl Known {
     }
 }
 
-/// How long to wait for another run's lock. A child that a killed run had just forked holds the
-/// lock too, until its `exec`.
+/// How long to wait for another run's lock. A child that a killed run has just forked holds the
+/// lock until its `exec`.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 
 /// Opens and locks the file. If the file system has no locks, returns why it is not locked.
@@ -269,8 +269,9 @@ fn open_locked(path: &Path) -> Result<(File, Option<io::Error>), JournalError> {
     let deadline = Instant::now() + LOCK_WAIT;
     loop {
         let file = File::options().read(true).append(true).create(true).open(path)?;
-        // Over NFS the kernel turns this into a lock on the server. Child processes don't
-        // inherit it.
+        // flock(2): over NFS it becomes a lock on the server. It belongs to the open file, which a
+        // forked child shares until `exec` closes its descriptor (`O_CLOEXEC`), so the programs that
+        // a run starts don't keep the journal locked after it.
         let not_locked = match file.try_lock() {
             Ok(()) => None,
             Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
@@ -429,5 +430,19 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), before);
         drop(journal);
         assert_eq!(Journal::open(&path, 7, 1).unwrap().run().epoch, 2);
+    }
+
+    #[test]
+    fn a_program_that_a_run_started_does_not_keep_its_journal_locked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let journal = Journal::open(&path, 7, 1).unwrap();
+        // `spawn` returns after the child's `exec`.
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        drop(journal);
+        let again = Journal::open(&path, 7, 1);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(again.unwrap().run().epoch, 2);
     }
 }

@@ -149,6 +149,11 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
     /// Prepares everything left for another attempt, in the order it was sent. Large files become
     /// items of their own.
     pub(crate) fn begin_attempt(&mut self) -> Vec<&Sent<'a, T>> {
+        // Every entry of an item may have been detached. Without entries it has no directory, so a
+        // rank would report an error, and nothing of it is left to complete.
+        for (_, emptied) in self.items.extract_if(|_, sent| sent.pending.entries() == 0) {
+            self.entries -= emptied.entries;
+        }
         for (_, large) in std::mem::take(&mut self.large) {
             let item = ItemSpec {
                 begun: Some(PartialFile { ticket: large.ticket, done: large.done }),

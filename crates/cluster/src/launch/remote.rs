@@ -282,6 +282,9 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         for sent in table.begin_attempt() {
             self.post(&sent.pending, &sent.item, sent.pending.entries());
         }
+        drop(table);
+        // What has left the table makes room.
+        self.room.notify_all();
     }
 
     /// Gives up everything in flight. Entries found later are abandoned by whoever finds them,

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::flight::Flight;
 use super::library::{self, Library};
+use crate::standstill::Deadline;
 use crate::transport::{Broken, Rank};
 
 /// Tag of these messages.
@@ -23,7 +24,7 @@ const TAG: i32 = 1;
 const PAUSE: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(2)];
 
 /// Waits for all ranks to get here, until `deadline`.
-pub(super) fn agree(library: &Library, rank: Rank, size: u32, deadline: Instant) -> Result<(), Broken> {
+pub(super) fn agree(library: &Library, rank: Rank, size: u32, deadline: &mut Deadline) -> Result<(), Broken> {
     let others = || (0..size).map(Rank).filter(|other| *other != rank);
     if rank == Rank::MASTER {
         hear(library, size - 1, deadline)?;
@@ -36,12 +37,12 @@ pub(super) fn agree(library: &Library, rank: Rank, size: u32, deadline: Instant)
 
 /// Polls until `is_so` returns true.
 pub(super) fn until(
-    deadline: Instant,
+    deadline: &mut Deadline,
     mut is_so: impl FnMut() -> Result<bool, Broken>,
 ) -> Result<(), Broken> {
     let [mut pause, most] = PAUSE;
     while !is_so()? {
-        if Instant::now() >= deadline {
+        if deadline.has_passed(Instant::now()) {
             let why = "other ranks did not finish, or did not receive their messages".to_owned();
             return Err(Broken::Transport { doing: "ending MPI", why });
         }
@@ -68,7 +69,7 @@ pub(super) fn guarded(library: &Library, limit: Duration, status: u8) -> Result<
     ended
 }
 
-fn say(library: &Library, to: impl Iterator<Item = Rank>, deadline: Instant) -> Result<(), Broken> {
+fn say(library: &Library, to: impl Iterator<Item = Rank>, deadline: &mut Deadline) -> Result<(), Broken> {
     let mut flights = Vec::new();
     for rank in to {
         flights.push(Flight::send(library, rank, TAG, vec![0])?);
@@ -76,7 +77,7 @@ fn say(library: &Library, to: impl Iterator<Item = Rank>, deadline: Instant) -> 
     until(deadline, || all_done(library, &mut flights))
 }
 
-fn hear(library: &Library, count: u32, deadline: Instant) -> Result<(), Broken> {
+fn hear(library: &Library, count: u32, deadline: &mut Deadline) -> Result<(), Broken> {
     let mut flights = Vec::new();
     until(deadline, || {
         while let Some(matched) = library.probe(TAG)? {

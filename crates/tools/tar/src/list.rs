@@ -82,7 +82,7 @@ impl Lines {
         self.width = self.width.max(taken);
         let fill = " ".repeat(self.width - taken);
         let date = date(member.modified.seconds);
-        let before = [mode(member.kind, member.mode).as_slice(), b" ", &user, b"/", &group].concat();
+        let before = [mode(letter(member), member.mode).as_slice(), b" ", &user, b"/", &group].concat();
         let middle = format!(" {fill}{size} {date} ").into_bytes();
         let mut names = vec![before, middle, member.name.clone()];
         let kind = match member.kind {
@@ -112,9 +112,11 @@ fn date(seconds: i64) -> String {
     }
 }
 
-/// Formats a type and mode in ten letters.
-fn mode(kind: MemberKind, mode: Mode) -> [u8; 10] {
-    let first = match kind {
+/// Returns the letter of a member's type.
+fn letter(member: &Member) -> u8 {
+    match member.kind {
+        // As in GNU tar, even of a directory that is one because its name ends in a slash.
+        _ if member.is_contiguous => b'C',
         MemberKind::Regular => b'-',
         MemberKind::HardLink => b'h',
         MemberKind::Symlink => b'l',
@@ -125,7 +127,11 @@ fn mode(kind: MemberKind, mode: Mode) -> [u8; 10] {
         MemberKind::Volume => b'V',
         MemberKind::Continued => b'M',
         MemberKind::Unknown(_) => b'?',
-    };
+    }
+}
+
+/// Formats a type and mode in ten letters.
+fn mode(first: u8, mode: Mode) -> [u8; 10] {
     let bits = mode.bits();
     let has = |bit: u32, letter: u8| if bits & bit != 0 { letter } else { b'-' };
     let execute = |bit: u32, special: u32, letter: u8| match (bits & bit != 0, bits & special != 0) {
@@ -157,7 +163,7 @@ mod tests {
         for (bits, text) in
             [(0o644, "-rw-r--r--"), (0o7777, "-rwsrwsrwt"), (0o7000, "---S--S--T"), (0o1755, "-rwxr-xr-t")]
         {
-            assert_eq!(mode(MemberKind::Regular, Mode::new(bits)), text.as_bytes());
+            assert_eq!(mode(b'-', Mode::new(bits)), text.as_bytes());
         }
     }
 }

@@ -54,6 +54,7 @@ fn listed(entry: &TarEntry, name: Vec<u8>, options: &Options, owners: &OwnerName
     let size = if entry.kind == MemberKind::Regular { entry.stat.size } else { 0 };
     Member {
         kind: entry.kind,
+        is_contiguous: false,
         name,
         link: entry.link().to_vec(),
         mode: entry.mode(options),

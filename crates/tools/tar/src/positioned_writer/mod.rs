@@ -76,12 +76,31 @@ pub struct FileProgress {
 }
 
 /// State shared by the pieces of a large member.
+#[derive(Default)]
 struct Large {
     /// Pieces that are not complete.
     pieces: AtomicUsize,
     verdict: OnceLock<Verdict>,
     missing: AtomicU64,
     changed: AtomicBool,
+}
+
+impl Large {
+    /// Adds what was found when a piece was read.
+    fn add(&self, missing: u64, changed: bool) {
+        self.missing.fetch_add(missing, Ordering::Relaxed);
+        self.changed.fetch_or(changed, Ordering::Relaxed);
+    }
+
+    /// Completes a piece. The last one gets the sums of all.
+    fn complete_piece(&self) -> Option<(u64, bool)> {
+        // Release hands on what a piece has added; Acquire lets the last one see all of it. The sums
+        // are read only afterwards: a piece that adds early may complete late.
+        if self.pieces.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return None;
+        }
+        Some((self.missing.load(Ordering::Relaxed), self.changed.load(Ordering::Relaxed)))
+    }
 }
 
 /// Verdict on a large member: the first piece that is opened, or fails to open, decides.
@@ -122,13 +141,7 @@ impl PositionedWriter {
     ) -> Self {
         let mut large: HashMap<usize, Large> = HashMap::new();
         for span in layout.spans.iter().filter(|span| span.is_piece) {
-            let large = large.entry(span.members.start).or_insert_with(|| Large {
-                pieces: AtomicUsize::new(0),
-                verdict: OnceLock::new(),
-                missing: AtomicU64::new(0),
-                changed: AtomicBool::new(false),
-            });
-            *large.pieces.get_mut() += 1;
+            *large.entry(span.members.start).or_default().pieces.get_mut() += 1;
         }
         let (next, left_out) = (Mutex::new(0), Mutex::default());
         let launch = Some(LaunchState {
@@ -486,16 +499,34 @@ impl Tool for PositionedWriter {
             ReadOutcome::LeftOut => (0, false),
             ReadOutcome::Read { missing, changed } => (missing, changed),
         };
-        if let Some(large) = launch.large.get(&span_file.member) {
-            let missing = large.missing.fetch_add(missing, Ordering::Relaxed) + missing;
-            let changed = large.changed.fetch_or(changed, Ordering::Relaxed) || changed;
-            if large.pieces.fetch_sub(1, Ordering::AcqRel) == 1 {
-                cx.count(Tally { files: 1, ..Tally::default() });
-                self.report_differences(cx, entry, missing, changed);
+        let (missing, changed) = match launch.large.get(&span_file.member) {
+            None => (missing, changed),
+            Some(large) => {
+                large.add(missing, changed);
+                let Some(sums) = large.complete_piece() else { return };
+                sums
             }
-        } else if outcome != ReadOutcome::LeftOut {
+        };
+        if outcome != ReadOutcome::LeftOut {
             cx.count(Tally { files: 1, ..Tally::default() });
             self.report_differences(cx, entry, missing, changed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_piece_reports_what_every_piece_found() {
+        let large = Large { pieces: AtomicUsize::new(3), ..Large::default() };
+        large.add(5, false);
+        assert_eq!(large.complete_piece(), None);
+        // The piece that adds first completes last.
+        large.add(0, false);
+        large.add(7, true);
+        assert_eq!(large.complete_piece(), None);
+        assert_eq!(large.complete_piece(), Some((12, true)));
     }
 }

@@ -14,6 +14,8 @@ use crate::format::MemberKind;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Member {
     pub(crate) kind: MemberKind,
+    /// True if the header asks for contiguous storage, which only listings tell.
+    pub(crate) is_contiguous: bool,
     /// Name as it is in the archive.
     pub(crate) name: Vec<u8>,
     pub(crate) link: Vec<u8>,
@@ -91,6 +93,7 @@ impl Member {
         };
         Self {
             kind,
+            is_contiguous: header.kind == b'7',
             link: extended.link.unwrap_or(header.link),
             mode: Mode::new((mode & 0o7777) as u32),
             user: user.unwrap_or(u32::MAX - 1),
