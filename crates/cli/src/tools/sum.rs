@@ -202,8 +202,8 @@ impl Line {
             named.push(Named::Input);
         }
         let output = self.output.map(name).transpose()?;
-        let options =
-            Options { algorithm, dereference: self.dereference, ignore_missing: self.ignore_missing };
+        let mut options = Options::of(algorithm);
+        (options.dereference, options.ignore_missing) = (self.dereference, self.ignore_missing);
         let aim = match self.check {
             true => Aim::Check(CheckOptions { hint: self.algorithm, ..self.checks }),
             false => Aim::Sum(Box::new(Listing { format, zero: self.zero, creator: creator() }), output),

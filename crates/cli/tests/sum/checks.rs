@@ -56,6 +56,7 @@ fn every_manifest_is_judged_as_by_coreutils() {
         "all-missing",
         "directory",
         "nowhere",
+        "below",
         "binary",
         "reversed",
         "crlf",

@@ -41,6 +41,19 @@ fn ranks_print_what_one_process_prints() {
 }
 
 #[test]
+fn ranks_leave_out_the_output_too() {
+    let Some(mpi) = Mpi::installed().into_iter().next() else { skip!("needs an MPI installation") };
+    let scene = Scene::of("mkdir -p t/d; echo a > t/a; echo b > t/d/b; echo old > t/SUMS");
+    for _ in 0..2 {
+        let own = mpi.options(2);
+        let run = scene.sum(own.iter().map(String::as_str).chain(["-o", "t/SUMS", "t"]));
+        let outcome = mpi.with(run).finish().unwrap();
+        assert!(outcome.succeeded(), "{}", outcome.errors());
+        assert_eq!(scene.script("$HAUL sum -c t/SUMS"), "t/a: OK\nt/d/b: OK\n");
+    }
+}
+
+#[test]
 fn what_other_hosts_cannot_read_is_read_here() {
     let Some(mpi) = Mpi::installed().into_iter().next() else { skip!("needs an MPI installation") };
     let scene = Scene::of("printf abc > a; mkfifo fifo");

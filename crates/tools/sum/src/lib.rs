@@ -19,6 +19,8 @@ mod place;
 mod portable;
 mod task;
 
+use std::ffi::CString;
+
 use haul_digest::manifest::{WriteError, Writer};
 use haul_flow::{
     Block, Config, Context, DirNode, Enter, Entry, Executor, Failure, FlowKind, Handled, OpenDir, OpenFile,
@@ -70,9 +72,11 @@ pub fn sum_by(
         Problem::new(SumKind::NotInMhl).naming(algorithm)
     })?;
     let session = Session::begin(config, report)?;
+    let left_out = manifest.as_ref().map(ManifestFile::files).unwrap_or_default();
     let hashes = Hashes::new(writer, manifest);
     let first_input = named.iter().position(|named| *named == Named::Input);
-    let tool = Summer::new(options.clone(), Use::Sum { hashes, first_input });
+    let options = Options { left_out, ..options.clone() };
+    let tool = Summer::new(options, Use::Sum { hashes, first_input });
     let Use::Sum { hashes, .. } = &tool.usage else { return Ok(Outcome::Failure) };
     let mut operands = Vec::with_capacity(named.len());
     let mut status = Status::Success;
@@ -165,10 +169,9 @@ impl Summer {
 
     /// True if a file is the manifest that is being written.
     fn leaves_out(&self, entry: &Entry<Self>, stat: &Stat) -> bool {
-        match &self.usage {
-            Use::Sum { hashes, .. } => !entry.is_operand() && hashes.is_manifest(stat.identity),
-            Use::Check(_) | Use::Rank => false,
-        }
+        let is_it =
+            |(name, inode): &(CString, u64)| name.as_c_str() == entry.name() && *inode == stat.identity.inode;
+        !entry.is_operand() && self.options.left_out.iter().any(is_it)
     }
 
     /// Returns an entry's path as it is shown.

@@ -4,13 +4,13 @@
 //! complete. Until then each takes about 100 bytes plus its path.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex};
 
 use haul_digest::manifest::{Record, WriteError, Writer};
 use haul_digest::{AtomicFile, CreateError, Digest};
 use haul_flow::{Problem, Report, Standard, lock};
-use haul_sys::{Identity, c_string};
+use haul_sys::c_string;
 
 use super::SumKind;
 
@@ -44,9 +44,11 @@ impl ManifestFile {
         lock(&self.file).take();
     }
 
-    /// True if a file is the manifest, or the one that it will replace.
-    pub(super) fn is(&self, file: Identity) -> bool {
-        lock(&self.file).as_ref().is_some_and(|manifest| manifest.is(file))
+    /// Returns names and inode numbers of the file and of the one that it will replace.
+    pub(super) fn files(&self) -> Vec<(CString, u64)> {
+        let file = lock(&self.file);
+        let files = file.iter().flat_map(AtomicFile::files);
+        files.map(|(name, file)| (name.to_owned(), file.inode)).collect()
     }
 
     fn write(&self, text: &[u8]) -> Result<(), Problem> {
@@ -100,11 +102,6 @@ impl Hashes {
         let (waiting, over) = (BTreeMap::new(), BTreeSet::new());
         let state = State { writer, text, waiting, over, turn: 0, has_failed: false };
         Self { manifest, state: Mutex::new(state) }
-    }
-
-    /// True if a file is the manifest, or the one that it will replace.
-    pub(super) fn is_manifest(&self, file: Identity) -> bool {
-        self.manifest.as_ref().is_some_and(|manifest| manifest.is(file))
     }
 
     /// Keeps the hash of a file below an operand.

@@ -24,6 +24,17 @@ pub struct Options {
     pub dereference: bool,
     /// Says nothing about listed files that don't exist.
     pub ignore_missing: bool,
+    /// Names and inode numbers of files that are passed over: the manifest, which every process must
+    /// recognise. Device numbers differ between hosts.
+    pub(crate) left_out: Vec<(CString, u64)>,
+}
+
+impl Options {
+    /// Returns the options for an algorithm, with all else off.
+    #[must_use]
+    pub fn of(algorithm: Algorithm) -> Self {
+        Self { algorithm, ..Self::default() }
+    }
 }
 
 /// How hashes are listed.
