@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use haul_digest::{Algorithm, Digest, StreamHash};
 use haul_flow::{BLOCK_BYTES, Block, Context, Entry, FlowKind, OpenFile, OpenSource, Problem, Start, Tally};
 use haul_flow::{Holes, Transfer, lock};
-use haul_sys::{Advice, Buffer, Errno, Error, Fd, Operation, advise, read_all, read_on, stat};
+use haul_sys::{Advice, Buffer, Errno, Error, Fd, Operation, advise_range, read_all, read_on, stat};
 
 use super::large::Large;
 use super::task::{FileResult, Task};
@@ -17,6 +17,10 @@ use super::{SumKind, Summer};
 
 /// Minimum size of files that are hashed in pieces, in bytes.
 pub(super) const LARGE_BYTES: u64 = 4 << 20;
+
+/// Bytes that the kernel is asked to fetch while as many before them are hashed: a multiple of the
+/// block size.
+const AHEAD_BYTES: u64 = 4 << 20;
 
 /// A file whose blocks are being hashed.
 pub struct Hashing {
@@ -58,8 +62,6 @@ impl Summer {
             Large::begin(cx, entry.clone(), opened.source, size, task);
             return Start::Deferred;
         } else if is_large {
-            // Only advice: failure affects nothing but speed.
-            advise(opened.source, Advice::Sequential, 0).unwrap_or_default();
             let result = self.hash_in_order(cx, opened.source, size, algorithm).and_then(|digest| {
                 self.learned.result(&task, Some(size), digest, |other| {
                     self.hash_in_order(cx, opened.source, size, other)
@@ -153,6 +155,12 @@ impl Summer {
         let mut hash = StreamHash::new(algorithm);
         self.buffers.with(new_buffer, |buffer| {
             while hash.position() < size {
+                if hash.position().is_multiple_of(AHEAD_BYTES) {
+                    // One worker reads and hashes in turn, so the device must not wait for it. Only
+                    // advice: failure affects nothing but speed.
+                    let next = hash.position() + AHEAD_BYTES;
+                    advise_range(source, Advice::WillNeed, next, AHEAD_BYTES).unwrap_or_default();
+                }
                 let bytes = read_block(source, hash.position()..size, buffer)?;
                 hash.append(bytes);
                 cx.count(Tally { bytes: bytes.len() as u64, ..Tally::default() });
