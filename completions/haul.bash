@@ -22,6 +22,7 @@ _haul() {
             haul/cmp) command=haul_cmp ;;
             haul/each) command=haul_each ;;
             haul/grep) command=haul_grep ;;
+            haul/sum) command=haul_sum ;;
             haul/tar) command=haul_tar ;;
             haul/bench) command=haul_bench ;;
             haul_bench/make) command=haul_bench_make ;;
@@ -56,6 +57,8 @@ _haul() {
             haul_each:-[j] | haul_each:-[!-]*[j]) option=-${prev: -1} ;;
             haul_grep:--regexp | haul_grep:--file | haul_grep:--max-count | haul_grep:--label | haul_grep:--binary-files | haul_grep:--directories | haul_grep:--devices | haul_grep:--include | haul_grep:--exclude | haul_grep:--exclude-from | haul_grep:--exclude-dir | haul_grep:--before-context | haul_grep:--after-context | haul_grep:--context | haul_grep:--group-separator | haul_grep:--sort | haul_grep:--jobs | haul_grep:--engine | haul_grep:--queue-depth | haul_grep:--look-ahead | haul_grep:--clients | haul_grep:--account | haul_grep:--walltime | haul_grep:--queue | haul_grep:--launcher | haul_grep:--mpi-lib) option=$prev ;;
             haul_grep:-[efmdDBACj] | haul_grep:-[!-]*[efmdDBACj]) option=-${prev: -1} ;;
+            haul_sum:--hash | haul_sum:--manifest-format | haul_sum:--output | haul_sum:--jobs | haul_sum:--engine | haul_sum:--queue-depth | haul_sum:--look-ahead | haul_sum:--clients | haul_sum:--account | haul_sum:--walltime | haul_sum:--queue | haul_sum:--launcher | haul_sum:--mpi-lib) option=$prev ;;
+            haul_sum:-[oj] | haul_sum:-[!-]*[oj]) option=-${prev: -1} ;;
             haul_tar:--file | haul_tar:--directory | haul_tar:--use-compress-program | haul_tar:--exclude | haul_tar:--exclude-from | haul_tar:--files-from | haul_tar:--xattrs-include | haul_tar:--xattrs-exclude | haul_tar:--format | haul_tar:--sort | haul_tar:--owner | haul_tar:--group | haul_tar:--mode | haul_tar:--mtime | haul_tar:--strip-components | haul_tar:--jobs | haul_tar:--engine | haul_tar:--queue-depth | haul_tar:--look-ahead | haul_tar:--clients | haul_tar:--account | haul_tar:--walltime | haul_tar:--queue | haul_tar:--launcher | haul_tar:--mpi-lib) option=$prev ;;
             haul_tar:-[fCIXT] | haul_tar:-[!-]*[fCIXT]) option=-${prev: -1} ;;
             haul_bench_make:--files | haul_bench_make:--size | haul_bench_make:--directories | haul_bench_make:--fan-out | haul_bench_make:--depth | haul_bench_make:--scale | haul_bench_make:--seed) option=$prev ;;
@@ -109,6 +112,13 @@ _haul() {
             haul_grep:-g | haul_grep:--progress) words='auto always never' ;;
             haul_grep:--stats) words='json' ;;
             haul_grep:--mpi-lib) names=files ;;
+            haul_sum:--hash) words='blake3 xxh128 xxh64 sha256 md5' ;;
+            haul_sum:--manifest-format) words='b3sum bsd json mhl' ;;
+            haul_sum:-o | haul_sum:--output) names=files ;;
+            haul_sum:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
+            haul_sum:-g | haul_sum:--progress) words='auto always never' ;;
+            haul_sum:--stats) words='json' ;;
+            haul_sum:--mpi-lib) names=files ;;
             haul_tar:-C | haul_tar:--directory) names=directories ;;
             haul_tar:-X | haul_tar:--exclude-from) names=files ;;
             haul_tar:-T | haul_tar:--files-from) names=files ;;
@@ -149,13 +159,14 @@ _haul() {
     elif [[ $cur == -* && ! $ended ]]; then
         names=files
         case $command in
-            haul) words='cp spdcp bzip2 cmp each grep tar bench help --help --version' ;;
+            haul) words='cp spdcp bzip2 cmp each grep sum tar bench help --help --version' ;;
             haul_cp) words='-a --archive --attributes-only --backup --backup= -b --copy-contents -d --debug -L --dereference -f --force -H -i --interactive -l --link -n --no-clobber -P --no-dereference -p --no-preserve= -T --no-target-directory -x --one-file-system --parents --preserve --preserve= -R -r --recursive --remove-destination --sparse= --reflink --reflink= --strip-trailing-slashes -S --suffix= -s --symbolic-link -t --target-directory= -u --update --update= -v --verbose --keep-directory-symlink -Z --context --context= --help --version --strict --block-size= --ops= --direct --registered-buffers --direct-descriptors --fallocate --no-fallocate --no-readahead --no-advise --drop-cache --no-directory-first --no-inode-order --walk= --range-size= --journal= --copy-layout --reduce-stripes --no-stripe-offset --io-factor= -j --jobs= --engine= --queue-depth= --look-ahead= -g --progress --progress= --stats --stats= --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
             haul_spdcp) words='-h --help -V --version -d -v -p -r -R -c -n -b -s -A -w -q' ;;
             haul_bzip2) words='-d --decompress -z --compress -k --keep -f --force -t --test -c --stdout -q --quiet -v --verbose -r --recursive -s --small -1 --fast -2 -3 -4 -5 -6 -7 -8 -9 --best -h --help -L -V --license -j --jobs= --engine= --queue-depth= --look-ahead= -g --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
             haul_cmp) words='--attributes --attributes= -q -s --quiet --brief --json -L --dereference -x --exclude= --one-file-system -h --help --version -j --jobs= --engine= --queue-depth= --look-ahead= -g --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
             haul_each) words='--name= --exclude= --type= --size= --newer= -L --dereference --shell --batch= --block= --sort= --halt= --dry-run -h --help --version -j --jobs= --engine= --queue-depth= --look-ahead= -g --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
             haul_grep) words='-E --extended-regexp -F --fixed-strings -G --basic-regexp -P --perl-regexp -e --regexp= -f --file= -i --ignore-case --no-ignore-case -w --word-regexp -x --line-regexp -z --null-data -s --no-messages -v --invert-match -V --version --help -m --max-count= -b --byte-offset -n --line-number --line-buffered -H --with-filename -h --no-filename --label= -o --only-matching -q --quiet --binary-files= -a --text -I -d --directories= -D --devices= -r --recursive -R --dereference-recursive --include= --exclude= --exclude-from= --exclude-dir= -L --files-without-match -l --files-with-matches -c --count -T --initial-tab -Z --null -B --before-context= -A --after-context= -C --context= --group-separator= --no-group-separator --color --color= --sort= -j --jobs= --engine= --queue-depth= --look-ahead= -g --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
+            haul_sum) words='--hash= --manifest-format= --tag -z --zero -o --output= -L --dereference -c --check -h --help --version --ignore-missing --quiet --status --strict -w --warn -j --jobs= --engine= --queue-depth= --look-ahead= -g --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
             haul_tar) words='-c --create -x --extract -t --list -f --file= -C --directory= -v --verbose -z --gzip -j --bzip2 --zstd -J --xz --lzma --lzip -Z --compress -I --use-compress-program= -a --auto-compress --exclude= -X --exclude-from= --anchored -T --files-from= --null -P --absolute-names --xattrs --xattrs-include= --xattrs-exclude= --acls -S --sparse --numeric-owner --help --version --format= --sort= -h --dereference --one-file-system --no-recursion --owner= --group= --mode= --mtime= --index -p --preserve-permissions --no-same-permissions -k --keep-old-files --skip-old-files --overwrite --same-owner -o --no-same-owner -m --touch --strip-components= --keep-directory-symlink -O --to-stdout -i --ignore-zeros --jobs= --engine= --queue-depth= --look-ahead= --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
             haul_bench) words='-h --help -V --version' ;;
             haul_bench_make) words='--files= --size= --directories= --fan-out= --depth= --scale= --seed= -h --help' ;;
@@ -168,13 +179,14 @@ _haul() {
         esac
     else
         case $command in
-            haul) words='cp spdcp bzip2 cmp each grep tar bench help' ;;
+            haul) words='cp spdcp bzip2 cmp each grep sum tar bench help' ;;
             haul_cp) names=files ;;
             haul_spdcp) names=files ;;
             haul_bzip2) names=files ;;
             haul_cmp) names=files ;;
             haul_each) names=files ;;
             haul_grep) names=files ;;
+            haul_sum) names=files ;;
             haul_tar) names=files ;;
             haul_bench) words='make compare run aio tools simulate' ;;
             haul_bench_make) words='binary broad fat deep flat many large practical' names=files ;;
@@ -183,7 +195,7 @@ _haul() {
             haul_bench_aio) names=files ;;
             haul_bench_tools) words='bzip2 tar grep cmp ranks' ;;
             haul_bench_simulate) names=files ;;
-            haul_help) words='cp spdcp bzip2 cmp each grep tar bench' ;;
+            haul_help) words='cp spdcp bzip2 cmp each grep sum tar bench' ;;
         esac
     fi
 

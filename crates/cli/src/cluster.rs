@@ -24,6 +24,7 @@ use haul_compare::Comparer;
 use haul_copy::{Copier, CopyOptions, Operands, TemporaryNames};
 use haul_each::Runner;
 use haul_grep::Grep;
+use haul_sum::Summer;
 use haul_tar::{Extractor, PositionedWriter};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -169,6 +170,7 @@ const PORTABLE: &[(&str, Serve)] = &[
     (Comparer::NAME, ReadyRank::serve::<Comparer>),
     (Runner::NAME, ReadyRank::serve::<Runner>),
     (Grep::NAME, ReadyRank::serve::<Grep>),
+    (Summer::NAME, ReadyRank::serve::<Summer>),
     (Extractor::NAME, ReadyRank::serve::<Extractor>),
     (PositionedWriter::NAME, ReadyRank::serve::<PositionedWriter>),
 ];

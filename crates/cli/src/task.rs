@@ -10,6 +10,7 @@ use haul_copy::Copier;
 use haul_each::Runner;
 use haul_flow::{Config, Executor};
 use haul_grep::Grep;
+use haul_sum::Summer;
 use haul_tar::{Extractor, PositionedWriter};
 
 use crate::flags::{StatisticsForm, When};
@@ -23,6 +24,7 @@ pub(crate) trait Executors:
     + Executor<Comparer>
     + Executor<Runner>
     + Executor<Grep>
+    + Executor<Summer>
     + Executor<Extractor>
     + Executor<PositionedWriter>
 {
@@ -34,6 +36,7 @@ impl<E> Executors for E where
         + Executor<Comparer>
         + Executor<Runner>
         + Executor<Grep>
+        + Executor<Summer>
         + Executor<Extractor>
         + Executor<PositionedWriter>
 {

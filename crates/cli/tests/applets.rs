@@ -20,7 +20,7 @@ fn run<S: AsRef<OsStr>>(program: &Path, words: &[S]) -> Output {
 }
 
 /// Each applet and its exit status on a usage error.
-const APPLETS: [(&str, i32); 9] = [
+const APPLETS: [(&str, i32); 10] = [
     ("cp", 1),
     ("bzip2", 1),
     ("bunzip2", 1),
@@ -30,6 +30,7 @@ const APPLETS: [(&str, i32); 9] = [
     ("grep", 2),
     ("cmp", 2),
     ("each", 2),
+    ("sum", 1),
 ];
 
 #[test]

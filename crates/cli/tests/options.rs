@@ -14,13 +14,15 @@ use haul_testkit::{Sandbox, needs, require};
 use serde_json::Value;
 
 /// Values that flags accept, where neither their keywords nor "1" will do.
-const VALUES: [(&str, &str); 6] = [
+const VALUES: [(&str, &str); 8] = [
     ("range-size", "1M"),
     ("size", "+1"),
     ("block-size", "4K"),
     ("mode", "u+x"),
     ("mtime", "@0"),
     ("binary-files", "text"),
+    ("hash", "md5"),
+    ("manifest-format", "bsd"),
 ];
 
 /// Values that all flags of a name refuse, in any applet.
@@ -151,14 +153,14 @@ fn an_invalid_value_is_refused_with_one_sentence_in_all_applets() {
         }
     }
     for (long, told) in sentences {
-        assert_eq!(told.len(), 6, "{long}");
+        assert_eq!(told.len(), 7, "{long}");
         assert!(told.iter().all(|(_, sentence)| *sentence == told[0].1), "{long}: {told:?}");
     }
 }
 
 #[test]
 fn flags_that_need_clients_say_so_with_one_sentence() {
-    for name in ["cp", "bzip2", "cmp", "each", "grep", "tar"] {
+    for name in ["cp", "bzip2", "cmp", "each", "grep", "sum", "tar"] {
         let output = run(&built(), &[name, "--queue=q", "a", "b", "--", "c"]);
         let wanted = format!("haul {name}: option '--queue' has no effect without '--clients'\n");
         assert!(errors(&output).starts_with(&wanted), "{}", errors(&output));
@@ -225,6 +227,7 @@ fn unambiguous_abbreviations_are_accepted_in_every_applet() {
         ("bzip2", "--decomp", Ok(())),
         ("cmp", "--attr", Ok(())),
         ("each", "--dry", Ok(())),
+        ("sum", "--deref", Ok(())),
     ] {
         let output = run(&built(), &[name, abbreviation, "--help"]);
         match meant {

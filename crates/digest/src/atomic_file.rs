@@ -112,10 +112,10 @@ impl AtomicFile {
         })
     }
 
-    /// Returns true if `file` is the new file, or the one it will replace.
-    #[must_use]
-    pub fn is(&self, file: Identity) -> bool {
-        file == self.identity || self.replaced == Some(file)
+    /// Returns the new file and the one it will replace: the names they have now, and what they are.
+    pub fn files(&self) -> impl Iterator<Item = (&CStr, Identity)> {
+        let replaced = self.replaced.map(|replaced| (self.name.as_c_str(), replaced));
+        std::iter::once((self.temporary.as_c_str(), self.identity)).chain(replaced)
     }
 
     /// Appends bytes.

@@ -34,7 +34,7 @@
 //! sets the SELinux context for new files of the calling thread.
 //!
 //! The default features have the copy alone. The other tools are features, with a module each:
-//! `bzip2`, `compare`, `each`, `grep`, `tar`. A tool of your own needs [`flow`] only.
+//! `bzip2`, `compare`, `each`, `grep`, `sum`, `tar`. A tool of your own needs [`flow`] only.
 
 mod copy;
 
@@ -53,5 +53,7 @@ pub use haul_compare as compare;
 pub use haul_each as each;
 #[cfg(feature = "grep")]
 pub use haul_grep as grep;
+#[cfg(feature = "sum")]
+pub use haul_sum as sum;
 #[cfg(feature = "tar")]
 pub use haul_tar as tar;

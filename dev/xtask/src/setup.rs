@@ -12,7 +12,7 @@ use crate::steps::{Failure, is_full_run, is_installed, run, say};
 /// skipped without it.
 type Need = (&'static str, &'static str, &'static str);
 
-const NEEDS: [Need; 52] = [
+const NEEDS: [Need; 54] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
     ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
@@ -65,6 +65,8 @@ const NEEDS: [Need; 52] = [
     ("pbzip2", "pbzip2", BZIP2),
     ("grep", "grep", GREP),
     ("rg", "ripgrep", GREP),
+    ("b3sum", "b3sum", SUMS),
+    ("xxhsum", "xxhash", SUMS),
 ];
 
 /// Large packages for few tests. Installed only in a full run (`HAUL_FULL=1`), but used if present.
@@ -84,6 +86,7 @@ const WHEELS: [(&str, &str, &str); 2] =
 const PACKAGES: &str = "a Debian package built under fakeroot";
 const BZIP2: &str = "comparisons with bzip2";
 const GREP: &str = "comparisons with grep and ripgrep";
+const SUMS: &str = "comparisons with b3sum and xxhsum";
 const SLURM: &str = "tests in a real Slurm";
 const CEPH: &str = "tests on CephFS";
 const ORACLE: &str = "tests of GNU's";

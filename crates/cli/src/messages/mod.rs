@@ -31,6 +31,7 @@ mod flow;
 pub(crate) mod grep;
 mod quoting;
 mod spdcp;
+pub(crate) mod sum;
 pub(crate) mod tar;
 
 use std::io;
@@ -42,6 +43,7 @@ use haul_copy::CopyKind;
 use haul_each::EachKind;
 use haul_flow::{FlowKind, Kind, Line, Problem};
 use haul_grep::GrepKind;
+use haul_sum::SumKind;
 use haul_tar::TarKind;
 
 pub(crate) use quoting::Charset;
@@ -178,6 +180,7 @@ impl Messages {
             .or_else(|| Bzip2Kind::of(kind).map(bzip2::sentence))
             .or_else(|| CompareKind::of(kind).map(compare::sentence))
             .or_else(|| EachKind::of(kind).map(each::sentence))
+            .or_else(|| SumKind::of(kind).map(sum::sentence))
             .or_else(|| SpdcpKind::of(kind).map(spdcp::sentence))
             .unwrap_or_else(|| kind.name())
     }
@@ -337,6 +340,7 @@ mod tests {
         check::<haul_bzip2::Bzip2>(Bzip2Kind::KINDS);
         check::<haul_compare::Comparer>(CompareKind::KINDS);
         check::<haul_each::Runner>(EachKind::KINDS);
+        check::<haul_sum::Summer>(SumKind::KINDS);
     }
 
     #[test]

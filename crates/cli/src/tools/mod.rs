@@ -6,6 +6,7 @@ mod bzip2;
 mod compare;
 mod each;
 mod grep;
+mod sum;
 mod tar;
 
 use std::ffi::OsString;
@@ -48,7 +49,7 @@ impl std::fmt::Debug for Tool {
 }
 
 /// The tools, in help order.
-pub(crate) const TOOLS: &[Tool] = &[bzip2::TOOL, compare::TOOL, each::TOOL, grep::TOOL, tar::TOOL];
+pub(crate) const TOOLS: &[Tool] = &[bzip2::TOOL, compare::TOOL, each::TOOL, grep::TOOL, sum::TOOL, tar::TOOL];
 
 pub(crate) struct Call<'a> {
     pub(crate) tool: &'static Tool,

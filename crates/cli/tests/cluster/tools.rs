@@ -68,6 +68,14 @@ const LINES: &[Line] = &[
     line("grep -rL word tree"),
     Line { ordered: true, ..line("grep -nA1 99$ tree/c/large tree/a/1 tree/c/empty") },
     line("grep -r no-such-words tree"),
+    Line { ordered: true, ..line("sum tree other missing tree/c/large") },
+    Line { ordered: true, ..line("sum --hash=sha256 --manifest-format=json tree") },
+    Line { shown: "cat x; rm x", ..line("sum --hash=md5 -o x tree other") },
+    Line {
+        before: "find tree other -type f | sort | xargs md5sum > x; echo more >> tree/a/1; rm other/a/2; echo rubbish >> x",
+        ordered: true,
+        ..line("sum -cw x")
+    },
     line("bzip2 -1rk tree"),
     line("bzip2 -1r tree"),
     line("bzip2 -tr tree missing"),

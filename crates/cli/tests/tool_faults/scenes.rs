@@ -9,6 +9,12 @@ pub(crate) enum Product {
     Differences,
     /// Lines on standard output, each starting with its file's name.
     Matches,
+    /// Lines on standard output, each a hash and the name of its file.
+    Hashes,
+    /// The same in the file `SUMS`.
+    Manifest,
+    /// Verdicts on files on standard output, each a line.
+    Verdicts,
     /// The contents of these files on standard output, in this order.
     Contents(&'static [&'static str]),
     /// The blocks of this file on standard output, in order, split at line ends.
@@ -42,7 +48,7 @@ impl Scene {
     /// Returns the exit statuses that report a failure, as in GNU's programs.
     pub(crate) fn failed(&self) -> &'static [i32] {
         match self.words[0] {
-            "bzip2" => &[1],
+            "bzip2" | "sum" => &[1],
             // 1: a file changed as it was read.
             "tar" => &[1, 2],
             _ => &[2],
@@ -118,6 +124,34 @@ pub(crate) const SCENES: &[Scene] = &[
         product: Product::Matches,
         status: 0,
         before: "seq 1 1000000 > large; echo 99999 >> tree/one",
+    },
+    Scene {
+        name: "the hashes of a tree",
+        words: &["sum", "tree"],
+        product: Product::Hashes,
+        status: 0,
+        before: "seq 1 1000000 > tree/outer/large",
+    },
+    Scene {
+        name: "the hashes of a tree, in order, by one worker",
+        words: &["sum", "-j1", "--hash=md5", "tree", "tree/one"],
+        product: Product::Hashes,
+        status: 0,
+        before: "seq 1 1000000 > tree/outer/large",
+    },
+    Scene {
+        name: "the hashes of a tree, in a file",
+        words: &["sum", "-o", "SUMS", "tree"],
+        product: Product::Manifest,
+        status: 0,
+        before: "true",
+    },
+    Scene {
+        name: "a manifest that is checked",
+        words: &["sum", "-c", "sums"],
+        product: Product::Verdicts,
+        status: 0,
+        before: "seq 1 1000000 > tree/outer/large; find tree -type f | sort | xargs sha256sum > sums",
     },
     Scene {
         name: "an archive that is made, in places",

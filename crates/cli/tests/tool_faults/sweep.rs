@@ -128,6 +128,12 @@ impl Sweep {
         match self.scene.product {
             Product::Differences => verdict::differences(&self.printed, got),
             Product::Matches => verdict::matches(&self.printed, got),
+            Product::Hashes => verdict::hashes(&self.printed, got),
+            Product::Manifest => {
+                let (expected, found) = both("SUMS");
+                verdict::manifest(&fs::read(expected).unwrap(), fs::read(found).ok().as_deref())
+            }
+            Product::Verdicts => verdict::verdicts(&self.printed, got),
             Product::Stream(input) => verdict::stream(input, &self.printed, got),
             Product::Blocks(input) => verdict::blocks(input, &self.printed, got),
             Product::Contents(files) => {
@@ -157,6 +163,8 @@ impl Sweep {
     fn whole(&self) -> &'static [&'static str] {
         match self.scene.product {
             Product::Archive => &["a.tar"],
+            Product::Manifest => &["SUMS"],
+            Product::Verdicts => &["sums", "standard output"],
             // Standard output, as GNU tar calls it.
             Product::ArchiveStream => &["-"],
             // GNU tar says "Unexpected EOF in archive" and "does not look like a tar archive".
@@ -233,6 +241,7 @@ impl Sweep {
         let differences = compare(&before, &after, Facts::PRESERVED).map_err(|error| error.to_string())?;
         let own: &[u8] = match self.scene.product {
             Product::Archive => b"a.tar",
+            Product::Manifest => b"SUMS",
             Product::Extracted(_) => b"out",
             Product::Replaced(_) => b"packed",
             _ => b".",
@@ -317,6 +326,7 @@ fn a_command_that_cannot_be_started_or_heard_is_told_of() {
 }
 
 tests! {
+    sum_is_never_wrong_in_silence => sweep_tool("sum");
     grep_is_never_wrong_in_silence => sweep_tool("grep");
     bzip2_is_never_wrong_in_silence [needs::tool("bzip2")] => sweep_tool("bzip2");
     tar_is_never_wrong_in_silence [needs::tool("tar")] => sweep_tool("tar");

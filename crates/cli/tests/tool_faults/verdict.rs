@@ -101,6 +101,40 @@ fn subjects(line: &str) -> Vec<String> {
     pair.split(' ').filter(|word| *word != "and").map(str::to_owned).collect()
 }
 
+/// Compares lines of hashes: none may be untrue, and the files of missing ones must be explained.
+pub(crate) fn hashes(wanted: &[u8], got: &[u8]) -> Wrongs {
+    lines_of_files(wanted, got, |line| line.split_once("  ").map_or(line, |(_, name)| name))
+}
+
+/// Compares a manifest. If it is not there, that must be explained; if it is, it is complete.
+pub(crate) fn manifest(wanted: &[u8], got: Option<&[u8]>) -> Wrongs {
+    match got {
+        Some(got) if got.is_empty() || got.ends_with(b"\n") => hashes(wanted, got),
+        Some(_) => Err("the manifest ends within a line".to_owned()),
+        None => Ok(vec![wrong("SUMS", "it is missing")]),
+    }
+}
+
+/// Compares verdicts: a file may be called unreadable, which must be explained, but not wrong.
+pub(crate) fn verdicts(wanted: &[u8], got: &[u8]) -> Wrongs {
+    let got = String::from_utf8_lossy(got);
+    let told: String = got
+        .lines()
+        .filter(|line| !line.ends_with(": FAILED open or read"))
+        .fold(String::new(), |text, line| text + line + "\n");
+    lines_of_files(wanted, told.as_bytes(), |line| line.split_once(": ").map_or(line, |(name, _)| name))
+}
+
+fn lines_of_files(wanted: &[u8], got: &[u8], name: impl Fn(&str) -> &str) -> Wrongs {
+    let [wanted, got] = [wanted, got].map(String::from_utf8_lossy);
+    let mut rest = wanted.lines().collect::<Vec<_>>();
+    for line in got.lines() {
+        let at = rest.iter().position(|wanted| *wanted == line);
+        rest.remove(at.ok_or_else(|| format!("the line '{line}' is not true"))?);
+    }
+    Ok(rest.into_iter().map(|line| wrong(name(line), format!("no line '{line}'"))).collect())
+}
+
 /// Compares lines that start with the name of their file. Each file's lines must be right and in
 /// order; if some are missing, the file must be explained.
 pub(crate) fn matches(wanted: &[u8], got: &[u8]) -> Wrongs {

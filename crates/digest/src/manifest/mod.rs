@@ -21,6 +21,7 @@ mod text;
 mod write;
 
 pub use parse::{Expected, Listed, ParseError, Parsed, Parser};
+pub use text::append_escaped;
 pub use write::{Creator, Record, WriteError, Writer};
 
 /// A format of manifests.

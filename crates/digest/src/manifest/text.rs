@@ -28,6 +28,15 @@ fn append_name(out: &mut Vec<u8>, name: &[u8]) -> bool {
     is_escaped
 }
 
+/// Appends a name as in a manifest of lines: escaped and with a backslash before it, if it has
+/// a backslash or a line end.
+pub fn append_escaped(out: &mut Vec<u8>, name: &[u8]) {
+    let start = out.len();
+    if append_name(out, name) {
+        out.insert(start, b'\\');
+    }
+}
+
 /// Appends a line that ends with NUL, in which nothing is escaped, or with a line feed.
 fn append_line(out: &mut Vec<u8>, zero: bool, before: &[u8], name: &[u8], after: &[u8]) {
     let start = out.len();

@@ -1,0 +1,328 @@
+//! `haul sum`: computes and checks hashes of files and trees.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use haul_flow::{Config, Problem, Report};
+use haul_sum::{
+    Algorithm, CheckOptions, Creator, Format, Listing, ManifestFile, Named, Options, Outcome, Printed,
+};
+
+use super::{Call, Tool};
+use crate::flags::Action::{Plain, Required, Word};
+use crate::flags::values::Words;
+use crate::flags::{Arguments, Command, Error, Flag, Shared, Sharing};
+use crate::messages::{self, reason};
+use crate::report::Console;
+use crate::signals;
+use crate::task::{Executors, Work};
+
+pub(super) const TOOL: Tool = Tool {
+    name: "sum",
+    programs: &[],
+    about: "compute hashes of files and trees, and check them",
+    document: || COMMAND.document(),
+    main,
+};
+
+/// Exit status if anything could not be read, or is not right.
+const TROUBLE: u8 = 1;
+
+const ALGORITHMS: &Words<Algorithm> = &[
+    ("blake3", Algorithm::Blake3),
+    ("xxh128", Algorithm::Xxh128),
+    ("xxh64", Algorithm::Xxh64),
+    ("sha256", Algorithm::Sha256),
+    ("md5", Algorithm::Md5),
+];
+
+const FORMATS: &Words<Format> =
+    &[("b3sum", Format::B3sum), ("bsd", Format::Bsd), ("json", Format::Json), ("mhl", Format::Mhl)];
+
+static COMMAND: Command<Line> = Command {
+    usage: &["[OPTION]... [FILE|DIRECTORY]...", "-c [OPTION]... [MANIFEST]..."],
+    about: "\
+Print the hash of each file, and of each file below each directory; or check the files that manifests list. Without an \
+operand, or where it is -, read standard input.",
+    sections: &[("", FLAGS), ("With --check", CHECK_FLAGS)],
+    sharing: Sharing::All,
+    notes: "\
+Directories are entered recursively. Below them only regular files are hashed, and symbolic links are not followed; links, \
+FIFOs and devices named on the command line are read. The hashes are listed in the order of the operands, and below a \
+directory sorted by path, whatever the number of workers. The file of --output is not hashed itself, nor the one it replaces.
+
+The hash blake3 is computed from the parts of a large file by all workers, and is what b3sum prints. The others need a \
+file's bytes in order: they are computed for many files at once.
+
+Manifests that --check understands are those that haul sum writes in any format, and those of b3sum, sha256sum, md5sum and \
+xxhsum, also with --tag. Names in them are relative to the current directory. The hash is that of the tag; else of --hash; \
+else that with so many digits: 16 are xxh64, 32 md5, 64 blake3 or sha256. With 64 digits, a file is FAILED only if it has \
+neither hash.
+
+Exit status is 0 if all files were read, and with --check if all are right; else 1.
+
+Examples:
+  haul sum --output=SUMS project
+  haul sum --check --quiet SUMS
+  haul sum --hash=sha256 *.iso > SHA256SUMS; sha256sum -c SHA256SUMS",
+};
+
+static FLAGS: &[Flag<Line>] = &[
+    Flag::gnu(
+        "--hash",
+        Required("NAME", |line, value| {
+            value.choose(ALGORITHMS).map(|algorithm| line.algorithm = Some(algorithm))
+        }),
+        "compute the hash NAME: blake3 (the default), xxh128, xxh64, sha256, or md5; with --check, for lines that \
+         don't say which",
+    ),
+    Flag::gnu(
+        "--manifest-format",
+        Required("NAME", |line, value| {
+            value.choose(FORMATS).map(|format| line.formats.push(("--manifest-format", format)))
+        }),
+        "list the hashes in this form: b3sum (the default: hash and name, as all such programs print them), bsd (with the \
+         name of the hash), json (an object on each line), or mhl (an ASC Media Hash List, with xxh128, xxh64 or md5)",
+    ),
+    Flag::gnu(
+        "--tag",
+        Plain(|line| line.formats.push(("--tag", Format::Bsd))),
+        "the same as --manifest-format=bsd",
+    ),
+    Flag::gnu(
+        "-z --zero",
+        Plain(|line| line.zero = true),
+        "end each line with NUL, not newline, and don't escape names",
+    ),
+    Flag::gnu(
+        "-o --output",
+        Word("FILE", |line, value| line.output = Some(value.os())),
+        "write to FILE; it appears, or is replaced, when it is complete",
+    ),
+    Flag::gnu(
+        "-L --dereference",
+        Plain(|line| line.dereference = true),
+        "follow symbolic links below directories",
+    ),
+    Flag::gnu(
+        "-c --check",
+        Plain(|line| line.check = true),
+        "read manifests, and check the files that they list",
+    ),
+    Flag::help("-h --help"),
+    Flag::version("--version"),
+];
+
+static CHECK_FLAGS: &[Flag<Line>] = &[
+    Flag::gnu(
+        "--ignore-missing",
+        Plain(|line| {
+            line.needs_check("--ignore-missing");
+            line.ignore_missing = true;
+        }),
+        "pass over files that don't exist",
+    ),
+    Flag::gnu(
+        "--quiet",
+        Plain(|line| line.prints("--quiet", Printed::Failures)),
+        "don't print OK for each file that is right",
+    ),
+    Flag::gnu(
+        "--status",
+        Plain(|line| line.prints("--status", Printed::Nothing)),
+        "print nothing about the files; the exit status shows success",
+    ),
+    Flag::gnu(
+        "--strict",
+        Plain(|line| {
+            line.needs_check("--strict");
+            line.checks.strict = true;
+        }),
+        "fail if a line is improperly formatted",
+    ),
+    Flag::gnu(
+        "-w --warn",
+        Plain(|line| line.prints("--warn", Printed::BadLines)),
+        "report each line that is improperly formatted",
+    ),
+];
+
+#[derive(Debug, Default)]
+struct Line {
+    shared: Shared,
+    operands: Vec<OsString>,
+    algorithm: Option<Algorithm>,
+    /// The formats that are asked for, and their flags.
+    formats: Vec<(&'static str, Format)>,
+    zero: bool,
+    output: Option<OsString>,
+    dereference: bool,
+    check: bool,
+    ignore_missing: bool,
+    checks: CheckOptions,
+    /// First flag that needs `--check`.
+    without_check: Option<&'static str>,
+}
+
+impl Arguments for Line {
+    fn shared(&mut self) -> &mut Shared {
+        &mut self.shared
+    }
+
+    fn operand(&mut self, word: &OsStr) {
+        self.operands.push(word.to_owned());
+    }
+}
+
+impl Line {
+    /// Records the first flag that is meaningless without `--check`.
+    fn needs_check(&mut self, flag: &'static str) {
+        self.without_check.get_or_insert(flag);
+    }
+
+    fn prints(&mut self, flag: &'static str, printed: Printed) {
+        self.needs_check(flag);
+        self.checks.printed = printed;
+    }
+
+    fn lower(self) -> Result<Summing, Error> {
+        let format = self.formats.last().map_or(Format::default(), |(_, format)| *format);
+        let algorithm = self.algorithm.unwrap_or_default();
+        self.doubt(format, algorithm)?;
+        let name = |name: OsString| CString::new(name.into_vec()).map_err(|_| Error::NulInName);
+        let named = self.operands.into_iter().map(|word| match word.as_bytes() {
+            b"-" => Ok(Named::Input),
+            _ => name(word).map(Named::Path),
+        });
+        let mut named = named.collect::<Result<Vec<_>, _>>()?;
+        if named.is_empty() {
+            named.push(Named::Input);
+        }
+        let output = self.output.map(name).transpose()?;
+        let mut options = Options::of(algorithm);
+        (options.dereference, options.ignore_missing) = (self.dereference, self.ignore_missing);
+        let aim = match self.check {
+            true => Aim::Check(CheckOptions { hint: self.algorithm, ..self.checks }),
+            false => Aim::Sum(Box::new(Listing { format, zero: self.zero, creator: creator() }), output),
+        };
+        Ok(Summing { named, options, aim })
+    }
+
+    /// Refuses combinations that make no sense.
+    fn doubt(&self, format: Format, algorithm: Algorithm) -> Result<(), Error> {
+        let mut formats = self.formats.iter();
+        if let Some((flag, first)) = formats.next()
+            && let Some((other, _)) = formats.find(|(other, format)| other != flag && format != first)
+        {
+            return Err(Error::Exclusive { flag, other });
+        }
+        if let (Some(flag), false) = (self.without_check, self.check) {
+            return Err(Error::Requires { flag, other: "--check" });
+        }
+        let of_listing = [
+            (self.formats.first().map(|(flag, _)| *flag), self.check, "--check"),
+            (self.zero.then_some("--zero"), self.check, "--check"),
+            (self.output.as_ref().map(|_| "--output"), self.check, "--check"),
+            (self.dereference.then_some("--dereference"), self.check, "--check"),
+            (self.zero.then_some("--zero"), format == Format::Mhl, "--manifest-format=mhl"),
+        ];
+        for (flag, is_useless, other) in of_listing {
+            if let (Some(flag), true) = (flag, is_useless) {
+                return Err(Error::Useless { flag, other });
+            }
+        }
+        if format == Format::Mhl && matches!(algorithm, Algorithm::Blake3 | Algorithm::Sha256) {
+            let name = algorithm.name();
+            return Err(Error::Sentence(format!(
+                "an MHL file cannot have {name} hashes: use --hash=xxh128, xxh64 or md5"
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn creator() -> Creator {
+    // Without /proc the file says that nobody knows.
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { "unknown" } else { host.trim() };
+    Creator {
+        host: host.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        created: SystemTime::now(),
+    }
+}
+
+fn main(call: &Call<'_>) -> ExitCode {
+    let line = match call.read(&COMMAND, call.words, TROUBLE) {
+        Ok(line) => line,
+        Err(status) => return status,
+    };
+    let run_options = line.shared.run.clone();
+    match line.lower() {
+        Ok(work) => call.carry_out(call.messages().saying(messages::sum::of_flow), &run_options, &work),
+        Err(error) => call.refuse(&error, TROUBLE),
+    }
+}
+
+struct Summing {
+    named: Vec<Named>,
+    options: Options,
+    aim: Aim,
+}
+
+enum Aim {
+    /// List hashes, in a file if one is named.
+    Sum(Box<Listing>, Option<CString>),
+    Check(CheckOptions),
+}
+
+impl Summing {
+    fn sum(
+        &self,
+        executor: &impl Executors,
+        listing: &Listing,
+        output: Option<&CString>,
+        config: &Config,
+        console: &Console,
+    ) -> Result<Outcome, Problem> {
+        let manifest = output.map(|path| ManifestFile::create(path)).transpose()?;
+        let ear = manifest.clone().map(|manifest| signals::before_end(move || manifest.abandon()));
+        if let Some(Err(why)) = &ear {
+            console.remark(&format!("a temporary file will remain if haul is killed: {}", reason(why)));
+        }
+        let outcome =
+            haul_sum::sum_by(executor, &self.named, &self.options, (listing, manifest), config, console);
+        drop(ear);
+        outcome
+    }
+}
+
+impl Work for Summing {
+    fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
+        let outcome = match &self.aim {
+            Aim::Sum(listing, output) => self.sum(executor, listing, output.as_ref(), config, console),
+            Aim::Check(checks) => {
+                haul_sum::check_by(executor, &self.named, &self.options, *checks, config, console)
+            }
+        };
+        match outcome {
+            Ok(Outcome::Success) => 0,
+            Ok(Outcome::Failure) => TROUBLE,
+            Err(problem) => {
+                console.problem(problem);
+                TROUBLE
+            }
+        }
+    }
+
+    fn place(&self) -> Option<&Path> {
+        let path = self.named.iter().find_map(|named| match named {
+            Named::Path(path) => Some(Path::new(OsStr::from_bytes(path.to_bytes()))),
+            Named::Input => None,
+        });
+        path.or(Some(Path::new(".")))
+    }
+}

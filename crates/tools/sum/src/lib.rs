@@ -1,0 +1,323 @@
+//! Computes the hashes of files and trees, and checks them against manifests.
+//!
+//! The tool walks its operands and hashes every regular file (`content.rs`; large ones by all
+//! workers, `large.rs`). The hash of a file, or the verdict on it, is its result. Hashes are listed
+//! in a fixed order (`listing.rs`). To check manifests, their records become the operands of a run,
+//! and the verdicts are printed in the order of the records (`checks.rs`).
+//!
+//! Promises: a line is printed only for a file that was read to its end. A file is only called
+//! wrong if it has none of the hashes that its record may mean. The output doesn't depend on the
+//! number of workers or ranks.
+
+mod checks;
+mod content;
+mod kind;
+mod large;
+mod listing;
+mod options;
+mod place;
+mod portable;
+mod task;
+
+use std::ffi::CString;
+
+use haul_digest::manifest::{WriteError, Writer};
+use haul_flow::{
+    Block, Config, Context, DirNode, Enter, Entry, Executor, Failure, FlowKind, Handled, OpenDir, OpenFile,
+    OpenSource, Plan, Pool, Probe, Problem, Report, Reported, Session, Start, Status, Tally, Tool, Write,
+};
+use haul_sys::{Buffer, EntryType, Open, Stat, open, standard_input};
+
+pub use content::Hashing;
+pub use haul_digest::Algorithm;
+pub use haul_digest::manifest::{Creator, Format};
+pub use kind::SumKind;
+pub use listing::ManifestFile;
+pub use options::{CheckOptions, Listing, Named, Options, Printed};
+pub use place::{Group, Place};
+
+use checks::{Checks, is_missing};
+use listing::Hashes;
+use task::{FileResult, Learned, Task, Verdict};
+
+/// The result of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every file was hashed, or is right.
+    Success,
+    /// Some file could not be read, or is not right, which was reported.
+    Failure,
+}
+
+/// Hashes the operands and lists the hashes, in a file or on standard output; `executor` runs
+/// the jobs.
+///
+/// # Errors
+/// If the format can't have hashes of the algorithm, or the engine is unavailable.
+pub fn sum_by(
+    executor: &impl Executor<Summer>,
+    named: &[Named],
+    options: &Options,
+    (listing, manifest): (&Listing, Option<ManifestFile>),
+    config: &Config,
+    report: &dyn Report,
+) -> Result<Outcome, Problem> {
+    let Listing { format, zero, creator } = listing;
+    let writer = Writer::new(*format, options.algorithm, *zero, creator);
+    let writer = writer.map_err(|error| {
+        let algorithm = match error {
+            WriteError::NotInMhl(algorithm) => algorithm.name(),
+            WriteError::NameNotInMhl => "",
+        };
+        Problem::new(SumKind::NotInMhl).naming(algorithm)
+    })?;
+    let session = Session::begin(config, report)?;
+    let left_out = manifest.as_ref().map(ManifestFile::files).unwrap_or_default();
+    let hashes = Hashes::new(writer, manifest);
+    let first_input = named.iter().position(|named| *named == Named::Input);
+    let options = Options { left_out, ..options.clone() };
+    let tool = Summer::new(options, Use::Sum { hashes, first_input });
+    let Use::Sum { hashes, .. } = &tool.usage else { return Ok(Outcome::Failure) };
+    let mut operands = Vec::with_capacity(named.len());
+    let mut status = Status::Success;
+    for (index, named) in named.iter().enumerate() {
+        let operand = match named {
+            Named::Input => session.operand(c".", Place::Input(index)),
+            Named::Path(path) => session.operand(path, Place::Below(index)),
+        };
+        match operand {
+            Ok(operand) => operands.push(operand),
+            Err(problem) => {
+                report.problem(problem);
+                hashes.end(report, index);
+                status = Status::Failure;
+            }
+        }
+    }
+    status = status.max(session.run(executor, &tool, Vec::new(), operands));
+    let is_written = hashes.finish(report);
+    Ok(if status == Status::Success && is_written { Outcome::Success } else { Outcome::Failure })
+}
+
+/// Checks the files that manifests list; `executor` runs the jobs.
+///
+/// # Errors
+/// If the engine is unavailable.
+pub fn check_by(
+    executor: &impl Executor<Summer>,
+    named: &[Named],
+    options: &Options,
+    checks: CheckOptions,
+    config: &Config,
+    report: &dyn Report,
+) -> Result<Outcome, Problem> {
+    let session = Session::begin(config, report)?;
+    let checks = Checks::read(named, checks, options.ignore_missing, report);
+    let tool = Summer::new(options.clone(), Use::Check(checks));
+    let Use::Check(checks) = &tool.usage else { return Ok(Outcome::Failure) };
+    let operands = checks.operands(&session);
+    let status = session.run(executor, &tool, Vec::new(), operands);
+    let is_right = checks.finish(report);
+    Ok(if status == Status::Success && is_right { Outcome::Success } else { Outcome::Failure })
+}
+
+/// Computes hashes, as the framework drives it.
+pub struct Summer {
+    options: Options,
+    usage: Use,
+    learned: Learned,
+    buffers: Pool<Buffer>,
+}
+
+/// What the results are for.
+enum Use {
+    /// A list of hashes.
+    Sum {
+        hashes: Hashes,
+        /// Index of the first operand that is standard input. When the others are read, it has ended.
+        first_input: Option<usize>,
+    },
+    /// The verdicts on manifests.
+    Check(Checks),
+    /// The process that walks: this is a rank.
+    Rank,
+}
+
+impl Summer {
+    fn new(options: Options, usage: Use) -> Self {
+        Self { options, usage, learned: Learned::default(), buffers: Pool::default() }
+    }
+
+    fn of_rank(options: Options) -> Self {
+        Self::new(options, Use::Rank)
+    }
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Returns what is to be done with an entry.
+    fn task(&self, entry: &Entry<Self>) -> Option<Task> {
+        match &entry.node.own {
+            Place::Below(_) | Place::Input(_) => Some(Task::Sum(self.options.algorithm)),
+            Place::Listed(group) => {
+                let (record, expected) = group.find(entry.name())?;
+                Some(Task::Check { record, expected })
+            }
+        }
+    }
+
+    /// True if a file is the manifest that is being written.
+    fn leaves_out(&self, entry: &Entry<Self>, stat: &Stat) -> bool {
+        let is_it =
+            |(name, inode): &(CString, u64)| name.as_c_str() == entry.name() && *inode == stat.identity.inode;
+        !entry.is_operand() && self.options.left_out.iter().any(is_it)
+    }
+
+    /// Returns an entry's path as it is shown.
+    fn path(&self, entry: &Entry<Self>) -> Vec<u8> {
+        if entry.node.own.is_input() { b"-".to_vec() } else { entry.path() }
+    }
+
+    /// Hashes a FIFO or a device, or standard input, to its end.
+    fn hash_stream(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
+        let Some(task) = self.task(entry) else { return };
+        let opened = if entry.node.own.is_input() {
+            standard_input()
+        } else {
+            let how = Open::READ.blocking().following();
+            cx.cache().open(&entry.node.source).and_then(|place| open(&*place, entry.name(), how))
+        };
+        let result = match (&self.usage, &entry.node.own) {
+            // Standard input has ended when it was read for an operand before this one.
+            (Use::Sum { first_input, .. }, Place::Input(index)) if *first_input != Some(*index) => {
+                opened.map(|_| FileResult::Summed(Some(0), self.options.algorithm.hash(b"")))
+            }
+            _ => opened.and_then(|source| {
+                let result = self.hash_to_end(cx, &source, &task)?;
+                source.close()?;
+                Ok(result)
+            }),
+        };
+        self.conclude(cx, entry, &task, result);
+    }
+
+    /// True if a missing file is to be passed over.
+    fn ignores(&self, entry: &Entry<Self>, failure: Failure<'_>) -> bool {
+        let (Failure::Classify(cause) | Failure::OpenFile(cause)) = failure else { return false };
+        self.options.ignore_missing && matches!(entry.node.own, Place::Listed(_)) && is_missing(cause)
+    }
+}
+
+impl Tool for Summer {
+    type Directory = Place;
+    type File = Hashing;
+
+    fn follow(&self, entry: &Entry<Self>) -> bool {
+        self.options.dereference || entry.is_operand()
+    }
+
+    fn plan(&self, _: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
+        let is_listed = matches!(entry.node.own, Place::Listed(_));
+        match kind {
+            _ if entry.is_operand() && entry.node.own.is_input() => Plan::Handle,
+            EntryType::Directory if is_listed => Plan::Handle,
+            EntryType::Directory => Plan::Enter,
+            EntryType::Regular => Plan::Read(Probe::ALWAYS),
+            EntryType::Special if entry.is_operand() => Plan::Handle,
+            EntryType::Special | EntryType::Symlink | EntryType::Unknown => Plan::Skip,
+        }
+    }
+
+    fn enter_dir(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Place> {
+        if self.options.dereference && entry.node.is_within(opened.stat.identity) {
+            cx.problem(Problem::new(SumKind::Loop).naming(entry.path()));
+            return Enter::Over;
+        }
+        cx.count(Tally { directories: 1, ..Tally::default() });
+        Enter::Visit(entry.node.own.clone())
+    }
+
+    fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
+        if let (Use::Sum { hashes, .. }, Place::Below(index) | Place::Input(index), true) =
+            (&self.usage, &node.own, node.is_operands_place())
+        {
+            hashes.end(cx.report(), *index);
+        }
+    }
+
+    fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Handled {
+        if kind == EntryType::Directory && !entry.node.own.is_input() {
+            cx.problem(Problem::new(SumKind::IsADirectory).naming(entry.path()));
+            let result = self.task(entry).and_then(|task| task.unreadable());
+            self.tell(cx, entry, result);
+        } else if cx.hand_back(entry) {
+            return Handled::Deferred;
+        } else {
+            self.hash_stream(cx, entry);
+        }
+        Handled::Over
+    }
+
+    fn open_file(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        opened: &OpenSource<'_>,
+    ) -> Start<Hashing> {
+        self.begin_file(cx, entry, opened)
+    }
+
+    fn block(&self, file: &OpenFile<Self>, block: Block<'_>) -> Write {
+        Self::add_block(file, block);
+        Write::Nothing
+    }
+
+    fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
+        self.finish_blocks(cx, file)
+    }
+
+    fn close_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, own: Hashing, was_read: bool) {
+        self.end_blocks(cx, entry, own, was_read);
+    }
+
+    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
+        // Of a file that was opened, `close_file` emits the verdict, after this is reported.
+        let task = self
+            .task(entry)
+            .filter(|_| failure.is_before_open_file() || matches!(failure, Failure::Classify(_)));
+        let Some(task) = task else { return Reported::No };
+        if self.ignores(entry, failure) {
+            let missing = match task {
+                Task::Check { record, .. } => Some(FileResult::Checked(record, Verdict::Missing)),
+                Task::Sum(_) => None,
+            };
+            self.tell(cx, entry, missing);
+            return Reported::Yes;
+        }
+        // The message comes before the verdict, which may be the last one of a manifest.
+        cx.problem(match failure {
+            Failure::Classify(cause)
+            | Failure::OpenPlace(cause)
+            | Failure::OpenFile(cause)
+            | Failure::StatFile(cause) => Self::unread(entry.path(), cause.clone()),
+            _ => Problem::new(FlowKind::Replaced).naming(entry.path()),
+        });
+        self.tell(cx, entry, task.unreadable());
+        Reported::Yes
+    }
+
+    fn emitted(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, result: &[u8]) {
+        match (&self.usage, &entry.node.own, postcard::from_bytes(result)) {
+            (
+                Use::Sum { hashes, .. },
+                Place::Below(index) | Place::Input(index),
+                Ok(FileResult::Summed(size, digest)),
+            ) => hashes.take(*index, self.path(entry), size, digest),
+            (Use::Check(checks), _, Ok(FileResult::Checked(number, verdict))) => {
+                checks.take(cx.report(), number, verdict);
+            }
+            _ => cx.problem(Problem::new(SumKind::BadResult).naming(entry.path())),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Options of computing and checking hashes.
+
+use std::ffi::CString;
+
+use haul_digest::Algorithm;
+use haul_digest::manifest::{Creator, Format};
+use serde::{Deserialize, Serialize};
+
+/// An operand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// Standard input.
+    Input,
+    /// A path.
+    Path(CString),
+}
+
+/// What is hashed, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Options {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// Follows symbolic links in trees (`-L`).
+    pub dereference: bool,
+    /// Says nothing about listed files that don't exist.
+    pub ignore_missing: bool,
+    /// Names and inode numbers of files that are passed over: the manifest, which every process must
+    /// recognise. Device numbers differ between hosts.
+    pub(crate) left_out: Vec<(CString, u64)>,
+}
+
+impl Options {
+    /// Returns the options for an algorithm, with all else off.
+    #[must_use]
+    pub fn of(algorithm: Algorithm) -> Self {
+        Self { algorithm, ..Self::default() }
+    }
+}
+
+/// How hashes are listed.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    /// The format.
+    pub format: Format,
+    /// Ends lines with NUL and escapes nothing.
+    pub zero: bool,
+    /// Who lists them.
+    pub creator: Creator,
+}
+
+/// How the results of a check are reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Algorithm of hashes that don't name theirs.
+    pub hint: Option<Algorithm>,
+    /// What is printed about the files.
+    pub printed: Printed,
+    /// Fails if a line can't be used.
+    pub strict: bool,
+}
+
+/// What a check prints. One excludes the others, as in coreutils, where the last flag counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Printed {
+    /// A line for each file.
+    #[default]
+    Files,
+    /// A line for each file that is not right (`--quiet`).
+    Failures,
+    /// Nothing (`--status`).
+    Nothing,
+    /// A line for each file, and a message for each line that can't be used (`--warn`).
+    BadLines,
+}
