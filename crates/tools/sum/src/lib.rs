@@ -23,8 +23,9 @@ use std::ffi::CString;
 
 use haul_digest::manifest::{WriteError, Writer};
 use haul_flow::{
-    Block, Config, Context, DirNode, Enter, Entry, Executor, Failure, FlowKind, Handled, OpenDir, OpenFile,
-    OpenSource, Plan, Pool, Probe, Problem, Report, Reported, Session, Start, Status, Tally, Tool, Write,
+    Block, Config, Context, DirNode, Enter, Entry, Executor, Failure, Finished, FlowKind, Handled, OpenDir,
+    OpenFile, OpenSource, Plan, Pool, Probe, Problem, Report, Reported, Session, Start, Status, Tally, Tool,
+    Write,
 };
 use haul_sys::{Buffer, EntryType, Open, Stat, open, standard_input};
 
@@ -273,8 +274,8 @@ impl Tool for Summer {
         Write::Nothing
     }
 
-    fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
-        self.finish_blocks(cx, file)
+    fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> Finished {
+        Finished::if_complete(self.finish_blocks(cx, file))
     }
 
     fn close_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, own: Hashing, was_read: bool) {
