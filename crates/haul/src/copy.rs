@@ -120,8 +120,8 @@ impl Copy {
         let summary = collector.summary.into_inner().unwrap_or_else(PoisonError::into_inner);
         match outcome {
             Ok(Outcome::Success) => Ok(summary),
-            Ok(Outcome::Failure) => Err(Error::Incomplete(summary)),
-            Ok(Outcome::Cancelled) => Err(Error::Cancelled(summary)),
+            Ok(Outcome::Failure) => Err(Error::Incomplete(Box::new(summary))),
+            Ok(Outcome::Cancelled) => Err(Error::Cancelled(Box::new(summary))),
             Err(Refused::Usage(problem) | Refused::Fatal(problem)) => Err(Error::NotStarted(problem)),
         }
     }
@@ -160,9 +160,9 @@ pub enum Error {
     /// The copy could not start. Nothing was touched.
     NotStarted(Problem),
     /// Some entries could not be copied. At least one problem is an error.
-    Incomplete(Summary),
+    Incomplete(Box<Summary>),
     /// The copy was cancelled.
-    Cancelled(Summary),
+    Cancelled(Box<Summary>),
 }
 
 impl fmt::Display for Error {
@@ -170,7 +170,8 @@ impl fmt::Display for Error {
         match self {
             Self::NulInPath(path) => write!(out, "{} contains a NUL byte", path.display()),
             Self::NotStarted(problem) => write!(out, "{problem}"),
-            Self::Incomplete(Summary { problems, .. }) => {
+            Self::Incomplete(summary) => {
+                let problems = &summary.problems;
                 let mut errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
                 match (errors.next(), errors.count()) {
                     (Some(first), 0) => write!(out, "{first}"),

@@ -95,7 +95,7 @@ impl FileSystem {
     }
 
     fn synchronize(&self) -> Result<(), Error> {
-        self.descriptor.as_ref().map_or(Ok(()), |descriptor| synchronize_file_system(descriptor))
+        self.descriptor.as_ref().map_or(Ok(()), synchronize_file_system)
     }
 
     /// Makes sure that the first `number` files written are on storage.
