@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "manifests")]
 use crate::stream::StreamHash;
 
 /// Maximum length of a digest, in bytes.
@@ -76,6 +77,7 @@ impl Algorithm {
     }
 
     /// Hashes bytes that are all in memory.
+    #[cfg(feature = "manifests")]
     #[must_use]
     pub fn hash(self, bytes: &[u8]) -> Digest {
         let mut hash = StreamHash::new(self);

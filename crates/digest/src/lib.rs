@@ -9,16 +9,21 @@
 //! `sha256sum`, `md5sum` and `xxhsum` print. This crate reads no files.
 
 mod algorithm;
+#[cfg(feature = "manifests")]
 mod atomic_file;
+#[cfg(feature = "manifests")]
 pub mod manifest;
 mod pieces;
+#[cfg(feature = "manifests")]
 mod stream;
 mod subtrees;
 mod tree;
 
 pub use algorithm::{Algorithm, DIGEST_BYTES_MAX, Digest};
+#[cfg(feature = "manifests")]
 pub use atomic_file::{AtomicFile, CreateError};
 pub use pieces::{PIECE_BYTES, Pieces};
+#[cfg(feature = "manifests")]
 pub use stream::{OutOfOrder, StreamHash};
 pub use subtrees::{Malformed, Subtrees};
 pub use tree::TreeHash;

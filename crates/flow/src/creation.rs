@@ -27,16 +27,16 @@
 //! Invariant: an entry created by another user, or before the call, is refused wherever a file
 //! system keeps owners and times (tests: the races on targets, and those below).
 
-use std::ffi::{CStr, CString};
-use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Once};
+use std::ffi::CStr;
+use std::sync::Once;
 use std::time::Duration;
 
 use haul_sys::{
     DirectoryReader, Errno, Error, Fd, FileType, Mode, Names, Open, Operation, Pinned, Result, Special, Stat,
     Timestamp, change_mode, clock, effective_identity, open, precise_clock, remove, stat,
 };
+
+use crate::leftovers::temporary_name;
 
 /// Maximum rounding error of a file's times, in seconds (vfat).
 const GRANULARITY_SECONDS: i64 = 2;
@@ -217,21 +217,10 @@ fn reference(directory: &Fd) -> Result<Stat> {
     looked
 }
 
-/// Returns a name for an entry that is renamed or removed at once. No other worker uses it, in this
-/// or another process, on this or another host: the entry is eventually removed by name, and must
-/// not be somebody else's then.
-#[must_use]
-pub fn temporary_name() -> CString {
-    // A process id alone repeats on other hosts; the hasher's keys are random.
-    static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    // Relaxed: no two calls get the same number, which is all that is needed.
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    CString::new(format!(".haul-{:016x}-{number}", *PROCESS)).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::ffi::CString;
+
     use super::*;
 
     const USER: u32 = 1000;

@@ -45,7 +45,7 @@ mod tool;
 
 pub use batch::Batch;
 pub use config::{Config, Switches};
-pub use creation::{Creation, is_shared, temporary_name};
+pub use creation::{Creation, is_shared};
 pub use decision::{
     Block, ClosedWaiting, Enter, Failure, FileRange, Finished, Handled, Holes, OpenDir, OpenSource,
     OpenSubdir, Order, Plan, Policy, Probe, Reported, Start, Transfer, Write,
@@ -55,7 +55,7 @@ pub use executor::{Alone, Executor, JobSpec};
 pub use haul_sys::Standard;
 pub use held::{DirCache, DirHandle};
 pub use kind::{FlowKind, Kind};
-pub use leftovers::sweep;
+pub use leftovers::{is_left_behind, sweep, temporary_name};
 pub use links::{Claim, FileKey, LinkTable};
 pub use local::{Feed, Local};
 pub use lock::lock;

@@ -109,6 +109,33 @@ fn a_killed_copy_of_a_tree_leaves_no_part_of_a_large_file() {
     assert!(with_parts > 0, "no copy was killed at the right moment");
 }
 
+/// What a killed copy leaves under temporary names, the next one removes; it leaves those of others.
+#[test]
+fn leftovers_of_killed_copies_are_removed_by_the_next_one() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    let [source, target] = ["source", "target"].map(|name| sandbox.join(name));
+    build(&source, &sizes(), 1);
+    let copy = || ours.run().args(["-aT", "--atomic", "--fsync"]).args([&source, &target]);
+    let usual = copy().succeed().unwrap().took;
+    let mut random = seeded(seed("leftovers", None));
+    let left = wait::until(Duration::from_secs(60), || {
+        let after = usual.mul_f64(random.random_range(0.2..1.0));
+        let found = killed(&ours, &["-aT", "--atomic", "--fsync"], (&source, &target), after);
+        temporary_names(&found) > 0
+    });
+    assert!(left, "no copy was killed at the right moment");
+    let foreign = target.join("folder-0/.haul-0123456789abcdef-0123456789abcdef-1-1-1");
+    fs::write(&foreign, "of another host").unwrap();
+    // By default nothing is listed for this.
+    ours.run().arg("-aT").args([&source, &target]).succeed().unwrap();
+    assert!(temporary_names(&contents(&target)) > 1);
+    copy().succeed().unwrap();
+    fs::remove_file(&foreign).unwrap();
+    assert!(contents(&target) == contents(&source));
+}
+
 /// Kills a copy over an older one: each file is the old or the new one.
 #[test]
 fn a_killed_copy_over_an_older_one_leaves_the_old_or_the_new_file() {

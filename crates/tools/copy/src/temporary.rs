@@ -1,11 +1,7 @@
-//! Temporary names: a new file gets its own name only when it is complete.
+//! Temporary names of files that ranks create, and the removal of those that earlier runs have left.
 //!
-//! A copying process may die at any moment. A file being created has a temporary name in its
-//! final directory, and is renamed after its last byte is written, its attributes are set and it
-//! is closed. So any file under its own name is complete, and a later run with `-n` or `-u` can
-//! trust it.
-//!
-//! A temporary name consists of the run's number, a hash of the file's own name, the run's epoch
+//! Ranks need names that other processes can compute (elsewhere `haul_flow::temporary_name` is used):
+//! one consists of the run's number, a hash of the file's own name, the run's epoch
 //! and the attempt. So a later attempt knows what an earlier one may have left, and removes it, and
 //! a process that was given up but lives on uses names no one else does. A run that resumes from a
 //! journal removes what earlier runs left in a directory before it finishes that directory.
@@ -16,9 +12,9 @@ use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use haul_flow::{DirCache, DirHandle, Problem};
+use haul_flow::{DirCache, DirHandle, Problem, is_left_behind};
 
-use super::options::TemporaryNames;
+use super::options::{Atomic, TemporaryNames};
 use super::{Copier, CopyKind};
 
 /// Prefix of temporary names.
@@ -37,18 +33,23 @@ fn is_temporary_name(name: &CStr, run: TemporaryNames) -> bool {
         && parts.next().is_none()
 }
 
-/// Removes what earlier runs with this journal left in a directory. Nothing of it is in use:
-/// the journal's lock proves that those runs ended, and this one has completed the directory's
-/// entries. If the job is lost everything is kept, so a later run can continue with it.
+/// Removes what earlier runs left in a directory: those with this journal, and with `--atomic` any
+/// run on this host. Nothing of it is in use: the journal's lock, or the name, proves that those
+/// runs ended, and this one has completed the directory's entries. If the job is lost everything is
+/// kept, so a later run can continue with it.
 pub(super) fn sweep(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) -> Vec<Problem> {
-    let run = match copier.temporary_names.get() {
-        Some(run) if run.epoch > 1 => *run,
-        _ => return Vec::new(),
-    };
+    let run = copier.temporary_names.get().filter(|run| run.epoch > 1);
+    let is_atomic = copier.options.atomic == Atomic::Always;
+    if run.is_none() && !is_atomic {
+        return Vec::new();
+    }
     if copier.keeps_temporary.load(Ordering::Relaxed) || held.is_absent() {
         return Vec::new();
     }
     let told = |cause| Problem::new(CopyKind::CannotSweep).naming(held.path()).because(cause).as_warning();
-    let swept = haul_flow::sweep(cache, held, |name| is_temporary_name(name, run));
+    let is_leftover = |name: &CStr| {
+        run.is_some_and(|run| is_temporary_name(name, *run)) || is_atomic && is_left_behind(name)
+    };
+    let swept = haul_flow::sweep(cache, held, is_leftover);
     swept.unwrap_or_else(|cause| vec![cause]).into_iter().map(told).collect()
 }
