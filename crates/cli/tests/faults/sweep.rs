@@ -13,7 +13,8 @@
 //! before anything is touched, the message must name it and the target must be unchanged.
 //!
 //! Scenes: a fresh copy with one worker and with four; a copy onto an older one, which is
-//! overwritten, removed or backed up; and one with switches that make calls of their own. A full
+//! overwritten, removed, backed up or replaced as a whole; a staged and a verified copy; and one with
+//! switches that make calls of their own. A full
 //! run (`HAUL_FULL=1`) covers every occurrence of each operation with each errno. Other runs take a
 //! sample of these pairs, half of it from the engines' own operations, chosen by a seed that is
 //! printed (`HAUL_SEED`).
@@ -123,15 +124,21 @@ enum Scene {
     OntoOlder,
     OntoOlderRemoved,
     OntoOlderKept,
+    OntoOlderReplaced,
+    Staged,
+    Verified,
     Switched,
 }
 
-const SCENES: [Scene; 6] = [
+const SCENES: [Scene; 9] = [
     Scene::FreshAlone,
     Scene::FreshTogether,
     Scene::OntoOlder,
     Scene::OntoOlderRemoved,
     Scene::OntoOlderKept,
+    Scene::OntoOlderReplaced,
+    Scene::Staged,
+    Scene::Verified,
     Scene::Switched,
 ];
 
@@ -145,12 +152,16 @@ impl Scene {
             Self::OntoOlder => &["-j1", "--reflink=never"],
             Self::OntoOlderRemoved => &["-j1", "--reflink=never", "--remove-destination"],
             Self::OntoOlderKept => &["-j1", "--reflink=never", "--backup=simple"],
+            Self::OntoOlderReplaced => &["-j1", "--reflink=never", "--atomic", "--fsync=each"],
+            Self::Staged => &["-j1", "--reflink=never", "--atomic", "--fsync"],
+            Self::Verified => &["-j4", "--verify=both", "--if-changed=retry"],
             Self::Switched => &["-j1", "--reflink=never", "--fallocate", "--drop-cache"],
         }
     }
 
     fn is_onto_older(self) -> bool {
-        matches!(self, Self::OntoOlder | Self::OntoOlderRemoved | Self::OntoOlderKept)
+        let scenes = [Self::OntoOlder, Self::OntoOlderRemoved, Self::OntoOlderKept, Self::OntoOlderReplaced];
+        scenes.contains(&self)
     }
 }
 

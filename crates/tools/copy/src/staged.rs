@@ -259,7 +259,8 @@ pub(super) fn discard(copy: EntryCopy<'_>, staged: Option<&Staged>) {
     let Some(temporary) = staged.and_then(|staged| staged.temporary_name.as_ref()) else { return };
     let removed = copy.open_directory().and_then(|directory| remove(directory, temporary));
     if let Err(cause) = removed {
-        copy.cx.problem(copy.problem(CopyKind::CannotRemove, cause));
+        let path = copy.entry.node.own.held.path_of(temporary);
+        copy.cx.problem(Problem::new(CopyKind::CannotRemove).naming(path).because(cause));
     }
 }
 
