@@ -20,6 +20,10 @@ sentences! { sentence(SumKind):
     UnreadablesCount => "WARNING: {bare} listed files could not be read",
     MismatchCount => "WARNING: 1 computed checksum did NOT match",
     MismatchesCount => "WARNING: {bare} computed checksums did NOT match",
+    OnlyIn => "Only in {plain}: {plain}",
+    DiffersFrom => "File {plain} differs from its hash in {plain}",
+    OutsideTree => "{plain}: the name leads out of the tree",
+    NotADirectory => "{plain}: Not a directory",
 }
 
 sentences! { of_flow(FlowKind):

@@ -7,9 +7,11 @@ use std::process::ExitCode;
 
 use haul_compare::{Attributes, Listing, Operands, Options, Outcome};
 use haul_flow::{Config, Report};
+use haul_sum::{Algorithm, CompareOptions};
 
+use super::sum::ALGORITHMS;
 use super::{Call, Tool};
-use crate::flags::Action::{Optional, Plain, Word};
+use crate::flags::Action::{Optional, Plain, Required, Word};
 use crate::flags::values::Words;
 use crate::flags::{Arguments, Command, Error, Flag, Shared, Sharing};
 use crate::messages::{self, Charset};
@@ -43,8 +45,8 @@ const ATTRIBUTES: &Words<Attributes> = &[
 const ALL: Attributes = Attributes::all().difference(Attributes::HOLES);
 
 static COMMAND: Command<Line> = Command {
-    usage: &["[OPTION]... FIRST SECOND"],
-    about: "Compare two trees or two files, and list the differences.",
+    usage: &["[OPTION]... FIRST SECOND", "--manifest=FILE [OPTION]... TREE"],
+    about: "Compare two trees or two files, or a tree and a manifest, and list the differences.",
     sections: &[("", FLAGS)],
     sharing: Sharing::All,
     notes: "\
@@ -52,12 +54,17 @@ Names, types, contents and targets of symbolic links are always compared. In tre
 FIFOs and sockets by their type. FIFOs and devices named on the command line are read to the end; - is standard input. \
 If both are the same file, it is not read. A file compared with a directory is compared with the file of that name in it.
 
+With --manifest, every file that FILE lists is hashed, and must have its hash; a regular file in TREE that FILE doesn't \
+list is a difference too. FILE may have any form that 'haul sum --check' understands. Names in it are relative to TREE, \
+unless all of them begin with TREE as it is given here. FILE itself, if it is in TREE, is passed over.
+
 Exit status is 0 if both are the same, 1 if they differ, 2 if trouble.
 
 Examples:
   haul cmp project /backup/project
   haul cmp --attributes --json source copy
-  haul cmp -q a.iso b.iso && echo same",
+  haul cmp -q a.iso b.iso && echo same
+  haul sum -o SUMS project; haul cmp --manifest=SUMS project",
 };
 
 static FLAGS: &[Flag<Line>] = &[
@@ -99,6 +106,18 @@ static FLAGS: &[Flag<Line>] = &[
         Plain(|line| line.options.one_file_system = true),
         "stay on the file systems of FIRST and SECOND",
     ),
+    Flag::gnu(
+        "--manifest",
+        Word("FILE", |line, value| line.manifest = Some(value.os())),
+        "compare TREE with the hashes in FILE, as 'haul sum' makes it",
+    ),
+    Flag::gnu(
+        "--hash",
+        Required("NAME", |line, value| {
+            value.choose(ALGORITHMS).map(|algorithm| line.algorithm = Some(algorithm))
+        }),
+        "with --manifest, take hashes that don't say what they are for: blake3, xxh128, xxh64, sha256, or md5",
+    ),
     Flag::help("-h --help"),
     Flag::version("--version"),
 ];
@@ -108,6 +127,8 @@ struct Line {
     shared: Shared,
     operands: Vec<OsString>,
     options: Options,
+    manifest: Option<OsString>,
+    algorithm: Option<Algorithm>,
     /// The forms of the list that are asked for, and their flags.
     listings: Vec<(&'static str, Listing)>,
 }
@@ -129,6 +150,9 @@ impl Line {
         if let Some((other, _)) = listings.find(|(other, _)| *other != flag) {
             return Err(Error::Exclusive { flag, other });
         }
+        if self.algorithm.is_some() {
+            return Err(Error::Requires { flag: "--hash", other: "--manifest" });
+        }
         let mut names = self.operands.into_iter().map(OsString::into_vec);
         let (Some(first), Some(second)) = (names.next(), names.next()) else {
             return Err(Error::Missing { operand: "operand: two names are compared" });
@@ -143,15 +167,76 @@ impl Line {
     }
 }
 
+impl Line {
+    /// Lowers the flags of a comparison with `manifest`.
+    fn lower_against(self, manifest: OsString) -> Result<Against, Error> {
+        let Options { attributes, listing: _, dereference, one_file_system, exclude, utf8: _ } = self.options;
+        let full_only = [
+            ("--attributes", !attributes.is_empty()),
+            ("--exclude", !exclude.is_empty()),
+            ("--one-file-system", one_file_system),
+            ("--brief", self.listings.iter().any(|(_, listing)| *listing == Listing::Brief)),
+            ("--json", self.listings.iter().any(|(_, listing)| *listing == Listing::Json)),
+        ];
+        if let Some((flag, _)) = full_only.into_iter().find(|(_, given)| *given) {
+            return Err(Error::Useless { flag, other: "--manifest" });
+        }
+        let mut names = self.operands.into_iter().map(OsString::into_vec);
+        let Some(tree) = names.next() else { return Err(Error::Missing { operand: "operand: a tree" }) };
+        if let Some(operand) = names.next() {
+            return Err(Error::Extra { operand });
+        }
+        let name = |name| CString::new(name).map_err(|_| Error::NulInName);
+        let options = CompareOptions { hint: self.algorithm, dereference, quiet: !self.listings.is_empty() };
+        Ok(Against { manifest: name(manifest.into_vec())?, tree: name(tree)?, options })
+    }
+}
+
 fn main(call: &Call<'_>) -> ExitCode {
-    let line = match call.read(&COMMAND, call.words, TROUBLE) {
+    let mut line = match call.read(&COMMAND, call.words, TROUBLE) {
         Ok(line) => line,
         Err(status) => return status,
     };
     let run_options = line.shared.run.clone();
+    if let Some(manifest) = line.manifest.take() {
+        return match line.lower_against(manifest) {
+            Ok(work) => call.carry_out(call.messages().saying(messages::sum::of_flow), &run_options, &work),
+            Err(error) => call.refuse(&error, TROUBLE),
+        };
+    }
     match line.lower() {
         Ok(work) => call.carry_out(call.messages().saying(messages::compare::of_flow), &run_options, &work),
         Err(error) => call.refuse(&error, TROUBLE),
+    }
+}
+
+/// A comparison of a tree with a manifest.
+struct Against {
+    manifest: CString,
+    tree: CString,
+    options: CompareOptions,
+}
+
+impl Work for Against {
+    fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
+        let paths = (self.manifest.as_c_str(), self.tree.as_c_str());
+        match haul_sum::compare_by(executor, paths, &self.options, config, console) {
+            Ok(haul_sum::Comparison::Same) => 0,
+            Ok(haul_sum::Comparison::Different) => DIFFERENT,
+            Ok(haul_sum::Comparison::Failure) => TROUBLE,
+            Err(problem) => {
+                console.problem(problem);
+                TROUBLE
+            }
+        }
+    }
+
+    fn exit_status(&self, status: u8, trouble: bool) -> u8 {
+        if trouble { TROUBLE } else { status }
+    }
+
+    fn place(&self) -> Option<&Path> {
+        Some(Path::new(OsStr::from_bytes(self.tree.to_bytes())))
     }
 }
 

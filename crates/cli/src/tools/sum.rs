@@ -31,7 +31,7 @@ pub(super) const TOOL: Tool = Tool {
 /// Exit status if anything could not be read, or is not right.
 const TROUBLE: u8 = 1;
 
-const ALGORITHMS: &Words<Algorithm> = &[
+pub(super) const ALGORITHMS: &Words<Algorithm> = &[
     ("blake3", Algorithm::Blake3),
     ("xxh128", Algorithm::Xxh128),
     ("xxh64", Algorithm::Xxh64),

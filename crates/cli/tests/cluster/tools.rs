@@ -76,6 +76,11 @@ const LINES: &[Line] = &[
         ordered: true,
         ..line("sum -cw x")
     },
+    Line {
+        before: "find tree -type f | sort | xargs sha256sum > x; echo more >> tree/a/1; rm tree/a/2; echo > tree/new",
+        ordered: true,
+        ..line("cmp --manifest=x tree")
+    },
     line("bzip2 -1rk tree"),
     line("bzip2 -1r tree"),
     line("bzip2 -tr tree missing"),

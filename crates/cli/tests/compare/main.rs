@@ -3,6 +3,7 @@
 //! - [`rivals`]: same lines and exit status as `diff -rq --no-dereference` and `cmp`.
 //! - [`attributes`]: every attribute is compared, and nothing else is.
 //! - [`hard`]: special files, loops, changing files, unreadable files, many differences.
+//! - [`manifest`]: a tree and a manifest.
 //! - [`streams`]: pipes, devices and standard input.
 //! - [`ranks`]: several processes.
 
@@ -10,6 +11,7 @@
 
 mod attributes;
 mod hard;
+mod manifest;
 mod ranks;
 mod rivals;
 #[path = "../scene/mod.rs"]

@@ -27,10 +27,12 @@ pub(super) struct Checks {
     ignores_missing: bool,
     manifests: Vec<Manifest>,
     state: Mutex<State>,
+    /// Verdicts, if they are kept.
+    collected: Option<Mutex<Vec<(u64, Verdict)>>>,
 }
 
 /// A manifest that was read.
-struct Manifest {
+pub(super) struct Manifest {
     name: Vec<u8>,
     records: Vec<Record>,
     /// Number of lines that can't be used.
@@ -73,7 +75,24 @@ impl Checks {
         report: &dyn Report,
     ) -> Self {
         let manifests = named.iter().map(|named| read_manifest(named, &options, report)).collect();
-        Self { options, ignores_missing, manifests, state: Mutex::default() }
+        Self { options, ignores_missing, manifests, state: Mutex::default(), collected: None }
+    }
+
+    /// Prints nothing, and keeps the verdicts. Files that don't exist are [`Verdict::Missing`].
+    pub(super) fn collecting(manifest: Manifest) -> Self {
+        Self {
+            options: CheckOptions { printed: Printed::Nothing, ..CheckOptions::default() },
+            ignores_missing: true,
+            manifests: vec![manifest],
+            state: Mutex::default(),
+            collected: Some(Mutex::default()),
+        }
+    }
+
+    /// Returns the verdicts that were kept, with their files.
+    pub(super) fn collected(&self) -> Vec<(Vec<u8>, Verdict)> {
+        let collected = self.collected.iter().flat_map(|collected| std::mem::take(&mut *lock(collected)));
+        collected.filter_map(|(number, verdict)| Some((self.path(number)?, verdict))).collect()
     }
 
     /// Returns the files of all records as operands of a run, in order. The verdict is decided here
@@ -162,6 +181,9 @@ impl Checks {
             let Some(verdict) = state.waiting.remove(&due) else { break };
             let Some(manifest) = self.manifests.get(state.manifest) else { break };
             self.print(&mut text, &manifest.records[state.index].path, verdict);
+            if let Some(collected) = &self.collected {
+                lock(collected).push((due, verdict));
+            }
             match verdict {
                 Verdict::Same => state.counts.same += 1,
                 Verdict::Differs => state.counts.differ += 1,
@@ -251,7 +273,7 @@ pub(super) fn is_missing(cause: &Error) -> bool {
 }
 
 /// Reads a manifest. What can't be read is reported.
-fn read_manifest(named: &Named, options: &CheckOptions, report: &dyn Report) -> Manifest {
+pub(super) fn read_manifest(named: &Named, options: &CheckOptions, report: &dyn Report) -> Manifest {
     let name = match named {
         Named::Input => INPUT.to_vec(),
         Named::Path(path) => path.to_bytes().to_vec(),
@@ -285,6 +307,33 @@ fn open_manifest(path: &CStr) -> Result<Fd, Error> {
 }
 
 impl Manifest {
+    /// Returns the paths of the records.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &[u8]> {
+        self.records.iter().map(|record| &*record.path)
+    }
+
+    /// True if it was read to its end and every line can be used.
+    pub(super) fn is_usable(&self) -> bool {
+        self.is_whole && self.bad_lines == 0
+    }
+
+    /// Changes the paths of the records. Removes those for which there is no other, and returns
+    /// their paths.
+    pub(super) fn rename(&mut self, name: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Vec<Vec<u8>> {
+        let mut removed = Vec::new();
+        self.records.retain_mut(|record| match name(&record.path) {
+            Some(path) => {
+                record.path = path.into();
+                true
+            }
+            None => {
+                removed.push(record.path.to_vec());
+                false
+            }
+        });
+        removed
+    }
+
     fn add(&mut self, Parsed { line, listed }: Parsed, options: &CheckOptions, report: &dyn Report) {
         match listed {
             Ok(Listed { path, expected, .. }) => self.records.push(Record { path: path.into(), expected }),

@@ -36,5 +36,13 @@ haul_flow::kinds! {
         MismatchCount,
         /// Several files have other hashes.
         MismatchesCount,
+        /// Only a tree, or only its manifest, has a file.
+        OnlyIn,
+        /// A file has another hash than its manifest says.
+        DiffersFrom,
+        /// A name in a manifest leads out of the tree.
+        OutsideTree,
+        /// A directory is compared, and this is none.
+        NotADirectory,
     }
 }

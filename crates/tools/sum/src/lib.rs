@@ -9,6 +9,7 @@
 //! wrong if it has none of the hashes that its record may mean. The output doesn't depend on the
 //! number of workers or ranks.
 
+mod against;
 mod checks;
 mod content;
 mod kind;
@@ -29,6 +30,7 @@ use haul_flow::{
 };
 use haul_sys::{Buffer, EntryType, Open, Stat, open, standard_input};
 
+pub use against::{CompareOptions, Comparison, compare_by};
 pub use content::Hashing;
 pub use haul_digest::Algorithm;
 pub use haul_digest::manifest::{Creator, Format};
@@ -37,6 +39,7 @@ pub use listing::ManifestFile;
 pub use options::{CheckOptions, Listing, Named, Options, Printed};
 pub use place::{Group, Place};
 
+use against::Unlisted;
 use checks::{Checks, is_missing};
 use listing::Hashes;
 use task::{FileResult, Learned, Task, Verdict};
@@ -140,6 +143,8 @@ enum Use {
     },
     /// The verdicts on manifests.
     Check(Checks),
+    /// Names of files, which are not read.
+    Names(Unlisted),
     /// The process that walks: this is a rank.
     Rank,
 }
@@ -219,6 +224,12 @@ impl Tool for Summer {
     }
 
     fn plan(&self, _: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
+        if let (Use::Names(unlisted), true) = (&self.usage, kind != EntryType::Directory) {
+            if kind == EntryType::Regular {
+                unlisted.see(entry);
+            }
+            return Plan::Skip;
+        }
         let is_listed = matches!(entry.node.own, Place::Listed(_));
         match kind {
             _ if entry.is_operand() && entry.node.own.is_input() => Plan::Handle,
