@@ -68,6 +68,8 @@ function __haul_complete_cp
     complete -c $argv[1] -n $argv[2] -l no-atomic -d 'write all files under their own names'
     complete -c $argv[1] -n $argv[2] -l fsync -f -a 'end each' -d 'wait until the copy is on storage'
     complete -c $argv[1] -n $argv[2] -l verify -f -a 'target both stream' -d 'read each file again and compare its hash'
+    complete -c $argv[1] -n $argv[2] -l manifest -r -d 'write the names of all copies and their BLAKE3 hashes to FILE, which appears when it is complete'
+    complete -c $argv[1] -n $argv[2] -l manifest-format -x -a 'b3sum bsd json' -d 'write the manifest in this form'
     complete -c $argv[1] -n $argv[2] -l if-changed -x -a 'ignore warn retry' -d 'what to do about a file that is written to while it is copied'
     complete -c $argv[1] -n $argv[2] -l block-size -x -d 'read and write up to SIZE bytes at a time'
     complete -c $argv[1] -n $argv[2] -l ops -x -a 'single multi batch' -d 'how many blocks of a file are in flight, if the engine can'

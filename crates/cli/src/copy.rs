@@ -14,6 +14,7 @@ use crate::ahead;
 use crate::batch;
 use crate::cluster;
 use crate::flags::{self, Environment, Information, Parsed, Request};
+use crate::manifest::Manifest;
 use crate::messages::{Charset, Messages};
 use crate::progress::Whole;
 use crate::report::{Console, complain, complain_of_usage, print_information};
@@ -83,15 +84,26 @@ struct Copy<'a> {
 
 impl Work for Copy<'_> {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
-        let Request { operands, options, .. } = self.request;
-        let request = CopyRequest { operands, options, config, cancel: &CancelToken::default() };
-        match haul_copy::run(executor, request, console) {
-            Ok(Outcome::Success) => return 0,
-            Ok(Outcome::Failure | Outcome::Cancelled) => {}
-            Err(Refused::Usage(problem)) => console.wrong_operands(&problem),
-            Err(Refused::Fatal(problem)) => console.problem(problem),
+        let Request { operands, options, manifest, .. } = self.request;
+        let manifest = match manifest.as_ref().map(Manifest::create).transpose() {
+            Ok(manifest) => manifest,
+            Err(problem) => {
+                console.problem(problem);
+                return 1;
+            }
+        };
+        let digests = manifest.as_ref().map(Manifest::sink);
+        let cancel = &CancelToken::default();
+        let request = CopyRequest { operands, options, config, cancel, digests: digests.as_ref() };
+        let status = Self::status(haul_copy::run(executor, request, console), console);
+        // Also after errors: it lists what was copied.
+        match manifest.map_or(Ok(()), Manifest::commit) {
+            Ok(()) => status,
+            Err(problem) => {
+                console.problem(problem);
+                1
+            }
         }
-        1
     }
 
     fn place(&self) -> Option<&Path> {
@@ -106,5 +118,17 @@ impl Work for Copy<'_> {
 
     fn count_ahead(&self, over: &AtomicBool) -> Option<Whole> {
         ahead::count(self.request, over)
+    }
+}
+
+impl Copy<'_> {
+    fn status(outcome: Result<Outcome, Refused>, console: &Console) -> u8 {
+        match outcome {
+            Ok(Outcome::Success) => return 0,
+            Ok(Outcome::Failure | Outcome::Cancelled) => {}
+            Err(Refused::Usage(problem)) => console.wrong_operands(&problem),
+            Err(Refused::Fatal(problem)) => console.problem(problem),
+        }
+        1
     }
 }

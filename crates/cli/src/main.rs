@@ -23,6 +23,7 @@ mod cluster;
 mod copy;
 mod definitions;
 mod flags;
+mod manifest;
 mod messages;
 mod output;
 mod progress;

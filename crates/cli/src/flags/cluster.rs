@@ -1,7 +1,7 @@
 //! The flags of `cp` about many hosts: layouts, block sizes, and how ranks share the work.
 
 use haul_cluster::Walk;
-use haul_copy::{Dereference, LayoutRule, Verify};
+use haul_copy::{Dereference, LayoutRule};
 use haul_flow::BLOCK_BYTES as USUAL_BLOCK_BYTES;
 
 use super::values::{self, BLOCK_BYTES, Bounds};
@@ -82,9 +82,9 @@ impl Typed {
     pub(super) fn check_job(&self, clients: &'static str, is_rank: bool) -> Result<(), Error> {
         self.shared.check_job(clients, is_rank)?;
         let hosts = &self.shared.run.hosts;
-        if self.verify != Verify::Never && (is_rank || hosts.clients.is_some()) {
+        if let Some(flag) = self.reads_all().filter(|_| is_rank || hosts.clients.is_some()) {
             // Ranks would have to send the hashes of their ranges to the one that leads the file.
-            return Err(Error::Exclusive { flag: "--verify", other: clients });
+            return Err(Error::Exclusive { flag, other: clients });
         }
         let of_ranks = [
             ("--journal", hosts.journal.is_some()),

@@ -1,16 +1,18 @@
 //! Combines the flags: what was typed is lowered once into plain immutable options.
 
 use std::ffi::{CString, OsStr};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use haul_copy::{
     Atomic, Backup, CopyOptions, Dereference, Existing, Fsync, IfChanged, Label, Make, Operands, Preserve,
     Reflink, Sparse, Update, Verify,
 };
+use haul_digest::manifest::Format;
 
 use super::cluster::{Interactive, Layout};
 use super::values::{self, Words};
 use super::{Arguments, Environment, Error, Shared, Value, Warning, When};
+use crate::manifest::ManifestRequest;
 use crate::task::RunOptions;
 
 /// Smallest sector size, in bytes: direct I/O uses multiples of it.
@@ -22,6 +24,8 @@ pub(crate) struct Request {
     pub(crate) operands: Operands,
     pub(crate) options: CopyOptions,
     pub(crate) run: RunOptions,
+    /// The list of hashes to write, if any.
+    pub(crate) manifest: Option<ManifestRequest>,
 }
 
 /// An item of an attribute list.
@@ -96,6 +100,8 @@ pub(crate) struct Typed {
     pub(crate) fsync: Fsync,
     pub(crate) if_changed: Option<IfChanged>,
     pub(crate) verify: Verify,
+    manifest: Option<CString>,
+    pub(super) manifest_format: Option<Format>,
     /// `-Z`: the policy's context for the target.
     default_context: bool,
     /// `--context=CTX`.
@@ -147,6 +153,8 @@ impl Default for Typed {
             fsync: Fsync::Never,
             if_changed: None,
             verify: Verify::Never,
+            manifest: None,
+            manifest_format: None,
             default_context: false,
             context: None,
             keep_context: false,
@@ -322,8 +330,11 @@ impl Typed {
         if let Some(other) = self.strict.then(|| self.not_strict()).flatten() {
             return Err(Error::Exclusive { flag: "--strict", other });
         }
-        if let Some(other) = self.not_verified() {
-            return Err(Error::Exclusive { flag: "--verify", other });
+        if let (Some(flag), Some(other)) = (self.reads_all(), self.not_read()) {
+            return Err(Error::Exclusive { flag, other });
+        }
+        if self.manifest_format.is_some() && self.manifest.is_none() {
+            return Err(Error::Requires { flag: "--manifest-format", other: "--manifest" });
         }
         if let Some(other) = self.not_atomic() {
             return Err(Error::Exclusive { flag: "--atomic", other });
@@ -347,7 +358,10 @@ impl Typed {
             strip_trailing_slashes: self.strip_trailing_slashes,
         };
         let run = RunOptions { debug: options.debug, ..self.shared.run };
-        Ok(Request { operands, options, run })
+        let manifest = self
+            .manifest
+            .map(|path| ManifestRequest { path, format: self.manifest_format.unwrap_or_default() });
+        Ok(Request { operands, options, run, manifest })
     }
 
     /// Returns a given option that `--strict` rules out.
@@ -362,6 +376,12 @@ impl Typed {
     /// `--fsync[=WHEN]`.
     pub(super) fn set_fsync(&mut self, when: Option<Value<'_>>) -> Result<(), Error> {
         self.fsync = when.map_or(Ok(Fsync::End), |when| when.choose(values::FSYNC))?;
+        Ok(())
+    }
+
+    /// `--manifest=FILE`.
+    pub(super) fn set_manifest(&mut self, path: Value<'_>) -> Result<(), Error> {
+        self.manifest = Some(name(path.path()?.into_os_string().into_vec())?);
         Ok(())
     }
 
@@ -382,15 +402,21 @@ impl Typed {
         Ok(())
     }
 
-    /// Returns a given option that leaves `--verify` nothing to read.
-    fn not_verified(&self) -> Option<&'static str> {
+    /// Returns a given option that needs the content of every file.
+    pub(super) fn reads_all(&self) -> Option<&'static str> {
+        let verify = (self.verify != Verify::Never).then_some("--verify");
+        verify.or(self.manifest.is_some().then_some("--manifest"))
+    }
+
+    /// Returns a given option with which there is no content to read.
+    fn not_read(&self) -> Option<&'static str> {
         let useless = [
             ("--attributes-only", self.attributes_only),
             ("--link", self.hard_link),
             ("--symbolic-link", self.symbolic_link),
             ("--reflink=always", self.reflink == Reflink::Always),
         ];
-        let given = useless.into_iter().find(|(_, given)| *given && self.verify != Verify::Never);
+        let given = useless.into_iter().find(|(_, given)| *given);
         given.map(|(flag, _)| flag)
     }
 
@@ -481,8 +507,8 @@ impl Typed {
             attributes_only: self.attributes_only,
             copy_contents: self.copy_contents,
             one_file_system: self.one_file_system,
-            // Shared blocks would bring the source's holes with them, and show nothing to verify.
-            reflink: if self.sparse == Sparse::Never || self.verify != Verify::Never {
+            // Shared blocks would bring the source's holes with them, and show nothing to hash.
+            reflink: if self.sparse == Sparse::Never || self.reads_all().is_some() {
                 Reflink::Never
             } else {
                 self.reflink

@@ -210,6 +210,20 @@ static OWN: &[Flag] = &[
          the source, from its device) or stream (the target, from memory); what differs is copied again",
     ),
     Flag::own(
+        "--manifest",
+        Required("FILE", Typed::set_manifest),
+        "write the names of all copies and their BLAKE3 hashes to FILE, which appears when it is complete; 'b3sum -c' and \
+         'haul sum -c' check it",
+    ),
+    Flag::own(
+        "--manifest-format",
+        Required("NAME", |typed, value| {
+            value.choose(values::MANIFEST_FORMAT).map(|format| typed.manifest_format = Some(format))
+        }),
+        "write the manifest in this form: b3sum (the default), bsd (lines with the name of the hash) or json (an object \
+         on each line, with the size)",
+    ),
+    Flag::own(
         "--if-changed",
         Required("WHAT", Typed::set_if_changed),
         "what to do about a file that is written to while it is copied: ignore (the default), warn, or retry[=N] (the \

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use haul_cluster::Walk;
 use haul_copy::{Backup, Fsync, IfChanged, Reflink, Sparse, Update, Verify};
+use haul_digest::manifest::Format;
 use haul_engine::{Choice, ENGINES, Ops};
 
 use super::{Doubt, Error, StatisticsForm, When};
@@ -138,6 +139,10 @@ pub(crate) const UPDATE: &Words<Update> = &[
 ];
 
 pub(crate) const FSYNC: &Words<Fsync> = &[("end", Fsync::End), ("each", Fsync::Each)];
+
+/// `cp --manifest-format`: MHL has no BLAKE3.
+pub(crate) const MANIFEST_FORMAT: &Words<Format> =
+    &[("b3sum", Format::B3sum), ("bsd", Format::Bsd), ("json", Format::Json)];
 
 pub(crate) const VERIFY: &Words<Verify> =
     &[("target", Verify::Target), ("both", Verify::Both), ("stream", Verify::Stream)];

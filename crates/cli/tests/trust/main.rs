@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod changed;
+mod manifest;
 mod power;
 mod replaced;
 mod verify;

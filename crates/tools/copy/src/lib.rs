@@ -59,6 +59,8 @@ pub use options::{
     Preserve, Reflink, Sparse, TemporaryNames, Update, Verify,
 };
 
+pub use verify::{DigestSink, FileDigest};
+
 pub use run::{CopyRequest, Outcome, Refused, run};
 pub use survey::survey;
 
@@ -102,6 +104,8 @@ pub struct Copier {
     /// The file systems to flush (`--fsync`).
     file_systems: FileSystems,
     verifications: Verifications,
+    /// Receives the hashes of copied files, if they are wanted.
+    digests: Option<DigestSink>,
     /// Where files can be created without a name.
     unnamed_files: UnnamedFiles,
     /// Rules of `/etc/xattr.conf`, read when the first xattr is found.
@@ -137,6 +141,7 @@ impl Copier {
             layouts: Layouts::default(),
             file_systems: FileSystems::default(),
             verifications: Verifications::default(),
+            digests: None,
             unnamed_files: UnnamedFiles::default(),
             xattr_rules: OnceLock::new(),
             contexts: None,

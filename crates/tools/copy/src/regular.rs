@@ -435,6 +435,7 @@ pub(super) fn end(copy: EntryCopy<'_>, own: &CopiedFile, moved: bool) {
     let moved = moved && is_named && is_verified;
     if moved {
         copy.cx.count(Tally { files: 1, ..Tally::default() });
+        own.verification.iter().for_each(|verification| verification.pass_on(copy));
         copy.record_made();
     }
     if !moved {

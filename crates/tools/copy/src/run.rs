@@ -11,7 +11,7 @@ use haul_sys::{c_string, set_creation_label};
 use super::operands::{self, Assignment};
 use super::parents::Parents;
 use super::target::{TargetDirectory, gives_operands_access_list};
-use super::{Copier, CopyKind, CopyOptions, Label, Operands, default_label, durable, temporary};
+use super::{Copier, CopyKind, CopyOptions, DigestSink, Label, Operands, default_label, durable, temporary};
 
 /// A copy to run.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +24,9 @@ pub struct CopyRequest<'a> {
     pub config: &'a Config,
     /// Cancel this to begin no more entries. Files that are being copied are completed.
     pub cancel: &'a CancelToken,
+    /// Receives the hash of each regular file that is copied. Reflinks and copies inside the kernel
+    /// don't show the content, so they must be off ([`Reflink::Never`](crate::Reflink::Never)).
+    pub digests: Option<&'a DigestSink>,
 }
 
 /// How a copy ended.
@@ -55,7 +58,7 @@ pub fn run(
     request: CopyRequest<'_>,
     report: &dyn Report,
 ) -> Result<Outcome, Refused> {
-    let CopyRequest { operands, options, config, cancel } = request;
+    let CopyRequest { operands, options, config, cancel, digests } = request;
     let config = &serial_if_asked(config, options);
     let session = Session::begin(config, report).map_err(Refused::Fatal)?;
     let cache = &session.cache;
@@ -71,7 +74,9 @@ pub fn run(
     let assignments = operands::assign(operands, options, cache)?;
     let (assignments, mut left_out) = operands::without_repetitions(assignments, options);
     let groups = operands::groups(assignments, options, cache);
-    let copier = Copier { contexts, ..Copier::new(options.clone(), cancel.clone(), groups.len() > 1) };
+    let digests = digests.cloned();
+    let copier =
+        Copier { contexts, digests, ..Copier::new(options.clone(), cancel.clone(), groups.len() > 1) };
     let mut parents = Parents::new(&copier, cache, report);
     let mut target_places = Vec::new();
     let (mut status, mut first) = (Status::Success, 0);

@@ -61,8 +61,9 @@ pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: Op
     }
     let moved = staged::name_closed(copy, staged.as_ref(), is_whole)
         && has_attributes
-        && verification.is_none_or(|verification| verification.check(copy));
+        && verification.as_ref().is_none_or(|verification| verification.check(copy));
     if moved {
+        verification.iter().for_each(|verification| verification.pass_on(copy));
         copy.cx.count(Tally { files: 1, ..Tally::default() });
     } else {
         place::put_back(copy, backup.as_deref());

@@ -18,10 +18,11 @@
 //! Invariant: a piece that differs is written again from the source only if the source still has
 //! the content that was copied; otherwise nobody knows which one is right, and it is an error.
 
-use std::sync::OnceLock;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use haul_digest::{PIECE_BYTES, Pieces, TreeHash};
+use haul_digest::{Digest, PIECE_BYTES, Pieces, TreeHash};
 use haul_flow::{Pool, Problem, Tally};
 use haul_sys::{Advice, Buffer, Cache, Error, Fd, Identity, Open, Stat, Times};
 use haul_sys::{advise, cached_pages, change_times, open, read, stat, synchronize, write};
@@ -52,6 +53,34 @@ struct Written {
     source: Option<Stat>,
 }
 
+/// The hash of a file that was copied.
+#[derive(Clone, Debug)]
+pub struct FileDigest {
+    /// Path of the copy, as in messages.
+    pub path: Vec<u8>,
+    /// Its length, in bytes.
+    pub size: u64,
+    /// BLAKE3 of the content that was read, which is the content of the copy.
+    pub digest: Digest,
+}
+
+/// Receives the hash of each regular file that was copied, from any worker and in any order.
+#[derive(Clone)]
+pub struct DigestSink(Arc<dyn Fn(FileDigest) + Send + Sync>);
+
+impl DigestSink {
+    /// Creates a sink that calls `receive`, which must not block.
+    pub fn new(receive: impl Fn(FileDigest) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(receive))
+    }
+}
+
+impl fmt::Debug for DigestSink {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("DigestSink").finish_non_exhaustive()
+    }
+}
+
 /// Run-wide state.
 #[derive(Debug, Default)]
 pub(super) struct Verifications {
@@ -61,9 +90,9 @@ pub(super) struct Verifications {
 }
 
 impl Verification {
-    /// Begins a file; `None` if files aren't verified.
+    /// Begins a file; `None` if its content isn't hashed.
     pub(super) fn begin(copier: &Copier) -> Option<Self> {
-        (copier.options.verify != Verify::Never).then(|| Self {
+        (copier.options.verify != Verify::Never || copier.digests.is_some()).then(|| Self {
             hash: TreeHash::with_pieces(),
             written: OnceLock::new(),
             number: AtomicU64::new(0),
@@ -99,6 +128,9 @@ impl Verification {
     /// verified, which was reported.
     pub(super) fn check(&self, copy: EntryCopy<'_>) -> bool {
         let Some(written) = self.written.get() else { return false };
+        if copy.options.verify == Verify::Never {
+            return true;
+        }
         let outcome = self.flush(copy).and_then(|()| {
             check_target(copy, written)?;
             if copy.options.verify == Verify::Both { check_source(copy, written) } else { Ok(()) }
@@ -111,6 +143,14 @@ impl Verification {
             }
         }
         true
+    }
+
+    /// Passes on the hash of a file whose copy is complete.
+    pub(super) fn pass_on(&self, copy: EntryCopy<'_>) {
+        if let (Some(DigestSink(receive)), Some(written)) = (&copy.copier.digests, self.written.get()) {
+            let (size, digest) = (written.pieces.length(), written.pieces.digest());
+            receive(FileDigest { path: copy.target_path(), size, digest });
+        }
     }
 
     fn flush(&self, copy: EntryCopy<'_>) -> Result<(), Problem> {

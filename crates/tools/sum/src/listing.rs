@@ -51,7 +51,11 @@ impl ManifestFile {
         files.map(|(name, file)| (name.to_owned(), file.inode)).collect()
     }
 
-    fn write(&self, text: &[u8]) -> Result<(), Problem> {
+    /// Writes the next part.
+    ///
+    /// # Errors
+    /// [`SumKind::CannotWrite`]. The file is removed then.
+    pub fn write(&self, text: &[u8]) -> Result<(), Problem> {
         let mut file = lock(&self.file);
         let Some(open) = file.as_mut() else { return Ok(()) };
         let written = open.write(text);
@@ -61,7 +65,11 @@ impl ManifestFile {
         written.map_err(|cause| self.problem(cause))
     }
 
-    fn commit(&self) -> Result<(), Problem> {
+    /// Gives the file its name, when it is on storage.
+    ///
+    /// # Errors
+    /// [`SumKind::CannotWrite`]. The file is removed then.
+    pub fn commit(&self) -> Result<(), Problem> {
         let file = lock(&self.file).take();
         file.map_or(Ok(()), AtomicFile::commit).map_err(|cause| self.problem(cause))
     }

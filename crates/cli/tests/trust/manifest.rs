@@ -1,0 +1,135 @@
+//! `cp --manifest`: other programs check what it lists.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
+
+use haul_testkit::mount::Mount;
+use haul_testkit::program::each_engine;
+use haul_testkit::{Program, Sandbox, needs, program, require};
+
+use super::build;
+
+/// Runs haul in a directory. Returns the status and what it printed as an error.
+fn run(ours: &Program, sandbox: &Sandbox, words: &[&str]) -> (Option<i32>, String) {
+    let outcome = ours.run().args(words).in_folder(sandbox.path()).finish().unwrap();
+    (outcome.status(), outcome.errors())
+}
+
+#[test]
+fn a_manifest_lists_every_file_and_is_checked_by_b3sum() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::on_disk().unwrap();
+    let source = sandbox.join("source");
+    build(&source, &[0, 1, 1024, 1025, 100_000, 1 << 20, (5 << 20) + 3], 1);
+    for name in [&b"odd\nname\\"[..], b"not-\xff-text"] {
+        fs::write(source.join(std::ffi::OsStr::from_bytes(name)), name).unwrap();
+    }
+    let sparse = fs::File::create(source.join("sparse")).unwrap();
+    sparse.set_len(3 << 20).unwrap();
+    let mut lists = Vec::new();
+    for engine in each_engine() {
+        let options: Vec<_> = engine.iter().map(AsRef::as_ref).collect();
+        let copy = ["-aT", "--manifest=SUMS", "source", "target"];
+        let done = run(&ours, &sandbox, &[&options[..], &copy].concat());
+        assert_eq!(done, (Some(0), String::new()), "{engine:?}");
+        lists.push(fs::read(sandbox.join("SUMS")).unwrap());
+    }
+    assert!(lists.windows(2).all(|pair| pair[0] == pair[1]), "two runs list differently");
+    assert_eq!(lists[0].iter().filter(|byte| **byte == b'\n').count(), 10);
+    let check = |program: &str| {
+        let checked =
+            Command::new(program).args(["--check", "--quiet", "SUMS"]).current_dir(sandbox.path()).output();
+        checked.unwrap()
+    };
+    if needs::tool("b3sum").is_none() {
+        // b3sum knows only names that are UTF-8.
+        fs::remove_file(source.join(std::ffi::OsStr::from_bytes(b"not-\xff-text"))).unwrap();
+        assert_eq!(
+            run(&ours, &sandbox, &["-aT", "--manifest=SUMS", "source", "target"]),
+            (Some(0), String::new())
+        );
+        assert!(check("b3sum").status.success(), "{:?}", check("b3sum"));
+        fs::write(sandbox.join("target/folder-1/file-1"), "x").unwrap();
+        assert!(!check("b3sum").status.success());
+    }
+}
+
+#[test]
+fn other_forms_and_other_copies_are_listed_too() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::on_disk().unwrap();
+    fs::write(sandbox.join("file"), "abc").unwrap();
+    let hash = "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85";
+    for (form, wanted) in [
+        ("b3sum", format!("{hash}  copy\n")),
+        ("bsd", format!("BLAKE3 (copy) = {hash}\n")),
+        ("json", format!("{{\"path\":\"copy\",\"size\":3,\"algorithm\":\"blake3\",\"hash\":\"{hash}\"}}\n")),
+    ] {
+        for options in [["--verify"].as_slice(), &["--atomic", "--fsync"], &["--reflink=auto"], &[]] {
+            let form_option = format!("--manifest-format={form}");
+            let line = [options, &["--manifest=list", &form_option, "file", "copy"]].concat();
+            assert_eq!(run(&ours, &sandbox, &line).0, Some(0), "{line:?}");
+            let list = fs::read_to_string(sandbox.join("list")).unwrap();
+            let keys = |text: &str| {
+                let mut keys: Vec<_> =
+                    text.trim_matches(['{', '}', '\n']).split(',').map(str::to_owned).collect();
+                keys.sort();
+                keys
+            };
+            assert_eq!(keys(&list), keys(&wanted), "{line:?}");
+        }
+    }
+}
+
+#[test]
+fn a_manifest_lists_what_was_copied_and_nothing_else() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::on_disk().unwrap();
+    for name in ["one", "two"] {
+        fs::write(sandbox.join(name), name).unwrap();
+    }
+    fs::create_dir(sandbox.join("to")).unwrap();
+    let (status, errors) = run(&ours, &sandbox, &["--manifest=list", "one", "missing", "two", "to"]);
+    assert_eq!(
+        (status, errors.as_str()),
+        (Some(1), "haul cp: cannot stat 'missing': No such file or directory\n")
+    );
+    let names = |text: String| text.lines().map(|line| line[66..].to_owned()).collect::<Vec<_>>();
+    assert_eq!(names(fs::read_to_string(sandbox.join("list")).unwrap()), ["to/one", "to/two"]);
+    // A file that is skipped is not vouched for.
+    run(&ours, &sandbox, &["-u", "--manifest=list", "one", "two", "to"]);
+    assert_eq!(fs::read_to_string(sandbox.join("list")).unwrap(), "");
+}
+
+#[test]
+fn a_manifest_that_cannot_be_written_is_an_error() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    fs::write(sandbox.join("file"), "abc").unwrap();
+    fs::create_dir(sandbox.join("directory")).unwrap();
+    for path in ["missing/list", "directory"] {
+        let (status, errors) = run(&ours, &sandbox, &[&format!("--manifest={path}"), "file", "copy"]);
+        assert_eq!(status, Some(1), "{path}");
+        assert!(errors.starts_with(&format!("haul cp: cannot write '{path}': ")), "{errors}");
+        assert!(!sandbox.join("copy").exists(), "{path}: something was copied first");
+    }
+    for words in [["--manifest-format=json"], ["--manifest=list --link"], ["--manifest=list --clients=2"]] {
+        let words: Vec<_> = words[0].split(' ').chain(["file", "copy"]).collect();
+        assert_eq!(run(&ours, &sandbox, &words).0, Some(1), "{words:?}");
+        assert!(!sandbox.join("copy").exists() && !sandbox.join("list").exists(), "{words:?}");
+    }
+    require!(needs::root());
+    let full = Mount::memory(64 << 10).unwrap();
+    build(&sandbox.join("many"), &[10; 2000], 1);
+    let list = full.join("list");
+    let words = ["-r", &format!("--manifest={}", list.display()), "many", "target"];
+    let (status, errors) = run(&ours, &sandbox, &words);
+    assert_eq!(status, Some(1));
+    assert!(errors.ends_with(": No space left on device\n") && errors.contains("list"), "{errors}");
+    assert_eq!(fs::read_dir(full.path()).unwrap().count(), 0, "a part of the manifest is left");
+}
