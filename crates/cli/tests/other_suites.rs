@@ -27,9 +27,9 @@ const LINES: &[&str] = &[
     "mkdir d t; echo 1 >d/f; cp -rv d d d t; cp -r d ./d d/ t",
     "mkdir x y d; ln -s ../nowhere x/f; echo 2 >y/f; cp -P x/f y/f d; cp -dR y/f x/f d",
     // An unreadable source together with a bad target.
-    "echo a >a; chmod 0 a; mkdir -p i/a d; cp a a; cp -r a .; cp a ./a; cp -v a i; cp -rf a i; cp a new/; cp -a a a/; ls -l i",
+    "echo a >a; chmod 0 a; mkdir -p i/a d; cp a a; cp -r a .; cp a ./a; cp -v a i; cp -rf a i; cp a new/; cp -a a a/; ls -l --time-style=+ i",
     "echo a >a; chmod 0 a; echo b >b; cp -n a b; cp -u a b; cp -b a a; cp --backup=simple a b; cp a a/x; cp -v a d//; ls",
-    "echo a >a; chmod 0 a; mkdir -p i/a; cp -v --attributes-only a b; cp -v --attributes-only -p a i; cp -va --attributes-only a c; ls -l . i",
+    "echo a >a; chmod 0 a; mkdir -p i/a; cp -v --attributes-only a b; cp -v --attributes-only -p a i; cp -va --attributes-only a c; ls -l --time-style=+ . i",
     "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"s\")'; mkdir -p d i/s; cp -rv --copy-contents --attributes-only s d; cp -v --attributes-only s e; cp -v --copy-contents s i; cp -v s f; ls d i",
     // Empty names.
     "echo a >a; cp '' b; cp a ''; cp -r '' b; cp -T a ''; cp '' ''",

@@ -52,7 +52,8 @@ impl Pieces {
         self.length
     }
 
-    /// Returns true if the piece at `start`, a multiple of [`PIECE_BYTES`], consists of these bytes.
+    /// Returns true if the piece at `start`, a multiple of [`PIECE_BYTES`], consists of these
+    /// bytes.
     #[must_use]
     pub fn has(&self, start: u64, bytes: &[u8]) -> bool {
         let index = usize::try_from(start / PIECE_BYTES).unwrap_or(usize::MAX);

@@ -23,9 +23,9 @@ pub struct Policy {
     pub cancel: CancelToken,
 }
 
-/// Limits of the closed files that wait for `Tool::close_file`, per worker: with the file that reaches
-/// one of them, all are passed to it. They are at the latest when the worker finds nothing else to
-/// do. The entries of other processes don't wait, and without limits none does.
+/// Limits of the closed files that wait for `Tool::close_file`, per worker: with the file that
+/// reaches one of them, all are passed to it. They are at the latest when the worker finds nothing
+/// else to do. The entries of other processes don't wait, and without limits none does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClosedWaiting {
     /// Maximum number of files.
@@ -300,9 +300,14 @@ pub enum Finished {
     Done,
     /// Something failed, and was reported.
     Failed,
-    /// The source has changed, and this is its `fstat` now: move all of its content again. The tool
-    /// has emptied the target.
-    Again(Stat),
+    /// The source has changed: move all of its content again. The tool has emptied the target.
+    Again {
+        /// Result of `fstat` on the source now.
+        stat: Stat,
+        /// Method of moving the content: not inside the kernel, which may share blocks only with a
+        /// source that stands still.
+        transfer: Transfer,
+    },
 }
 
 impl Finished {

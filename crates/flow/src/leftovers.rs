@@ -20,9 +20,9 @@ use crate::plan::WINDOW_ENTRIES;
 /// Prefix of temporary names.
 const PREFIX: &str = ".haul-";
 
-/// Returns a name for an entry that is renamed or removed later. No other worker uses it, in this or
-/// another process, on this or another host: the entry is eventually removed by name, and must not be
-/// somebody else's then.
+/// Returns a name for an entry that is renamed or removed later. No other worker uses it, in this
+/// or another process, on this or another host: the entry is eventually removed by name, and must
+/// not be somebody else's then.
 #[must_use]
 pub fn temporary_name() -> CString {
     static PROCESS: LazyLock<String> = LazyLock::new(|| {
@@ -64,8 +64,8 @@ fn host() -> u64 {
     *HOST
 }
 
-/// Returns when a process started, in ticks since the boot; `None` if there is no such process. It is
-/// the twentieth field after the command's name, which may itself have parentheses.
+/// Returns when a process started, in ticks since the boot; `None` if there is no such process. It
+/// is the twentieth field after the command's name, which may itself have parentheses.
 fn start_of(process: u32) -> Option<u64> {
     let text = fs::read(format!("/proc/{process}/stat")).ok()?;
     let after = text.iter().rposition(|byte| *byte == b')')? + 1;

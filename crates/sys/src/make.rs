@@ -133,8 +133,9 @@ pub fn link_unnamed(file: impl AsFd, directory: impl AsFd, name: &CStr) -> Resul
     gate::call(
         Operation::Linkat,
         || match rustix::fs::linkat(file, c"", directory, name, AtFlags::EMPTY_PATH) {
-            // Before Linux 6.10 an empty path needs CAP_DAC_READ_SEARCH; without it the call fails as
-            // if the file were not there. Then the way is through /proc, which open(2) describes.
+            // Before Linux 6.10 an empty path needs CAP_DAC_READ_SEARCH; without it the call fails
+            // as if the file were not there. Then the way is through /proc, which open(2)
+            // describes.
             Err(Errno::NOENT) => {
                 let path = through_proc(file)?;
                 rustix::fs::linkat(CWD, &path, directory, name, AtFlags::SYMLINK_FOLLOW)

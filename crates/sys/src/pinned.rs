@@ -54,8 +54,8 @@ impl Pinned {
         stat(&self.0)
     }
 
-    /// Opens it for reading, if it is a regular file; returns `None` for anything else, which is not
-    /// opened. Waits for a lease on it.
+    /// Opens it for reading, if it is a regular file; returns `None` for anything else, which is
+    /// not opened. Waits for a lease on it.
     ///
     /// # Errors
     /// Any error from `statx(2)` and `openat(2)`; `ENOENT` without `/proc`.
@@ -63,8 +63,8 @@ impl Pinned {
         if self.stat()?.kind != FileType::Regular {
             return Ok(None);
         }
-        // The magic link leads to the file that was just checked, whatever has its name now. It is a
-        // link itself, so no `O_NOFOLLOW`.
+        // The magic link leads to the file that was just checked, whatever has its name now. It is
+        // a link itself, so no `O_NOFOLLOW`.
         let flags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
         gate::call(
             Operation::Openat,

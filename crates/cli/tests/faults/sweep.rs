@@ -13,11 +13,10 @@
 //! before anything is touched, the message must name it and the target must be unchanged.
 //!
 //! Scenes: a fresh copy with one worker and with four; a copy onto an older one, which is
-//! overwritten, removed, backed up or replaced as a whole; a staged and a verified copy; and one with
-//! switches that make calls of their own. A full
-//! run (`HAUL_FULL=1`) covers every occurrence of each operation with each errno. Other runs take a
-//! sample of these pairs, half of it from the engines' own operations, chosen by a seed that is
-//! printed (`HAUL_SEED`).
+//! overwritten, removed, backed up or replaced as a whole; a staged and a verified copy; and one
+//! with switches that make calls of their own. A full run (`HAUL_FULL=1`) covers every occurrence
+//! of each operation with each errno. Other runs take a sample of these pairs, half of it from the
+//! engines' own operations, chosen by a seed that is printed (`HAUL_SEED`).
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -18,7 +18,8 @@ fn sizes() -> Vec<u64> {
     (0..300).map(|index| [0, 100, 4096, 20_000, 300_000][index % 5]).chain([3 << 20; 4]).collect()
 }
 
-/// Copies to a new file system, cuts the power at once, and returns the differences from the source.
+/// Copies to a new file system, cuts the power at once, and returns the differences from the
+/// source.
 fn lost(ours: &Program, file_system: (&str, u64), options: &[&str], source: &Path) -> compare::Differences {
     let mount = Mount::image(file_system.0, file_system.1).unwrap();
     let target = mount.join("target");

@@ -1,8 +1,8 @@
 //! `--verify`: bytes that change on the device after they were written, or after they were read.
 //!
 //! A copy of a file and then of a FIFO stands still between the write of the file and its
-//! verification for as long as nobody writes to the FIFO. In that time, a byte of the file changes in
-//! the image behind the mounted file system.
+//! verification for as long as nobody writes to the FIFO. In that time, a byte of the file changes
+//! in the image behind the mounted file system.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

@@ -270,8 +270,8 @@ fn open_locked(path: &Path) -> Result<(File, Option<io::Error>), JournalError> {
     loop {
         let file = File::options().read(true).append(true).create(true).open(path)?;
         // flock(2): over NFS it becomes a lock on the server. It belongs to the open file, which a
-        // forked child shares until `exec` closes its descriptor (`O_CLOEXEC`), so the programs that
-        // a run starts don't keep the journal locked after it.
+        // forked child shares until `exec` closes its descriptor (`O_CLOEXEC`), so the programs
+        // that a run starts don't keep the journal locked after it.
         let not_locked = match file.try_lock() {
             Ok(()) => None,
             Err(TryLockError::WouldBlock) if Instant::now() < deadline => {

@@ -2,7 +2,8 @@
 //!
 //! | launcher | processes |
 //! |---|---|
-//! | [`MpiLauncher`](super::MpiLauncher) | started by `mpirun` or `srun`, here or in an allocation, once per attempt |
+//! | [`MpiLauncher`](super::MpiLauncher) | started by `mpirun` or `srun`, here or in an allocation,
+//! once per attempt |
 //! | [`InProcess`](super::InProcess) | already running: this process is rank 0 of `mpirun haul …` |
 //!
 //! A batch system ([`crate::batch`]) runs the whole command line on its hosts, and there an

@@ -344,7 +344,7 @@ fn release<T: Tool>(cx: &Context<'_, T>, io: &mut Io, file: Arc<OpenFile<T>>, is
     let moved = match file.has_failed() {
         true => false,
         false => match cx.finish_file(&file) {
-            Finished::Again(stat) => return move_again(cx, io, file, stat),
+            Finished::Again { stat, transfer } => return move_again(cx, io, file, (stat, transfer)),
             finished => finished == Finished::Done,
         },
     };
@@ -364,11 +364,15 @@ fn release<T: Tool>(cx: &Context<'_, T>, io: &mut Io, file: Arc<OpenFile<T>>, is
     }
 }
 
-/// Moves all of a file's content again, because its source has changed: in blocks, as the kernel may
-/// share blocks only with a source that stands still.
-fn move_again<T: Tool>(cx: &Context<'_, T>, io: &mut Io, mut file: OpenFile<T>, stat: Stat) -> Next<T> {
+/// Moves all of a file's content again, because its source has changed.
+fn move_again<T: Tool>(
+    cx: &Context<'_, T>,
+    io: &mut Io,
+    mut file: OpenFile<T>,
+    (stat, transfer): (Stat, Transfer),
+) -> Next<T> {
     file.begin_again(stat);
-    let (file, transfer) = (Arc::new(file), Transfer::Blocks(Holes::Read));
+    let file = Arc::new(file);
     let range = share_ranges(cx, &file, ranges_of(&io.settings, &stat), transfer);
     begin_range(cx, io, file, range, transfer)
 }

@@ -2,14 +2,14 @@
 //!
 //! On a local file system one `syncfs` at the end flushes the data, the inodes and the directories
 //! of the whole copy; an `fsync` for each file costs twenty times as much (docs/measurements/). On
-//! a file system that other hosts share, `syncfs` need not reach the server, so each file is flushed
-//! before it is closed, and each directory when its entries are complete. `--fsync=each` does that
-//! everywhere.
+//! a file system that other hosts share, `syncfs` need not reach the server, so each file is
+//! flushed before it is closed, and each directory when its entries are complete. `--fsync=each`
+//! does that everywhere.
 //!
-//! With `--atomic`, names wait for the data: files are written under temporary names, `syncfs` flushes
-//! a batch of them, and only then they are renamed. So two flushes are enough for any number of
-//! files that fit in a batch (`Policy::closed_waiting_max`), and at no moment does a power cut leave
-//! a name with a part of a file.
+//! With `--atomic`, names wait for the data: files are written under temporary names, `syncfs`
+//! flushes a batch of them, and only then they are renamed. So two flushes are enough for any
+//! number of files that fit in a batch (`Policy::closed_waiting_max`), and at no moment does a
+//! power cut leave a name with a part of a file.
 //!
 //! Invariant: after exit status 0 a power cut loses nothing of the copy. A failed flush is an error
 //! of the file, the directory or the file system, and sets the exit status.

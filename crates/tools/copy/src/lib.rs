@@ -81,8 +81,8 @@ use xattr_rules::XattrRules;
 /// fit in one buffer anyway (docs/measurements/).
 const OFFLOAD_BYTES: u64 = 256 << 10;
 
-/// Files per worker that are written and wait for a flush, to get their names (`--atomic --fsync`) or
-/// to be verified: enough to hide the cost of a flush, and about a megabyte of memory.
+/// Files per worker that are written and wait for a flush, to get their names (`--atomic --fsync`)
+/// or to be verified: enough to hide the cost of a flush, and about a megabyte of memory.
 const CLOSED_WAITING: ClosedWaiting = ClosedWaiting { files_max: 4096, bytes_max: 256 << 20 };
 
 /// The [`Tool`] that copies: options and the state all workers share.

@@ -138,8 +138,8 @@ pub enum Sparse {
 pub enum Atomic {
     /// None: data is written under the target's name (`--no-atomic`).
     Never,
-    /// New files of at least 1 MiB: a part of them may pass for the whole, and the name costs nothing
-    /// against the data.
+    /// New files of at least 1 MiB: a part of them may pass for the whole, and the name costs
+    /// nothing against the data.
     LargeFiles,
     /// All: an existing file is replaced as a whole or not at all.
     Always,

@@ -345,10 +345,11 @@ pub(super) fn finish(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Finished {
     let Some(target) = &file.target else { return Finished::Done };
     match source_now(copy, file) {
         Ok(None) => Finished::if_complete(complete(copy, file, target)),
-        Ok(Some(changed)) => match empty_again(copy, file, target) {
-            true => Finished::Again(changed),
-            false => Finished::Failed,
-        },
+        Ok(Some(stat)) if empty_again(copy, file, target) => {
+            let holes = if file.own.skips_holes { Holes::Skip } else { Holes::Read };
+            Finished::Again { stat, transfer: Transfer::Blocks(holes) }
+        }
+        Ok(Some(_)) => Finished::Failed,
         Err(problem) => {
             copy.cx.problem(problem);
             Finished::Failed

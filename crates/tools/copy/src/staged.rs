@@ -42,9 +42,9 @@ use super::links::replace;
 use super::open_target::OpenTarget;
 use super::options::{Atomic, Update};
 
-/// Minimum size, in bytes, of a new file that is staged without `--atomic`: from there on the cost of
-/// naming it later is below the noise. Of small files it is 15 to 30 percent, and a factor of two in
-/// one directory of an xfs (docs/measurements/trust.md).
+/// Minimum size, in bytes, of a new file that is staged without `--atomic`: from there on the cost
+/// of naming it later is below the noise. Of small files it is 15 to 30 percent, and a factor of
+/// two in one directory of an xfs (docs/measurements/trust.md).
 const LARGE_BYTES: u64 = 1 << 20;
 
 /// A target that doesn't have its own name yet.
@@ -76,16 +76,21 @@ impl Staged {
 pub(super) struct UnnamedFiles(Mutex<HashMap<u64, bool>>);
 
 impl UnnamedFiles {
-    /// True if it works on this directory's file system. The first time, it is tried: that a file
-    /// can't be named must not turn out after its bytes were copied.
-    fn work(&self, directory: &Fd, device: u64) -> bool {
+    /// True if it works in the directory of a copy. The first time on a file system, it is tried: that
+    /// a file can't be named must not turn out after its bytes were copied.
+    fn work(&self, copy: EntryCopy<'_>, directory: &Fd) -> bool {
+        let place = &copy.entry.node.own.held;
+        let name = temporary_name();
         let try_once = || {
-            let (file, name) = (open(directory, c".", Open::unnamed(Mode::OWNER))?, temporary_name());
+            let file = open(directory, c".", Open::unnamed(Mode::OWNER))?;
             link_unnamed(&file, directory, &name)?;
-            remove(directory, &name)?;
+            if let Err(cause) = remove(directory, &name) {
+                let left = Problem::new(CopyKind::CannotRemove).naming(place.path_of(&name));
+                copy.cx.problem(left.because(cause));
+            }
             file.close()
         };
-        *lock(&self.0).entry(device).or_insert_with(|| try_once().is_ok())
+        *lock(&self.0).entry(place.identity().device).or_insert_with(|| try_once().is_ok())
     }
 }
 
@@ -108,8 +113,8 @@ pub(super) fn create(
     if !is_wanted || !is_plain(name) {
         return Ok(None);
     }
-    // Nothing else creates entries in a directory that this run made. Elsewhere a name that is taken
-    // must be noticed now: at the end the bytes would have been copied for nothing.
+    // Nothing else creates entries in a directory that this run made. Elsewhere a name that is
+    // taken must be noticed now: at the end the bytes would have been copied for nothing.
     if !copy.entry.node.own.is_new() && !stat_at(directory, name).is_err_and(|cause| cause.is(Errno::NOENT)) {
         return Ok(None);
     }
@@ -128,7 +133,8 @@ pub(super) fn create_replacement(
     Ok(target)
 }
 
-/// Creates the replacement of an existing file, with its owner, mode and xattrs. `existing` is open.
+/// Creates the replacement of an existing file, with its owner, mode and xattrs. `existing` is
+/// open.
 pub(super) fn replace_file(
     copy: EntryCopy<'_>,
     directory: &Fd,
@@ -181,13 +187,12 @@ fn create_incomplete(
     mode: Mode,
     layout: Option<&Layout>,
 ) -> Result<OpenTarget, Error> {
-    let place = &copy.entry.node.own;
     // A layout is set by creating a file under a name. A rank's file may be opened by other ranks.
     let may_be_unnamed = layout.is_none()
         && copy.entry.node.owner.is_none()
         && interposer().is_none()
         && !durable::flushes_before_names(copy);
-    if may_be_unnamed && copy.copier.unnamed_files.work(directory, place.held.identity().device) {
+    if may_be_unnamed && copy.copier.unnamed_files.work(copy, directory) {
         let file = open(directory, c".", Open::unnamed(mode))?;
         return Ok(OpenTarget { staged: Some(Staged::unnamed()), ..OpenTarget::new(file) });
     }

@@ -1,9 +1,10 @@
-//! Temporary names of files that ranks create, and the removal of those that earlier runs have left.
+//! Temporary names of files that ranks create, and the removal of those that earlier runs have
+//! left.
 //!
-//! Ranks need names that other processes can compute (elsewhere `haul_flow::temporary_name` is used):
-//! one consists of the run's number, a hash of the file's own name, the run's epoch
-//! and the attempt. So a later attempt knows what an earlier one may have left, and removes it, and
-//! a process that was given up but lives on uses names no one else does. A run that resumes from a
+//! Ranks need names that other processes can compute (elsewhere `haul_flow::temporary_name` is
+//! used): one consists of the run's number, a hash of the file's own name, the run's epoch and the
+//! attempt. So a later attempt knows what an earlier one may have left, and removes it, and a
+//! process that was given up but lives on uses names no one else does. A run that resumes from a
 //! journal removes what earlier runs left in a directory before it finishes that directory.
 //!
 //! An existing file is overwritten in place, as always.

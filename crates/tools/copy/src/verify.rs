@@ -109,8 +109,8 @@ impl Verification {
         drop(self.hash.take());
     }
 
-    /// Records that all of the content, `length` bytes, is in `target`. Returns false if that failed
-    /// and was reported.
+    /// Records that all of the content, `length` bytes, is in `target`. Returns false if that
+    /// failed and was reported.
     pub(super) fn end(&self, copy: EntryCopy<'_>, target: &Fd, length: u64, source: Option<&Stat>) -> bool {
         let failed = |cause| copy.cx.problem(copy.problem(CopyKind::CannotVerify, cause));
         let Ok(target) = stat(target).map_err(failed).map(|stat| stat.identity) else { return false };
@@ -188,7 +188,8 @@ fn check_target(copy: EntryCopy<'_>, written: &Written) -> Result<(), Problem> {
 fn open_target(copy: EntryCopy<'_>, written: &Written, how: Open) -> Result<(Fd, u64), Problem> {
     let failed = |cause| copy.problem(CopyKind::CannotVerify, cause);
     let directory = copy.open_directory().map_err(failed)?;
-    // Data may have been written through a symbolic link. The identity tells whether it is the file.
+    // Data may have been written through a symbolic link. The identity tells whether it is the
+    // file.
     let target = open(directory, copy.target_name(), how.following()).map_err(failed)?;
     let now = stat(&target).map_err(failed)?;
     if now.identity != written.target {

@@ -138,7 +138,8 @@ enum Use {
     /// A list of hashes.
     Sum {
         hashes: Hashes,
-        /// Index of the first operand that is standard input. When the others are read, it has ended.
+        /// Index of the first operand that is standard input. When the others are read, it has
+        /// ended.
         first_input: Option<usize>,
     },
     /// The verdicts on manifests.

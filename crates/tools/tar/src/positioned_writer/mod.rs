@@ -94,8 +94,8 @@ impl Large {
 
     /// Completes a piece. The last one gets the sums of all.
     fn complete_piece(&self) -> Option<(u64, bool)> {
-        // Release hands on what a piece has added; Acquire lets the last one see all of it. The sums
-        // are read only afterwards: a piece that adds early may complete late.
+        // Release hands on what a piece has added; Acquire lets the last one see all of it. The
+        // sums are read only afterwards: a piece that adds early may complete late.
         if self.pieces.fetch_sub(1, Ordering::AcqRel) > 1 {
             return None;
         }
