@@ -169,8 +169,8 @@ impl Summer {
         })
     }
 
-    /// Hashes a stream, or a file that reports no size, to its end. A stream can't be read twice, so
-    /// all hashes that may be needed are computed at once.
+    /// Hashes a stream, or a file that reports no size, to its end. A stream can't be read twice,
+    /// so all hashes that may be needed are computed at once.
     pub(super) fn hash_to_end(
         &self,
         cx: &Context<'_, Self>,

@@ -24,8 +24,8 @@ pub struct Options {
     pub dereference: bool,
     /// Says nothing about listed files that don't exist.
     pub ignore_missing: bool,
-    /// Names and inode numbers of files that are passed over: the manifest, which every process must
-    /// recognise. Device numbers differ between hosts.
+    /// Names and inode numbers of files that are passed over: the manifest, which every process
+    /// must recognise. Device numbers differ between hosts.
     pub(crate) left_out: Vec<(CString, u64)>,
 }
 

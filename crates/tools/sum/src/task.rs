@@ -38,9 +38,9 @@ pub(super) enum Verdict {
     Missing,
 }
 
-/// The algorithm that the last hash with 64 digits turned out to have: BLAKE3 or SHA-256. A manifest
-/// usually has only one of them, so this is tried first, and only if the hash is another one, the
-/// other is.
+/// The algorithm that the last hash with 64 digits turned out to have: BLAKE3 or SHA-256. A
+/// manifest usually has only one of them, so this is tried first, and only if the hash is another
+/// one, the other is.
 #[derive(Default)]
 pub(super) struct Learned(AtomicU8);
 
