@@ -50,8 +50,8 @@ pub(super) fn read_direct(
 }
 
 impl Comparer {
-    /// Makes both files direct. Returns false if that is impossible, which is reported: a comparison
-    /// with what is in memory is not what was asked for.
+    /// Makes both files direct. Returns false if that is impossible, which is reported: a
+    /// comparison with what is in memory is not what was asked for.
     pub(super) fn bypasses_cache(
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
