@@ -186,6 +186,7 @@ complete -c haul -n '__haul_within cmp' -l json -d 'list each difference as a JS
 complete -c haul -n '__haul_within cmp' -s L -l dereference -d 'follow symbolic links'
 complete -c haul -n '__haul_within cmp' -s x -l exclude -x -d 'skip entries whose name matches PATTERN, on both sides'
 complete -c haul -n '__haul_within cmp' -l one-file-system -d 'stay on the file systems of FIRST and SECOND'
+complete -c haul -n '__haul_within cmp' -l direct -d 'read files from the device, past the page cache'
 complete -c haul -n '__haul_within cmp' -l manifest -r -d 'compare TREE with the hashes in FILE, as \'haul sum\' makes it'
 complete -c haul -n '__haul_within cmp' -l hash -x -a 'blake3 xxh128 xxh64 sha256 md5' -d 'with --manifest, take hashes that don\'t say what they are for'
 complete -c haul -n '__haul_within cmp' -s h -l help -d 'print this help and exit'

@@ -112,8 +112,7 @@ impl AtomicFile {
         })
     }
 
-    /// Returns the new file and the one it will replace: the names they have now, and what they
-    /// are.
+    /// Returns the new file and the one it will replace, with the names they have now.
     pub fn files(&self) -> impl Iterator<Item = (&CStr, Identity)> {
         let replaced = self.replaced.map(|replaced| (self.name.as_c_str(), replaced));
         std::iter::once((self.temporary.as_c_str(), self.identity)).chain(replaced)

@@ -26,6 +26,8 @@ sentences! { sentence(CompareKind):
     FailedToClose => "failed to close {}",
     TooMany => "too many differences to sort; listing the rest as found",
     StreamAttributes => "--attributes compares files and trees, not pipes or devices",
+    StreamDirect => "--direct compares files and trees, not pipes or devices",
+    NotDirect => "cannot read {} past the page cache",
     BadPattern => "invalid pattern {}",
     BadResult => "cannot read the result of comparing {}",
 }

@@ -107,6 +107,11 @@ static FLAGS: &[Flag<Line>] = &[
         "stay on the file systems of FIRST and SECOND",
     ),
     Flag::gnu(
+        "--direct",
+        Plain(|line| line.options.direct = true),
+        "read files from the device, past the page cache; where that is impossible, fail",
+    ),
+    Flag::gnu(
         "--manifest",
         Word("FILE", |line, value| line.manifest = Some(value.os())),
         "compare TREE with the hashes in FILE, as 'haul sum' makes it",
@@ -170,9 +175,11 @@ impl Line {
 impl Line {
     /// Lowers the flags of a comparison with `manifest`.
     fn lower_against(self, manifest: OsString) -> Result<Against, Error> {
-        let Options { attributes, listing: _, dereference, one_file_system, exclude, utf8: _ } = self.options;
+        let Options { attributes, listing: _, dereference, direct, one_file_system, exclude, utf8: _ } =
+            self.options;
         let full_only = [
             ("--attributes", !attributes.is_empty()),
+            ("--direct", direct),
             ("--exclude", !exclude.is_empty()),
             ("--one-file-system", one_file_system),
             ("--brief", self.listings.iter().any(|(_, listing)| *listing == Listing::Brief)),

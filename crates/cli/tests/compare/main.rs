@@ -2,6 +2,7 @@
 //!
 //! - [`rivals`]: same lines and exit status as `diff -rq --no-dereference` and `cmp`.
 //! - [`attributes`]: every attribute is compared, and nothing else is.
+//! - [`direct`]: from the device.
 //! - [`hard`]: special files, loops, changing files, unreadable files, many differences.
 //! - [`manifest`]: a tree and a manifest.
 //! - [`streams`]: pipes, devices and standard input.
@@ -10,6 +11,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod attributes;
+mod direct;
 mod hard;
 mod manifest;
 mod ranks;

@@ -56,9 +56,19 @@ impl Comparer {
             Self::close(cx, second, || second_path(entry));
             return Start::Done;
         }
+        let is_direct = self.options.direct && sizes.0 > 0 && sizes.1 > 0;
+        if is_direct && !Self::bypasses_cache(cx, entry, (opened.source, &second)) {
+            Self::close(cx, second, || second_path(entry));
+            return Start::Done;
+        }
         if sizes.0 >= RANGES_FROM_BYTES || self.names_files(entry) {
             Ranges::begin(self, cx, entry.clone(), Arc::clone(opened.source), second, pair);
             return Start::Deferred;
+        }
+        if is_direct {
+            self.compare_direct(cx, entry, (opened, &second), &pair);
+            Self::close(cx, second, || second_path(entry));
+            return Start::Done;
         }
         let second = Arc::new(second);
         let other = Arc::clone(&second);

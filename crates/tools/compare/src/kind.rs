@@ -44,6 +44,10 @@ haul_flow::kinds! {
         TooMany,
         /// Attributes were requested for a stream.
         StreamAttributes,
+        /// A stream is to be read past the page cache.
+        StreamDirect,
+        /// A file can't be read past the page cache.
+        NotDirect,
         /// An exclude pattern is invalid.
         BadPattern,
         /// Another rank's result can't be decoded.

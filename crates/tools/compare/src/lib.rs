@@ -3,8 +3,9 @@
 //!
 //! The tool walks the first tree. For each entry it looks up the counterpart in the second tree
 //! (`beside.rs`), reads both files where that may show a difference (`content.rs`; large files in
-//! ranges, `ranges.rs`), and compares attributes (`attributes.rs`). Differences are an entry's
-//! result (`difference.rs`), kept and emitted in path order (`findings.rs`).
+//! ranges, `ranges.rs`; from the device on request, `direct.rs`), and compares attributes
+//! (`attributes.rs`). Differences are an entry's result (`difference.rs`), kept and emitted in path
+//! order (`findings.rs`).
 //!
 //! Operands that are pipes, devices or standard input are read to EOF (`streams.rs`).
 //!
@@ -16,6 +17,7 @@ mod attributes;
 mod beside;
 mod content;
 mod difference;
+mod direct;
 mod findings;
 mod kind;
 mod options;
@@ -281,6 +283,8 @@ impl Tool for Comparer {
         }
         match kind {
             EntryType::Directory => Plan::Enter,
+            // The first block is not wanted from the page cache.
+            EntryType::Regular if self.options.direct => Plan::Read(Probe::NEVER),
             EntryType::Regular => Plan::Read(Probe::ALWAYS),
             _ => Plan::Handle,
         }

@@ -46,6 +46,8 @@ pub struct Options {
     pub listing: Listing,
     /// Follows symbolic links (`-L`).
     pub dereference: bool,
+    /// Reads files past the page cache.
+    pub direct: bool,
     /// Skips directories on other file systems.
     pub one_file_system: bool,
     /// Patterns of names to skip in both trees.

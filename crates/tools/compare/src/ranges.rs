@@ -15,6 +15,7 @@ use super::Comparer;
 use super::attributes::next;
 use super::beside::{Pair, difference, second_path};
 use super::difference::{Side, What};
+use super::direct::read_direct;
 use super::findings::EntryResult;
 use super::options::Listing;
 
@@ -27,6 +28,8 @@ pub(super) struct Ranges {
     second: Mutex<Option<Arc<Fd>>>,
     pair: Pair,
     counts_lines: bool,
+    /// True if the files are read past the page cache.
+    is_direct: bool,
     position: Mutex<u64>,
     /// Size of the shorter file; `u64::MAX` if either size is meaningless.
     end: u64,
@@ -86,6 +89,7 @@ impl Ranges {
             second: Mutex::new(Some(second)),
             pair,
             counts_lines,
+            is_direct: tool.options.direct && one > 0 && other > 0,
             position: Mutex::new(0),
             end,
             over: AtomicBool::new(false),
@@ -101,7 +105,8 @@ impl Ranges {
 
     /// Skips what is a hole in both files.
     fn data_from(&self, position: u64, (first, second): &(Arc<Fd>, Arc<Fd>)) -> u64 {
-        if !self.pair.first.is_sparse() || !self.pair.second.is_sparse() {
+        // Direct reads begin at a multiple of a sector, which a hole's end need not be.
+        if self.is_direct || !self.pair.first.is_sparse() || !self.pair.second.is_sparse() {
             return position;
         }
         let data = |file: &Fd| next(file, Seek::Data, position, self.end).unwrap_or(position);
@@ -114,8 +119,12 @@ impl Ranges {
         let block = buffers.0.capacity().min(buffers.1.capacity()) as u64;
         while offset < end {
             let length = usize::try_from(block.min(end - offset)).unwrap_or(usize::MAX);
-            let [one, other] = [(&range.files.0, &mut *buffers.0), (&range.files.1, &mut *buffers.1)]
-                .map(|(file, buffer)| read_all(file, offset, &mut buffer.bytes_mut()[..length]));
+            let [one, other] = [(&range.files.0, &mut *buffers.0), (&range.files.1, &mut *buffers.1)].map(
+                |(file, buffer)| match self.is_direct {
+                    true => read_direct(file, offset, buffer, length),
+                    false => read_all(file, offset, &mut buffer.bytes_mut()[..length]),
+                },
+            );
             let (one, other) = match (one, other) {
                 (Ok(one), Ok(other)) => (&buffers.0.bytes()[..one], &buffers.1.bytes()[..other]),
                 (Err(cause), _) => return Outcome { failure: Some((Side::First, cause)), ..outcome },
@@ -182,7 +191,7 @@ impl Stages<Comparer> for Ranges {
         if length == 0 {
             return None;
         }
-        for file in [&files.0, &files.1] {
+        for file in [&files.0, &files.1].into_iter().filter(|_| !self.is_direct) {
             // Only advice: failure affects nothing but speed.
             // Both files are read ahead while other ranges are compared.
             advise_range(&**file, Advice::WillNeed, start, length).unwrap_or_default();

@@ -28,7 +28,7 @@ pub(super) fn is_stream(path: &CStr) -> bool {
 /// Compares two operands.
 ///
 /// # Errors
-/// If an operand can't be opened or read, or if attributes are requested.
+/// If an operand can't be opened or read, or if attributes or direct reads are requested.
 pub(super) fn compare(
     (first, second): (&CStr, &CStr),
     options: &Options,
@@ -36,6 +36,9 @@ pub(super) fn compare(
 ) -> Result<Outcome, Problem> {
     if !options.attributes.is_empty() {
         return Err(Problem::new(CompareKind::StreamAttributes));
+    }
+    if options.direct {
+        return Err(Problem::new(CompareKind::StreamDirect));
     }
     let open = |path: &CStr| {
         let opened = match path == STANDARD {

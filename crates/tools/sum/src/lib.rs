@@ -138,8 +138,7 @@ enum Use {
     /// A list of hashes.
     Sum {
         hashes: Hashes,
-        /// Index of the first operand that is standard input. When the others are read, it has
-        /// ended.
+        /// Index of the first operand that is standard input. The others find its end.
         first_input: Option<usize>,
     },
     /// The verdicts on manifests.
