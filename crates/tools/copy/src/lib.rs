@@ -6,6 +6,9 @@
 //! `other.rs` (with `stream.rs` and `without_data.rs`), and `links.rs` for further names of a file.
 //! `attributes.rs` is the last step of each. `existing.rs` decides what to do with an existing
 //! target; `place.rs` does it, with `age.rs` and `backup.rs`. Semantics and wording are GNU's.
+//!
+//! What is true of a copy that is interrupted is in `staged.rs` (`--atomic`), `durable.rs`
+//! (`--fsync`) and `verify.rs` (`--verify`, `--manifest`); docs/trust.md has the promises.
 
 mod age;
 mod attributes;

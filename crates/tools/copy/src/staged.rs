@@ -76,8 +76,8 @@ impl Staged {
 pub(super) struct UnnamedFiles(Mutex<HashMap<u64, bool>>);
 
 impl UnnamedFiles {
-    /// True if it works in the directory of a copy. The first time on a file system, it is tried: that
-    /// a file can't be named must not turn out after its bytes were copied.
+    /// True if it works in the directory of a copy. The first time on a file system, it is tried:
+    /// that a file can't be named must not turn out after its bytes were copied.
     fn work(&self, copy: EntryCopy<'_>, directory: &Fd) -> bool {
         let place = &copy.entry.node.own.held;
         let name = temporary_name();
