@@ -13,7 +13,7 @@ use crate::subtrees::{Addition, Content, LEVEL_MAX, Malformed, Subtrees};
 /// A block is hashed in aligned subtrees without a lock, so threads hash at the same time. Blocks
 /// that begin at multiples of a power of two, and have such a length, are hashed fastest.
 ///
-/// Memory: 40 bytes per subtree that waits for its sibling, and up to 1 KiB for each end of
+/// Memory: about 50 bytes per subtree that waits for its sibling, and up to 1 KiB for each end of
 /// a block that is not at a multiple of 1 KiB. Reading a file in order keeps a few dozen.
 pub struct TreeHash {
     subtrees: Mutex<Subtrees>,
@@ -39,7 +39,7 @@ impl TreeHash {
         Self::default()
     }
 
-    /// Creates the hash of nothing yet, which keeps the value of each piece: 40 MiB per TiB.
+    /// Creates the hash of nothing yet, which keeps the value of each piece: about 50 MiB per TiB.
     #[must_use]
     pub fn with_pieces() -> Self {
         Self { level_max: PIECE_LEVEL, ..Self::default() }
