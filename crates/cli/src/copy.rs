@@ -85,7 +85,8 @@ struct Copy<'a> {
 impl Work for Copy<'_> {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let Request { operands, options, manifest, .. } = self.request;
-        let manifest = match manifest.as_ref().map(Manifest::create).transpose() {
+        let manifest = manifest.as_ref().map(|request| Manifest::create(request, operands));
+        let manifest = match manifest.transpose() {
             Ok(manifest) => manifest,
             Err(problem) => {
                 console.problem(problem);

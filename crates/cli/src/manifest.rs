@@ -1,14 +1,15 @@
 //! `cp --manifest`: the list of the files that were copied, with their hashes.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use haul_copy::{DigestSink, FileDigest};
+use haul_copy::{CopyKind, DigestSink, FileDigest, Operands};
 use haul_digest::Algorithm;
 use haul_digest::manifest::{Creator, Format, Record, Writer};
 use haul_flow::Problem;
 use haul_sum::ManifestFile;
+use haul_sys::Fd;
 
 use crate::signals::{self, Ear};
 
@@ -32,8 +33,16 @@ impl Manifest {
     /// Creates the file, before anything is copied.
     ///
     /// # Errors
-    /// If it can't be created.
-    pub(crate) fn create(request: &ManifestRequest) -> Result<Self, Problem> {
+    /// If it can't be created, or would replace one of the operands.
+    pub(crate) fn create(request: &ManifestRequest, operands: &Operands) -> Result<Self, Problem> {
+        let identity =
+            |path: &CStr| haul_sys::stat_path::<&Fd>(None, path, true).ok().map(|stat| stat.identity);
+        if let Some(replaced) = identity(&request.path)
+            && let Some(operand) = operands.names.iter().find(|name| identity(name) == Some(replaced))
+        {
+            let problem = Problem::new(CopyKind::SameFile).naming(operand.to_bytes());
+            return Err(problem.naming(request.path.to_bytes()));
+        }
         let file = ManifestFile::create(&request.path)?;
         let abandoned = file.clone();
         // Without handlers, a temporary file remains after a signal, and nothing else is lost.

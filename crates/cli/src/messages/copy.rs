@@ -77,6 +77,7 @@ sentences! { sentence(CopyKind):
     Differs => "verification failed: {} differs from its source in bytes {bare} to {bare}",
     Repaired => "warning: {} differed in bytes {bare} to {bare} on storage; they were written again",
     SourceDiffers => "verification failed: {} was read twice and differed in bytes {bare} to {bare}",
+    NotVerified => "warning: {} is not verified, as it is not a regular file",
     VerifiedFromMemory => "warning: {} and others were verified from memory: their file system keeps files there",
     Copied => "{} -> {}",
     CopiedWithBackup => "{} -> {} (backup: {})",

@@ -118,6 +118,13 @@ fn a_manifest_that_cannot_be_written_is_an_error() {
         assert!(errors.starts_with(&format!("haul cp: cannot write '{path}': ")), "{errors}");
         assert!(!sandbox.join("copy").exists(), "{path}: something was copied first");
     }
+    // It would replace what is copied.
+    for words in ["--manifest=file file copy", "--manifest=./file directory file copy"] {
+        let words: Vec<_> = words.split(' ').collect();
+        let (status, errors) = run(&ours, &sandbox, &words);
+        assert!(status == Some(1) && errors.contains("are the same file"), "{words:?}: {errors}");
+        assert_eq!(fs::read_to_string(sandbox.join("file")).unwrap(), "abc");
+    }
     for words in [["--manifest-format=json"], ["--manifest=list --link"], ["--manifest=list --clients=2"]] {
         let words: Vec<_> = words[0].split(' ').chain(["file", "copy"]).collect();
         assert_eq!(run(&ours, &sandbox, &words).0, Some(1), "{words:?}");

@@ -102,6 +102,27 @@ fn a_power_cut_leaves_the_old_or_the_new_file() {
     }
 }
 
+/// A link leads to a file system that the copy doesn't otherwise know.
+#[test]
+fn a_file_behind_a_link_is_flushed_where_it_is() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool(POWER_TOOL), needs::loop_mount("ext4"));
+    let sandbox = Sandbox::in_memory().unwrap();
+    let mount = Mount::image("ext4", 64 << 20).unwrap();
+    fs::write(sandbox.join("file"), "content").unwrap();
+    fs::write(mount.join("copy"), "").unwrap();
+    std::os::unix::fs::symlink(mount.join("copy"), sandbox.join("link")).unwrap();
+    let copy = |options: &[&str]| {
+        let run = ours.run().args(options).args(["file", "link"]).in_folder(sandbox.path());
+        run.succeed().unwrap();
+        mount.cut_power().unwrap();
+        fs::read_to_string(mount.join("copy")).unwrap_or_default()
+    };
+    assert_eq!(copy(&["--fsync"]), "content");
+    fs::write(sandbox.join("file"), "other").unwrap();
+    assert_ne!(copy(&[]), "other", "nothing is lost without --fsync either");
+}
+
 /// The number of flushes doesn't depend on the number of files.
 #[test]
 fn a_copy_is_flushed_with_few_calls() {
@@ -123,6 +144,14 @@ fn a_copy_is_flushed_with_few_calls() {
     let (whole, each) = flushes(&["-a", "--fsync=each"]);
     // Each file, four directories and the tree, and the directory that it is in.
     assert_eq!((whole, each), (0, sizes().len() + 6));
+    // The file, the two directories that --parents makes, the entry of each, and the place of the file.
+    let folders = sandbox.join("target");
+    fs::create_dir_all(&folders).unwrap();
+    let run = ours.run().args(["--parents", "--fsync=each", "source/folder-1/file-1", "target"]);
+    let run = run.in_folder(sandbox.path());
+    let (outcome, calls) = strace::record(run, "fsync", &sandbox.join("log")).unwrap();
+    assert!(outcome.succeeded(), "{}", outcome.errors());
+    assert_eq!(calls.iter().filter(|call| !call.failed()).count(), 6);
     let kind = haul_testkit::rustix::fs::statfs(sandbox.path()).unwrap().f_type as u64;
     const OVERLAY: u64 = 0x794c_7630;
     require!((![0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, OVERLAY].contains(&kind)).then(|| {

@@ -251,6 +251,9 @@ fn what_cannot_be_verified_is_refused_or_said() {
         assert!(errors.contains("--verify") && errors.contains("mutually exclusive"), "{option}: {errors}");
         assert!(!Path::new(&sandbox.join("copy")).exists(), "{option}");
     }
+    let outcome = run(&["--verify", "file", "/dev/null"]);
+    let said = "haul cp: warning: '/dev/null' is not verified, as it is not a regular file\n";
+    assert_eq!((outcome.status(), outcome.errors().as_str()), (Some(0), said));
     let outcome = run(&["--verify", "file", "copy"]);
     let said = "haul cp: warning: 'copy' and others were verified from memory: their file system keeps files there\n";
     assert_eq!((outcome.status(), outcome.errors().as_str()), (Some(0), said));

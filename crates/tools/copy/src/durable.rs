@@ -19,7 +19,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{Context, DirCache, DirHandle, Problem, lock};
-use haul_sys::{Errno, Error, Fd, Open, file_system_type, open, synchronize, synchronize_file_system};
+use haul_sys::{Errno, Error, Fd, Open};
+use haul_sys::{file_system_type, open, open_parent, stat, synchronize, synchronize_file_system};
 
 use super::entry_copy::EntryCopy;
 use super::options::{Atomic, Fsync};
@@ -172,8 +173,11 @@ pub(super) fn flush_before(copy: EntryCopy<'_>, number: u64) -> Result<(), Probl
 /// Flushes an open target, if that is due. Returns false if that failed and was reported.
 pub(super) fn flush_file(copy: EntryCopy<'_>, file: &Fd, staged: Option<&Staged>) -> bool {
     let is_asked = copy.options.atomic == Atomic::Always && copy.options.fsync == Fsync::End;
-    // A rank gives each file its name at once.
-    let is_due = is_flushed_each(copy.copier, device_of(copy)) || is_asked && copy.entry.node.owner.is_some();
+    // A rank gives each file its name at once. A file written through a symbolic link may be on a
+    // file system that is not flushed at the end.
+    let is_due = is_flushed_each(copy.copier, device_of(copy))
+        || is_asked && copy.entry.node.owner.is_some()
+        || is_flushed(copy.copier) && stat(file).map_or(true, |stat| stat.identity.device != device_of(copy));
     if !is_due {
         if let Some(staged) = staged.filter(|_| flushes_before_names(copy)) {
             staged.written_at.store(note_written(copy), Ordering::Relaxed);
@@ -191,6 +195,20 @@ pub(super) fn flush_directory(copier: &Copier, cx: &Context<'_, Copier>, held: &
     {
         cx.problem(problem);
     }
+}
+
+/// Flushes a directory above an operand that this run has made (`--parents`), and its entry in the one
+/// above it, if that is due.
+pub(super) fn flush_parent(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) -> Result<(), Problem> {
+    if copier.options.fsync == Fsync::Never || !is_flushed_each(copier, held.identity().device) {
+        return Ok(());
+    }
+    flush_entries(cache, held)?;
+    let flushed = cache.open(held).and_then(|directory| {
+        let above = open_parent(&*directory)?;
+        synchronize(&above).and(above.close())
+    });
+    flushed.map_err(|cause| Problem::new(CopyKind::Syncing).naming(held.path()).because(cause))
 }
 
 fn flush_entries(cache: &DirCache, held: &Arc<DirHandle>) -> Result<(), Problem> {

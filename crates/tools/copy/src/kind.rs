@@ -152,6 +152,8 @@ haul_flow::kinds! {
         Repaired,
         /// A range of a source differs from what was read before.
         SourceDiffers,
+        /// A target can't be verified, because it is a device or a FIFO.
+        NotVerified,
         /// The target's file system can't be read past the page cache.
         VerifiedFromMemory,
         /// `--verbose` line.

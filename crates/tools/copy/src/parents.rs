@@ -19,6 +19,7 @@ use haul_sys::{
 use haul_sys::{c_string, make_directory, open, open_path, stat, stat_path};
 
 use super::default_label;
+use super::durable;
 use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object};
 use super::operands::Assignment;
 use super::options::Preserve;
@@ -263,6 +264,9 @@ impl<'a> Parents<'a> {
     pub(super) fn finish(mut self) -> Status {
         for changed in std::mem::take(&mut self.changed).into_iter().rev() {
             if let Err(problem) = self.give_attributes(&changed) {
+                self.tell(problem);
+            }
+            if let Err(problem) = durable::flush_parent(self.copier, self.cache, &changed.held) {
                 self.tell(problem);
             }
         }

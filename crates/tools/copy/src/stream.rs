@@ -8,7 +8,6 @@ use haul_flow::{Context, FlowKind, Problem, Tally};
 use haul_sys::{Errno, Error, Fd, FileType, Operation, Stat};
 use haul_sys::{read_on, write_on};
 
-use super::Copier;
 use super::attributes::NewAttributes;
 use super::creation_mode;
 use super::debug;
@@ -16,10 +15,12 @@ use super::durable;
 use super::entry_copy::EntryCopy;
 use super::object::Object;
 use super::open_target::OpenTarget;
+use super::options::Verify;
 use super::place::{self};
 use super::source_xattrs;
 use super::staged;
 use super::verify::Verification;
+use super::{Copier, CopyKind};
 
 /// Bytes moved at a time: the capacity of a pipe.
 const BLOCK_BYTES: usize = 64 << 10;
@@ -28,8 +29,11 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// Reports failures and closes the target. Returns true if all went well.
 pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: OpenTarget) -> bool {
     let OpenTarget { file, before, backup, staged, .. } = target;
-    let verification = Verification::begin(copy.copier)
-        .filter(|_| before.is_none_or(|before| before.kind == FileType::Regular));
+    let is_file = before.is_none_or(|before| before.kind == FileType::Regular);
+    let verification = Verification::begin(copy.copier).filter(|_| is_file);
+    if copy.options.verify != Verify::Never && !is_file {
+        copy.cx.problem(Problem::new(CopyKind::NotVerified).naming(copy.target_path()).as_warning());
+    }
     let (mut is_whole, mut has_attributes) = (true, true);
     if let Err((kind, cause)) = pump(copy.cx, (source, &file), verification.as_ref()) {
         let path = if kind == FlowKind::ErrorReading { copy.entry.path() } else { copy.target_path() };
@@ -39,7 +43,7 @@ pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: Op
     debug::print_stream(copy);
     // A device or FIFO that the user writes to keeps its mode, unlike with GNU cp: it is not
     // a copy.
-    if is_whole && before.is_none_or(|before| before.kind == FileType::Regular) {
+    if is_whole && is_file {
         let xattrs = source_xattrs::read(copy, Object::Open(source));
         let attributes = NewAttributes {
             before: before.as_ref(),
