@@ -144,7 +144,8 @@ fn a_copy_is_flushed_with_few_calls() {
     let (whole, each) = flushes(&["-a", "--fsync=each"]);
     // Each file, four directories and the tree, and the directory that it is in.
     assert_eq!((whole, each), (0, sizes().len() + 6));
-    // The file, the two directories that --parents makes, the entry of each, and the place of the file.
+    // The file, the two directories that --parents makes, the entry of each, and the place of the
+    // file.
     let folders = sandbox.join("target");
     fs::create_dir_all(&folders).unwrap();
     let run = ours.run().args(["--parents", "--fsync=each", "source/folder-1/file-1", "target"]);

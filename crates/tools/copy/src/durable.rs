@@ -197,8 +197,8 @@ pub(super) fn flush_directory(copier: &Copier, cx: &Context<'_, Copier>, held: &
     }
 }
 
-/// Flushes a directory above an operand that this run has made (`--parents`), and its entry in the one
-/// above it, if that is due.
+/// Flushes a directory above an operand that this run has made (`--parents`), and its entry in the
+/// one above it, if that is due.
 pub(super) fn flush_parent(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) -> Result<(), Problem> {
     if copier.options.fsync == Fsync::Never || !is_flushed_each(copier, held.identity().device) {
         return Ok(());
