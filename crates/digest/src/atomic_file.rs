@@ -14,12 +14,10 @@
 
 use std::ffi::{CStr, CString};
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_sys::{
     Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, c_string, change_mode, open, open_path,
-    remove, rename, stat, stat_at, synchronize, write_all_on,
+    remove, rename, stat, stat_at, synchronize, temporary_name, write_all_on,
 };
 
 /// Bytes that are collected before they are written.
@@ -168,11 +166,4 @@ impl Drop for AtomicFile {
             remove(&self.directory, &self.temporary).unwrap_or_default();
         }
     }
-}
-
-fn temporary_name() -> CString {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let random = RandomState::new().hash_one((std::process::id(), number));
-    c_string(format!(".haul-{random:016x}-{number}").as_bytes())
 }

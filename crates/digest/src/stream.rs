@@ -43,7 +43,7 @@ impl fmt::Display for OutOfOrder {
 impl std::error::Error for OutOfOrder {}
 
 impl StreamHash {
-    /// Creates the hash of nothing yet.
+    /// Creates an empty hash.
     #[must_use]
     pub fn new(algorithm: Algorithm) -> Self {
         let state = match algorithm {

@@ -120,7 +120,7 @@ impl<'a> Content<'a> {
     }
 }
 
-/// What a block adds to the tree of its file. Computed without a lock.
+/// The additions of one block to the tree of its file, computed without a lock.
 pub(crate) struct Addition<'a> {
     nodes: Vec<(u64, Node)>,
     /// Bytes of incomplete chunks, and their offsets.
@@ -156,7 +156,7 @@ impl<'a> Addition<'a> {
 }
 
 impl Subtrees {
-    /// Adds a block. Of bytes that come twice, the subtree that is larger stays.
+    /// Adds a block. If bytes come twice, keeps the larger subtree.
     pub(crate) fn add(&mut self, addition: Addition<'_>, level_max: u8) {
         self.end = self.end.max(addition.end);
         for (first, node) in addition.nodes {

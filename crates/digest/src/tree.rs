@@ -33,13 +33,13 @@ impl fmt::Debug for TreeHash {
 }
 
 impl TreeHash {
-    /// Creates the hash of nothing yet.
+    /// Creates an empty hash.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Creates the hash of nothing yet, which keeps the value of each piece: about 50 MiB per TiB.
+    /// Creates an empty hash that keeps the value of each piece: about 50 MiB per TiB.
     #[must_use]
     pub fn with_pieces() -> Self {
         Self { level_max: PIECE_LEVEL, ..Self::default() }

@@ -33,10 +33,8 @@ use std::time::Duration;
 
 use haul_sys::{
     DirectoryReader, Errno, Error, Fd, FileType, Mode, Names, Open, Operation, Pinned, Result, Special, Stat,
-    Timestamp, change_mode, clock, effective_identity, open, precise_clock, remove, stat,
+    Timestamp, change_mode, clock, effective_identity, open, precise_clock, remove, stat, temporary_name,
 };
-
-use crate::leftovers::temporary_name;
 
 /// Maximum rounding error of a file's times, in seconds (vfat).
 const GRANULARITY_SECONDS: i64 = 2;

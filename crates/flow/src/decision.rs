@@ -17,15 +17,15 @@ pub struct Policy {
     pub order: Order,
     /// While this gauge is over its limit, no worker takes a job as long as another one is in hand.
     pub backpressure: Option<Gauge>,
-    /// Closed files that wait for [`Tool::close_file`](crate::Tool::close_file).
+    /// How many closed files may wait for [`Tool::close_file`](crate::Tool::close_file).
     pub closed_waiting: ClosedWaiting,
     /// Cancelled when the run need not go on, in this process or another.
     pub cancel: CancelToken,
 }
 
-/// Limits of the closed files that wait for `Tool::close_file`, per worker: with the file that
-/// reaches one of them, all are passed to it. They are at the latest when the worker finds nothing
-/// else to do. The entries of other processes don't wait, and without limits none does.
+/// Limits on closed files waiting for `Tool::close_file`, per worker. The worker passes on all of
+/// them when either limit is reached, or when it runs out of work. By default no file waits. Entries
+/// from other processes never do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClosedWaiting {
     /// Maximum number of files.

@@ -55,7 +55,7 @@ pub use executor::{Alone, Executor, JobSpec};
 pub use haul_sys::Standard;
 pub use held::{DirCache, DirHandle};
 pub use kind::{FlowKind, Kind};
-pub use leftovers::{is_left_behind, sweep, temporary_name};
+pub use leftovers::sweep;
 pub use links::{Claim, FileKey, LinkTable};
 pub use local::{Feed, Local};
 pub use lock::lock;

@@ -68,7 +68,7 @@ impl<E, F> OpenFile<E, F> {
         !self.failed.swap(true, Ordering::AcqRel)
     }
 
-    /// Forgets what was moved, because the source has changed.
+    /// Prepares to move the content again, because the source has changed.
     pub(crate) fn begin_again(&mut self, stat: Stat) {
         self.stat = stat;
         *self.ended_at.get_mut() = u64::MAX;

@@ -257,11 +257,11 @@ pub struct Context<'r, T: Tool> {
     tally: Cell<Tally>,
     /// Owner of the entries that the worker is handling.
     owner: RefCell<Option<Arc<dyn RootOwner<T>>>>,
-    /// Closed files that the tool will be told of together.
+    /// Closed files waiting for [`Tool::close_file`].
     closed: RefCell<ClosedFiles<T>>,
 }
 
-/// Closed files that wait for [`Tool::close_file`].
+/// Closed files waiting for [`Tool::close_file`].
 struct ClosedFiles<T: Tool> {
     /// The entries, their files, and true for each whose content was moved.
     files: Vec<(Entry<T>, T::File, bool)>,
@@ -411,7 +411,7 @@ impl<'r, T: Tool> Context<'r, T> {
         }
     }
 
-    /// Tells the tool of the closed files that wait, and completes their entries. Returns false if
+    /// Passes the waiting closed files to the tool, and completes their entries. Returns false if
     /// there are none.
     pub(crate) fn close_waiting(&self) -> bool {
         let closed = std::mem::take(&mut *self.closed.borrow_mut());

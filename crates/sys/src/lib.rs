@@ -47,6 +47,7 @@ mod ring;
 mod selinux;
 mod standard;
 mod stat;
+mod temporary;
 mod transfer;
 mod used;
 mod users;
@@ -93,6 +94,7 @@ pub use stat::{
     FileType, Identity, Mode, Stat, Timestamp, device_number, device_parts, may_write, stat, stat_at,
     stat_path,
 };
+pub use temporary::{TEMPORARY_PREFIX, is_left_behind, temporary_name};
 pub use transfer::{Transfer, Transferred};
 pub use used::Used;
 pub use users::{group_name, group_number, user_name, user_number};

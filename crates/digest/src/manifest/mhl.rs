@@ -206,7 +206,7 @@ fn listed(hash: Node<'_, '_>, hint: Option<Algorithm>) -> Result<Listed, ParseEr
         return Err(ParseError::BadName);
     }
     let size = path_element.attribute("size").and_then(|size| size.trim().parse().ok());
-    // A hash that is marked as failed is that of a damaged file.
+    // A hash marked as failed belongs to a damaged file.
     let sound = elements().filter(|node| node.attribute("action") != Some("failed"));
     let mut known: Vec<_> = sound
         .filter_map(|node| Some((Algorithm::of_name(node.tag_name().name()).filter(|it| has(*it))?, node)))

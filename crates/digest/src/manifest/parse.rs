@@ -54,7 +54,7 @@ impl Expected {
         })
     }
 
-    /// Returns the digests one of which must be that of the file.
+    /// Returns the acceptable digests: the file must have one of them.
     pub fn digests(&self) -> impl Iterator<Item = Digest> {
         let (first, second) = match *self {
             Self::Known(digest) => (digest, None),

@@ -3,9 +3,9 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_flow::{Claim, DirHandle, FileKey, Problem, Tally, temporary_name};
+use haul_flow::{Claim, DirHandle, FileKey, Problem, Tally};
 use haul_sys::{Errno, Error, Fd, Identity, Pinned, Stat, Timestamp};
-use haul_sys::{link_at_path, remove, rename, stat_at, stat_path};
+use haul_sys::{link_at_path, remove, rename, stat_at, stat_path, temporary_name};
 
 use super::entry_copy::EntryCopy;
 use super::options::{Make, Preserve};

@@ -225,6 +225,12 @@ pub(super) fn target_name(entry: &Entry<Copier>) -> &CStr {
     entry.node.own.rename.as_deref().unwrap_or(entry.name())
 }
 
+/// True if a new file can get this name. For others, the kernel's error is the one that GNU cp
+/// reports.
+pub(super) fn is_plain_name(name: &CStr) -> bool {
+    name != c"." && !name.to_bytes().ends_with(b"/")
+}
+
 /// Returns the path of an entry's copy, for messages.
 pub(super) fn target_path(entry: &Entry<Copier>) -> Vec<u8> {
     match entry.is_operand() {

@@ -1,31 +1,27 @@
-//! Temporary names of files that ranks create, and the removal of those that earlier runs have
-//! left.
+//! Temporary names that ranks use, and the removal of those that earlier runs have left.
 //!
-//! Ranks need names that other processes can compute (elsewhere `haul_flow::temporary_name` is
-//! used): one consists of the run's number, a hash of the file's own name, the run's epoch and the
-//! attempt. So a later attempt knows what an earlier one may have left, and removes it, and a
-//! process that was given up but lives on uses names no one else does. A run that resumes from a
-//! journal removes what earlier runs left in a directory before it finishes that directory.
-//!
-//! An existing file is overwritten in place, as always.
+//! Several ranks open one file, so they must be able to compute its temporary name. It consists of
+//! the run's number, a hash of the file's own name, the run's epoch and the attempt. So a later
+//! attempt knows what an earlier one may have left, and removes it, and a process that was given up
+//! but lives on uses names no one else does. A run that resumes from a journal removes what earlier
+//! runs left in a directory before it finishes that directory. A copy on one machine uses
+//! `haul_sys::temporary_name`.
 
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use haul_flow::{DirCache, DirHandle, Problem, is_left_behind};
+use haul_flow::{DirCache, DirHandle, Problem};
+use haul_sys::{TEMPORARY_PREFIX, is_left_behind};
 
 use super::options::{Atomic, TemporaryNames};
 use super::{Copier, CopyKind};
-
-/// Prefix of temporary names.
-pub(super) const PREFIX: &str = ".haul-";
 
 /// True if runs with this number may have given the name to an incomplete file.
 fn is_temporary_name(name: &CStr, run: TemporaryNames) -> bool {
     let is_hex = |part: &[u8]| part.len() == 16 && part.iter().all(|byte| byte.is_ascii_hexdigit());
     let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
-    let number = format!("{PREFIX}{:016x}-", run.number);
+    let number = format!("{TEMPORARY_PREFIX}{:016x}-", run.number);
     let rest = name.to_bytes().strip_prefix(number.as_bytes()).unwrap_or_default();
     let mut parts = rest.split(|byte| *byte == b'-');
     parts.next().is_some_and(is_hex)

@@ -26,7 +26,9 @@ use super::entry_copy::EntryCopy;
 use super::links::{self, NameClaim};
 use super::open_target::CopiedFile;
 use super::options::{CopyOptions, Dereference, Label, TemporaryNames};
-use super::target::{CreationModes, MadeDirectory, OperandCopy, TargetDirectory, target_name, target_path};
+use super::target::{
+    CreationModes, MadeDirectory, OperandCopy, TargetDirectory, is_plain_name, target_name, target_path,
+};
 use super::{Copier, CopyKind};
 
 mod ticket;
@@ -136,7 +138,7 @@ impl Distributed for Copier {
 
     fn made<'a>(&self, entry: &'a Entry<Self>) -> Option<(&'a Arc<DirHandle>, &'a CStr)> {
         let (held, name) = (&entry.node.own.held, target_name(entry));
-        let is_plain = name != c"." && !name.to_bytes().ends_with(b"/") && !held.is_absent();
+        let is_plain = is_plain_name(name) && !held.is_absent();
         is_plain.then_some((held, name))
     }
 

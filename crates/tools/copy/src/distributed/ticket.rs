@@ -5,7 +5,9 @@ use std::ffi::CString;
 
 use haul_cluster::{WorkItem, item_of};
 use haul_flow::Problem;
-use haul_sys::{Errno, Error, Fd, Open, Operation, Stat, Timestamp, open, remove, stat, stat_at};
+use haul_sys::{
+    Errno, Error, Fd, Open, Operation, Stat, TEMPORARY_PREFIX, Timestamp, open, remove, stat, stat_at,
+};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -17,7 +19,7 @@ use crate::layouts::{self, Original};
 use crate::open_target::OpenTarget;
 use crate::options::TemporaryNames;
 use crate::staged::Staged;
-use crate::temporary::PREFIX;
+use crate::target::is_plain_name;
 
 /// Lets another process open a file that is being created, and verify that its source is the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +62,7 @@ impl Ticket {
     }
 
     fn is_temporary(&self) -> bool {
-        self.name.to_bytes().starts_with(PREFIX.as_bytes())
+        self.name.to_bytes().starts_with(TEMPORARY_PREFIX.as_bytes())
     }
 
     /// Opens the target. Another user may own its directory and may have replaced the file.
@@ -93,7 +95,7 @@ pub(crate) fn open_temporary(
     creation_mode: CreationMode,
 ) -> Result<Option<OpenTarget>, Problem> {
     let (Some(item), name) = (item_of(&*copy.entry.node), copy.target_name()) else { return Ok(None) };
-    if name.to_bytes().ends_with(b"/") || name.to_bytes() == b"." {
+    if !is_plain_name(name) {
         return Ok(None);
     }
     let Ok(directory) = copy.open_directory() else { return Ok(None) };
@@ -151,7 +153,7 @@ fn go_on_with(copier: &Copier, item: &WorkItem<Copier>, directory: &Fd, source: 
 fn temporary_name(copy: EntryCopy<'_>, attempt: u32) -> Option<CString> {
     let TemporaryNames { number, epoch } = copy.copier.temporary_names.get()?;
     let name = xxh3_64(copy.target_name().to_bytes());
-    CString::new(format!("{PREFIX}{number:016x}-{name:016x}-{epoch}-{attempt}")).ok()
+    CString::new(format!("{TEMPORARY_PREFIX}{number:016x}-{name:016x}-{epoch}-{attempt}")).ok()
 }
 
 /// Creates an entry's target under a temporary name.
