@@ -85,7 +85,7 @@ struct Copy<'a> {
 impl Work for Copy<'_> {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let Request { operands, options, manifest, .. } = self.request;
-        let manifest = manifest.as_ref().map(|request| Manifest::create(request, operands));
+        let manifest = manifest.as_ref().map(|request| Manifest::create(request, operands, console));
         let manifest = match manifest.transpose() {
             Ok(manifest) => manifest,
             Err(problem) => {

@@ -1,32 +1,63 @@
-//! `cp --manifest`: the list of the files that were copied, with their hashes.
+//! Manifests that are written: the file, and `cp --manifest`.
 
 use std::ffi::{CStr, CString};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use haul_copy::{CopyKind, DigestSink, FileDigest, Operands};
 use haul_digest::Algorithm;
 use haul_digest::manifest::{Creator, Format, Record, Writer};
-use haul_flow::Problem;
-use haul_sum::ManifestFile;
+use haul_flow::{Problem, lock};
+use haul_sum::{ManifestFile, SumKind};
 use haul_sys::Fd;
 
-use crate::signals::{self, Ear};
+use crate::messages::reason;
+use crate::report::Console;
+use crate::signals::{self, SignalGuard};
 
-/// A manifest to write.
+/// Creates the file of a manifest. If a signal ends the program while the guard lives, the file is
+/// removed first.
+///
+/// # Errors
+/// If it can't be created.
+pub(crate) fn create_file(
+    path: &CStr,
+    console: &Console,
+) -> Result<(ManifestFile, Option<SignalGuard>), Problem> {
+    let file = ManifestFile::create(path)?;
+    let abandoned = file.clone();
+    let guard = signals::before_end(move || abandoned.abandon());
+    if let Err(why) = &guard {
+        console.remark(&format!("a temporary file will remain if haul is killed: {}", reason(why)));
+    }
+    Ok((file, guard.ok()))
+}
+
+/// Returns what manifests say of their creator.
+pub(crate) fn creator() -> Creator {
+    // Unknown without /proc.
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { "unknown" } else { host.trim() };
+    Creator {
+        host: host.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        created: SystemTime::now(),
+    }
+}
+
+/// The manifest that a copy is to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ManifestRequest {
     pub(crate) path: CString,
     pub(crate) format: Format,
 }
 
-/// A manifest of a copy that is running. It appears under its name when it is complete.
+/// The manifest of a running copy. It appears under its name when it is complete.
 pub(crate) struct Manifest {
     file: ManifestFile,
-    format: Format,
+    writer: Writer,
     files: Arc<Mutex<Vec<FileDigest>>>,
-    /// Removes the temporary file if a signal ends the program.
-    _ear: Option<Ear>,
+    _guard: Option<SignalGuard>,
 }
 
 impl Manifest {
@@ -34,7 +65,11 @@ impl Manifest {
     ///
     /// # Errors
     /// If it can't be created, or would replace one of the operands.
-    pub(crate) fn create(request: &ManifestRequest, operands: &Operands) -> Result<Self, Problem> {
+    pub(crate) fn create(
+        request: &ManifestRequest,
+        operands: &Operands,
+        console: &Console,
+    ) -> Result<Self, Problem> {
         let identity =
             |path: &CStr| haul_sys::stat_path::<&Fd>(None, path, true).ok().map(|stat| stat.identity);
         if let Some(replaced) = identity(&request.path)
@@ -43,45 +78,36 @@ impl Manifest {
             let problem = Problem::new(CopyKind::SameFile).naming(operand.to_bytes());
             return Err(problem.naming(request.path.to_bytes()));
         }
-        let file = ManifestFile::create(&request.path)?;
-        let abandoned = file.clone();
-        // Without handlers, a temporary file remains after a signal, and nothing else is lost.
-        let ear = signals::before_end(move || abandoned.abandon()).ok();
-        Ok(Self { file, format: request.format, files: Arc::default(), _ear: ear })
+        let writer = Writer::new(request.format, Algorithm::Blake3, false, &creator())
+            .map_err(|_| Problem::new(SumKind::NotInMhl).naming(Algorithm::Blake3.name()))?;
+        let (file, guard) = create_file(&request.path, console)?;
+        Ok(Self { file, writer, files: Arc::default(), _guard: guard })
     }
 
     pub(crate) fn sink(&self) -> DigestSink {
         let files = Arc::clone(&self.files);
-        DigestSink::new(move |file| files.lock().unwrap_or_else(PoisonError::into_inner).push(file))
+        DigestSink::new(move |file| lock(&files).push(file))
     }
 
     /// Writes the list, sorted by path, so that two runs give the same bytes.
     ///
     /// # Errors
-    /// If it can't be written. Then there is no file, or the one that was there before.
-    pub(crate) fn commit(self) -> Result<(), Problem> {
-        let mut files = std::mem::take(&mut *self.files.lock().unwrap_or_else(PoisonError::into_inner));
+    /// If it can't be written. What had its name before, if anything, is still there then.
+    pub(crate) fn commit(mut self) -> Result<(), Problem> {
+        let mut files = std::mem::take(&mut *lock(&self.files));
         files.sort_unstable_by(|one, other| one.path.cmp(&other.path));
-        let creator =
-            Creator { host: String::new(), version: String::new(), created: SystemTime::UNIX_EPOCH };
         let mut text = Vec::new();
-        // The parser of options has refused formats that can't have BLAKE3.
-        if let Ok(mut writer) = Writer::new(self.format, Algorithm::Blake3, false, &creator) {
-            writer.begin(&mut text);
-            for FileDigest { path, size, digest } in &files {
-                let record = Record { path, size: Some(*size), digest: *digest };
-                // Only MHL refuses names.
-                writer.record(&mut text, &record).unwrap_or_default();
-                if text.len() >= WRITE_BYTES {
-                    self.file.write(&std::mem::take(&mut text))?;
-                }
-            }
-            writer.end(&mut text);
+        self.writer.begin(&mut text);
+        for FileDigest { path, size, digest } in files {
+            let record = Record { path: &path, size: Some(size), digest };
+            self.writer
+                .record(&mut text, &record)
+                .map_err(|_| Problem::new(SumKind::NotInMhl).naming(path.clone()))?;
+            self.file.write(&text)?;
+            text.clear();
         }
+        self.writer.end(&mut text);
         self.file.write(&text)?;
         self.file.commit()
     }
 }
-
-/// Bytes that are written at once.
-const WRITE_BYTES: usize = 64 << 10;

@@ -11,9 +11,9 @@ use signal_hook::iterator::Signals;
 
 /// Held by the code that a signal may interrupt. Once a signal has arrived, dropping it blocks
 /// until the program has ended.
-pub(crate) struct Ear(Arc<Mutex<()>>);
+pub(crate) struct SignalGuard(Arc<Mutex<()>>);
 
-impl Drop for Ear {
+impl Drop for SignalGuard {
     fn drop(&mut self) {
         drop(lock(&self.0));
     }
@@ -23,14 +23,14 @@ impl Drop for Ear {
 ///
 /// # Errors
 /// When the handlers can't be installed, or the thread can't be started.
-pub(crate) fn before_end(act: impl FnOnce() + Send + 'static) -> io::Result<Ear> {
+pub(crate) fn before_end(act: impl FnOnce() + Send + 'static) -> io::Result<SignalGuard> {
     let ignored = ignored();
-    let is_heard = |signal: &i32| ignored & (1 << (signal - 1)) == 0;
-    let heard: Vec<_> = [SIGHUP, SIGINT, SIGTERM].into_iter().filter(is_heard).collect();
+    let is_handled = |signal: &i32| ignored & (1 << (signal - 1)) == 0;
+    let handled: Vec<_> = [SIGHUP, SIGINT, SIGTERM].into_iter().filter(is_handled).collect();
     let ending = Arc::new(Mutex::new(()));
-    let ear = Ear(Arc::clone(&ending));
-    if heard.is_empty() {
-        return Ok(ear);
+    let guard = SignalGuard(Arc::clone(&ending));
+    if handled.is_empty() {
+        return Ok(guard);
     }
     let (send, receive) = mpsc::channel::<Signals>();
     // Start the thread first and never stop it: a caught signal that nobody handles would
@@ -44,8 +44,8 @@ pub(crate) fn before_end(act: impl FnOnce() + Send + 'static) -> io::Result<Ear>
             signal_hook::low_level::emulate_default_handler(signal).unwrap_or_default();
         }
     })?;
-    send.send(Signals::new(heard)?).map_err(io::Error::other)?;
-    Ok(ear)
+    send.send(Signals::new(handled)?).map_err(io::Error::other)?;
+    Ok(guard)
 }
 
 /// Returns the ignored signals as a mask whose lowest bit is signal 1 (proc_pid_status(5)). Without

@@ -73,6 +73,7 @@ sentences! { sentence(CopyKind):
     CannotVerify => "cannot verify {}",
     CannotVerifySource => "cannot read {} again to verify its copy",
     ReplacedBeforeVerified => "cannot verify {}, as it was replaced",
+    ChangedBeforeVerified => "cannot verify {}, as it was changed",
     LengthDiffers => "verification failed: the length of {} is not what was written",
     Differs => "verification failed: {} differs from its source in bytes {bare} to {bare}",
     Repaired => "warning: {} differed in bytes {bare} to {bare} on storage; they were written again",

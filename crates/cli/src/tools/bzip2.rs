@@ -224,16 +224,16 @@ impl Work for Files {
         let makes_files =
             !self.options.to_output && self.options.action != Action::Test && !self.files.is_empty();
         // If no file is being made, a signal does what it does to any program.
-        let ear = makes_files.then(|| {
+        let guard = makes_files.then(|| {
             let making = making.clone();
             signals::before_end(move || making.abandon())
         });
-        if let Some(Err(why)) = &ear {
+        if let Some(Err(why)) = &guard {
             console
                 .remark(&format!("an incomplete output file will remain if haul is killed: {}", reason(why)));
         }
         let status = haul_bzip2::run(executor, &self.files, &self.options, config, &making, console);
-        drop(ear);
+        drop(guard);
         status
     }
 

@@ -225,13 +225,13 @@ impl Work for Commands {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let running = Arc::new(Running::default());
         let to_end = Arc::clone(&running);
-        let ear = signals::before_end(move || to_end.abandon());
-        if let Err(why) = &ear {
+        let guard = signals::before_end(move || to_end.abandon());
+        if let Err(why) = &guard {
             console
                 .remark(&format!("commands that are running will go on if haul is killed: {}", reason(why)));
         }
         let outcome = haul_each::run_by(executor, &self.roots, &self.options, config, &running, console);
-        drop(ear);
+        drop(guard);
         match outcome {
             Ok(Outcome::Success) => 0,
             Ok(Outcome::SomeFailed) => SOME_FAILED,

@@ -4,20 +4,17 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::SystemTime;
 
 use haul_flow::{Config, Problem, Report};
-use haul_sum::{
-    Algorithm, CheckOptions, Creator, Format, Listing, ManifestFile, Named, Options, Outcome, Printed,
-};
+use haul_sum::{Algorithm, CheckOptions, Format, Listing, Named, Options, Outcome, Printed};
 
 use super::{Call, Tool};
 use crate::flags::Action::{Plain, Required, Word};
 use crate::flags::values::Words;
 use crate::flags::{Arguments, Command, Error, Flag, Shared, Sharing};
-use crate::messages::{self, reason};
+use crate::manifest;
+use crate::messages;
 use crate::report::Console;
-use crate::signals;
 use crate::task::{Executors, Work};
 
 pub(super) const TOOL: Tool = Tool {
@@ -206,7 +203,9 @@ impl Line {
         (options.dereference, options.ignore_missing) = (self.dereference, self.ignore_missing);
         let aim = match self.check {
             true => Aim::Check(CheckOptions { hint: self.algorithm, ..self.checks }),
-            false => Aim::Sum(Box::new(Listing { format, zero: self.zero, creator: creator() }), output),
+            false => {
+                Aim::Sum(Box::new(Listing { format, zero: self.zero, creator: manifest::creator() }), output)
+            }
         };
         Ok(Summing { named, options, aim })
     }
@@ -244,17 +243,6 @@ impl Line {
     }
 }
 
-fn creator() -> Creator {
-    // Without /proc the file says that nobody knows.
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = if host.trim().is_empty() { "unknown" } else { host.trim() };
-    Creator {
-        host: host.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        created: SystemTime::now(),
-    }
-}
-
 fn main(call: &Call<'_>) -> ExitCode {
     let line = match call.read(&COMMAND, call.words, TROUBLE) {
         Ok(line) => line,
@@ -288,15 +276,9 @@ impl Summing {
         config: &Config,
         console: &Console,
     ) -> Result<Outcome, Problem> {
-        let manifest = output.map(|path| ManifestFile::create(path)).transpose()?;
-        let ear = manifest.clone().map(|manifest| signals::before_end(move || manifest.abandon()));
-        if let Some(Err(why)) = &ear {
-            console.remark(&format!("a temporary file will remain if haul is killed: {}", reason(why)));
-        }
-        let outcome =
-            haul_sum::sum_by(executor, &self.named, &self.options, (listing, manifest), config, console);
-        drop(ear);
-        outcome
+        let output = output.map(|path| manifest::create_file(path, console)).transpose()?;
+        let (manifest, _guard) = output.unzip();
+        haul_sum::sum_by(executor, &self.named, &self.options, (listing, manifest), config, console)
     }
 }
 

@@ -344,6 +344,15 @@ impl Sweep {
                 assert!(counts.contains_key(operation) || goes_direct, "no {operation}: {counts:?}");
             }
         }
+        let marks: &[&str] = match scene {
+            Scene::Staged => &["syncfs", "renameat2"],
+            Scene::OntoOlderReplaced => &["fsync", "linkat", "renameat2"],
+            Scene::Verified => &["syncfs", "cachestat"],
+            _ => &[],
+        };
+        for operation in marks {
+            assert!(counts.contains_key(*operation), "{scene:?}: no {operation}: {counts:?}");
+        }
         counts
     }
 

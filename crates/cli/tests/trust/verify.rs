@@ -179,6 +179,28 @@ fn a_piece_whose_source_has_changed_is_not_repaired() {
     assert!(outcome.errors().ends_with("file' changed while it was copied\n"), "{}", outcome.errors());
 }
 
+/// Somebody writes to the copy before it is verified: an error, and what they wrote stays.
+#[test]
+fn a_changed_target_is_an_error_and_is_not_repaired() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("mkfifo"), needs::loop_mount("ext4"));
+    let scene = Scene::new("ext4");
+    let copy = scene.target.join("file");
+    for option in ["--verify", "--verify=both", "--verify=stream"] {
+        // With `stream` nothing waits, so there is no time to write.
+        let outcome = scene.copy_and(&ours, &[option, "-p"], || {
+            let file = File::options().write(true).open(&copy).unwrap();
+            file.write_all_at(b"other bytes", OFFSET).unwrap();
+        });
+        let found = fs::read(&copy).unwrap();
+        assert_eq!(&found[OFFSET as usize..][..11], b"other bytes", "{option}");
+        if option != "--verify=stream" {
+            assert_eq!(outcome.status(), Some(1), "{option}");
+            assert!(outcome.errors().ends_with("/file', as it was changed\n"), "{}", outcome.errors());
+        }
+    }
+}
+
 /// Somebody replaces the copy before it is verified: an error, and no loop.
 #[test]
 fn a_replaced_target_is_an_error() {
@@ -254,6 +276,11 @@ fn what_cannot_be_verified_is_refused_or_said() {
     let outcome = run(&["--verify", "file", "/dev/null"]);
     let said = "haul cp: warning: '/dev/null' is not verified, as it is not a regular file\n";
     assert_eq!((outcome.status(), outcome.errors().as_str()), (Some(0), said));
+    // The target has a device, and the source hasn't.
+    let on_disk = Sandbox::on_disk().unwrap();
+    let outcome = run(&["--verify=both", "file", on_disk.join("copy").to_str().unwrap()]);
+    assert_eq!(outcome.status(), Some(0));
+    assert!(outcome.errors().contains("were verified from memory"), "{}", outcome.errors());
     let outcome = run(&["--verify", "file", "copy"]);
     let said = "haul cp: warning: 'copy' and others were verified from memory: their file system keeps files there\n";
     assert_eq!((outcome.status(), outcome.errors().as_str()), (Some(0), said));

@@ -23,7 +23,7 @@ use haul_sys::{Errno, Error, Fd, Open};
 use haul_sys::{file_system_type, open, open_parent, stat, synchronize, synchronize_file_system};
 
 use super::entry_copy::EntryCopy;
-use super::options::{Atomic, Fsync};
+use super::options::Fsync;
 use super::staged::Staged;
 use super::{Copier, CopyKind};
 
@@ -49,7 +49,7 @@ const LOCAL_TYPES: [u64; 17] = [
     0x482b,      // hfsplus
 ];
 
-/// Of these, the types that keep files in memory only.
+/// Types that keep files in memory only.
 const MEMORY_TYPES: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// The file systems that a run copies to, by device.
@@ -58,13 +58,12 @@ pub(super) struct FileSystems(Mutex<HashMap<u64, Arc<FileSystem>>>);
 
 #[derive(Debug)]
 struct FileSystem {
-    /// A directory on it, open since the run came to it: `syncfs` reports the write errors that
-    /// nobody has been told of since the descriptor was opened. `None` if it can't be opened.
+    /// A directory on it, opened before anything is written: `syncfs` reports write errors that were
+    /// not reported before the descriptor was opened. `None` if it can't be opened.
     descriptor: Option<Fd>,
     /// Path of that directory, for messages.
     path: Vec<u8>,
     method: Method,
-    is_in_memory: bool,
     /// Files written so far whose names wait for a flush.
     written: AtomicU64,
     /// How many of these the flushes so far have covered, and the error of a flush that failed.
@@ -90,9 +89,8 @@ impl FileSystem {
             Fsync::End | Fsync::Never if is_local => Method::Whole,
             _ => Method::Each,
         };
-        let is_in_memory = kind.is_some_and(|kind| MEMORY_TYPES.contains(&kind));
         let (written, flushed) = (AtomicU64::new(0), Mutex::new((0, None)));
-        Self { descriptor, path: held.path(), method, is_in_memory, written, flushed }
+        Self { descriptor, path: held.path(), method, written, flushed }
     }
 
     fn synchronize(&self) -> Result<(), Error> {
@@ -134,9 +132,9 @@ fn file_system(copier: &Copier, device: u64) -> Option<Arc<FileSystem>> {
     lock(&copier.file_systems.0).get(&device).map(Arc::clone)
 }
 
-/// True if the copy is on a file system without a device.
-pub(super) fn is_in_memory(copy: EntryCopy<'_>) -> bool {
-    file_system(copy.copier, device_of(copy)).is_some_and(|known| known.is_in_memory)
+/// True if file systems of this type keep files in memory only.
+pub(super) fn is_in_memory(file_system_type: u64) -> bool {
+    MEMORY_TYPES.contains(&file_system_type)
 }
 
 /// True if entries on this device are flushed one by one. One that was not noted counts as shared.
@@ -147,8 +145,9 @@ fn is_flushed_each(copier: &Copier, device: u64) -> bool {
 /// True if a staged file gets its name only after a flush of its file system, together with others:
 /// until then it needs no descriptor, but a temporary name.
 pub(super) fn flushes_before_names(copy: EntryCopy<'_>) -> bool {
-    let is_asked = copy.options.atomic == Atomic::Always && copy.options.fsync == Fsync::End;
-    is_asked && copy.entry.node.owner.is_none() && !is_flushed_each(copy.copier, device_of(copy))
+    copy.options.names_after_flush()
+        && copy.entry.node.owner.is_none()
+        && !is_flushed_each(copy.copier, device_of(copy))
 }
 
 fn device_of(copy: EntryCopy<'_>) -> u64 {
@@ -172,12 +171,16 @@ pub(super) fn flush_before(copy: EntryCopy<'_>, number: u64) -> Result<(), Probl
 
 /// Flushes an open target, if that is due. Returns false if that failed and was reported.
 pub(super) fn flush_file(copy: EntryCopy<'_>, file: &Fd, staged: Option<&Staged>) -> bool {
-    let is_asked = copy.options.atomic == Atomic::Always && copy.options.fsync == Fsync::End;
-    // A rank gives each file its name at once. A file written through a symbolic link may be on a
-    // file system that is not flushed at the end.
-    let is_due = is_flushed_each(copy.copier, device_of(copy))
-        || is_asked && copy.entry.node.owner.is_some()
-        || is_flushed(copy.copier) && stat(file).map_or(true, |stat| stat.identity.device != device_of(copy));
+    if !is_flushed(copy.copier) {
+        return true;
+    }
+    let device = device_of(copy);
+    let is_due = is_flushed_each(copy.copier, device)
+        // A rank gives each file its name at once.
+        || copy.options.names_after_flush() && copy.entry.node.owner.is_some()
+        // A file written through a symbolic link may be on a file system that is not flushed at the
+        // end.
+        || stat(file).map_or(true, |stat| stat.identity.device != device);
     if !is_due {
         if let Some(staged) = staged.filter(|_| flushes_before_names(copy)) {
             staged.written_at.store(note_written(copy), Ordering::Relaxed);

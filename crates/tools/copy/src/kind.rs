@@ -144,6 +144,8 @@ haul_flow::kinds! {
         CannotVerifySource,
         /// A target was replaced before it was verified.
         ReplacedBeforeVerified,
+        /// Somebody wrote to a target before it was verified.
+        ChangedBeforeVerified,
         /// A target is shorter or longer than what was written.
         LengthDiffers,
         /// A range of a target differs from what was written, also after it was written again.

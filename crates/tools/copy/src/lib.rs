@@ -84,8 +84,9 @@ use xattr_rules::XattrRules;
 /// fit in one buffer anyway (docs/measurements/).
 const OFFLOAD_BYTES: u64 = 256 << 10;
 
-/// Files per worker that are written and wait for a flush, to get their names (`--atomic --fsync`)
-/// or to be verified: enough to hide the cost of a flush, and about a megabyte of memory.
+/// Limits on written files per worker that wait for a flush before they are named
+/// (`--atomic --fsync`) or verified: enough to hide the cost of a flush, in about a megabyte of
+/// memory.
 const CLOSED_WAITING: ClosedWaiting = ClosedWaiting { files_max: 4096, bytes_max: 256 << 20 };
 
 /// The [`Tool`] that copies: options and the state all workers share.
@@ -203,8 +204,7 @@ impl Tool for Copier {
     }
 
     fn policy(&self) -> Policy {
-        let names_late = self.options.atomic == Atomic::Always && self.options.fsync == Fsync::End;
-        let waits = names_late || self.options.reads_device_again();
+        let waits = self.options.names_after_flush() || self.options.reads_device_again();
         let closed_waiting = if waits { CLOSED_WAITING } else { ClosedWaiting::default() };
         Policy { cancel: self.cancel.clone(), closed_waiting, ..Policy::default() }
     }

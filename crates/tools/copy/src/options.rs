@@ -173,7 +173,7 @@ pub enum Verify {
 /// What happens when a source has changed while it was copied (`--if-changed`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum IfChanged {
-    /// Nothing: it isn't looked for.
+    /// Changes are not looked for.
     Ignore,
     /// The file is reported. The copy stays.
     Warn,
@@ -283,6 +283,11 @@ impl CopyOptions {
     /// True if all of `what` is preserved.
     pub(super) fn preserves(&self, what: Preserve) -> bool {
         self.preserve.contains(what)
+    }
+
+    /// True if names wait for the data: files are flushed before they get them.
+    pub(super) fn names_after_flush(&self) -> bool {
+        self.atomic == Atomic::Always && self.fsync == Fsync::End
     }
 
     /// True if files are read again from the device, so that they must be flushed before.

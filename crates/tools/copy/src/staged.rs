@@ -22,16 +22,16 @@
 //! symbolic link would become a file.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haul_flow::{Problem, lock, temporary_name};
+use haul_flow::{Problem, lock};
 use haul_striping::Layout;
 use haul_sys::{Errno, Error, Fd, FileType, Mode, Open, Owner, Stat};
 use haul_sys::{
     change_mode, change_owner, get_xattr, interposer, link_unnamed, list_xattrs, open, remove, rename,
-    rename_to_new, set_xattr, stat_at,
+    rename_to_new, set_xattr, stat_at, temporary_name,
 };
 
 use super::CopyKind;
@@ -41,6 +41,7 @@ use super::layouts::{self, Original};
 use super::links::replace;
 use super::open_target::OpenTarget;
 use super::options::{Atomic, Update};
+use super::target::is_plain_name;
 
 /// Minimum size, in bytes, of a new file that is staged without `--atomic`: from there on the cost
 /// of naming it later is below the noise. Of small files it is 15 to 30 percent, and a factor of
@@ -76,12 +77,12 @@ impl Staged {
 pub(super) struct UnnamedFiles(Mutex<HashMap<u64, bool>>);
 
 impl UnnamedFiles {
-    /// True if it works in the directory of a copy. The first time on a file system, it is tried:
-    /// that a file can't be named must not turn out after its bytes were copied.
+    /// True if it works in the directory of a copy. Tried once per file system, so that a failure
+    /// to name a file shows before its bytes are copied, not after.
     fn work(&self, copy: EntryCopy<'_>, directory: &Fd) -> bool {
         let place = &copy.entry.node.own.held;
-        let name = temporary_name();
         let try_once = || {
+            let name = temporary_name();
             let file = open(directory, c".", Open::unnamed(Mode::OWNER))?;
             link_unnamed(&file, directory, &name)?;
             if let Err(cause) = remove(directory, &name) {
@@ -110,11 +111,11 @@ pub(super) fn create(
         Atomic::LargeFiles => source.stat.size >= LARGE_BYTES,
         Atomic::Always => true,
     };
-    if !is_wanted || !is_plain(name) {
+    if !is_wanted || !is_plain_name(name) {
         return Ok(None);
     }
-    // Nothing else creates entries in a directory that this run made. Elsewhere a name that is
-    // taken must be noticed now: at the end the bytes would have been copied for nothing.
+    // Nothing else creates entries in a directory that this run made. Elsewhere, check now if the
+    // name is taken: at the end the bytes would have been copied for nothing.
     if !copy.entry.node.own.is_new() && !stat_at(directory, name).is_err_and(|cause| cause.is(Errno::NOENT)) {
         return Ok(None);
     }
@@ -223,17 +224,14 @@ pub(super) fn name_open(copy: EntryCopy<'_>, staged: Option<&Staged>, file: &Fd)
 /// Renames a complete, closed file to its own name if it has a temporary one, or removes an
 /// incomplete one. Returns true if the file is complete and in place.
 pub(super) fn name_closed(copy: EntryCopy<'_>, staged: Option<&Staged>, is_complete: bool) -> bool {
-    let Some(waiting) = staged else { return is_complete };
-    let Staged { temporary_name: Some(temporary), replaces, .. } = waiting else { return is_complete };
-    let flushed = if is_complete {
-        durable::flush_before(copy, waiting.written_at.load(Ordering::Relaxed))
-    } else {
-        Ok(())
+    let Some(Staged { temporary_name: Some(temporary), replaces, written_at }) = staged else {
+        return is_complete;
     };
-    if let Err(problem) = &flushed {
-        copy.cx.problem(problem.clone());
-    }
-    if !is_complete || flushed.is_err() {
+    let is_flushed = is_complete
+        && durable::flush_before(copy, written_at.load(Ordering::Relaxed))
+            .map_err(|problem| copy.cx.problem(problem))
+            .is_ok();
+    if !is_flushed {
         discard(copy, staged);
         return false;
     }
@@ -273,9 +271,4 @@ pub(super) fn discard(copy: EntryCopy<'_>, staged: Option<&Staged>) {
 /// there before.
 fn replaces_new_names(copy: EntryCopy<'_>) -> bool {
     copy.options.existing.update == Update::All
-}
-
-/// True if a name can be given to a file: GNU lets the kernel judge the others.
-fn is_plain(name: &CStr) -> bool {
-    name != c"." && !name.to_bytes().ends_with(b"/")
 }

@@ -35,11 +35,12 @@ pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: Op
         copy.cx.problem(Problem::new(CopyKind::NotVerified).naming(copy.target_path()).as_warning());
     }
     let (mut is_whole, mut has_attributes) = (true, true);
-    if let Err((kind, cause)) = pump(copy.cx, (source, &file), verification.as_ref()) {
+    let length = pump(copy.cx, (source, &file), verification.as_ref()).unwrap_or_else(|(kind, cause)| {
         let path = if kind == FlowKind::ErrorReading { copy.entry.path() } else { copy.target_path() };
         copy.cx.problem(Problem::new(kind).naming(path).because(cause));
         is_whole = false;
-    }
+        0
+    });
     debug::print_stream(copy);
     // A device or FIFO that the user writes to keeps its mode, unlike with GNU cp: it is not
     // a copy.
@@ -55,7 +56,6 @@ pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: Op
             && staged::name_open(copy, staged.as_ref(), &file);
     }
     if let Some(verification) = verification.as_ref().filter(|_| is_whole) {
-        let length = haul_sys::stat(&file).map_or(0, |stat| stat.size);
         is_whole = verification.end(copy, &file, length, None);
     }
     if let Err(cause) = file.close() {
@@ -75,16 +75,17 @@ pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: Op
     moved
 }
 
+/// Moves everything up to EOF. Returns the number of bytes, or which side failed.
 fn pump(
     cx: &Context<'_, Copier>,
     (source, target): (&Fd, &Fd),
     verification: Option<&Verification>,
-) -> Result<(), (FlowKind, Error)> {
+) -> Result<u64, (FlowKind, Error)> {
     let (mut buffer, mut offset) = (vec![0; BLOCK_BYTES], 0);
     loop {
         let length = read_on(source, &mut buffer).map_err(|cause| (FlowKind::ErrorReading, cause))?;
         if length == 0 {
-            return Ok(());
+            return Ok(offset);
         }
         verification.into_iter().for_each(|verification| verification.add(offset, &buffer[..length]));
         offset += length as u64;

@@ -19,16 +19,19 @@
 //! the content that was copied; otherwise nobody knows which one is right, and it is an error.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use haul_digest::{Digest, PIECE_BYTES, Pieces, TreeHash};
 use haul_flow::{Pool, Problem, Tally};
-use haul_sys::{Advice, Buffer, Cache, Error, Fd, Identity, Open, Stat, Times};
-use haul_sys::{advise, cached_pages, change_times, open, read, stat, synchronize, write};
+use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, Open, Operation, Stat, Times};
+use haul_sys::{
+    advise, cached_pages, change_times, file_system_type, open, read, stat, synchronize, write_all,
+};
 
 use super::entry_copy::EntryCopy;
-use super::options::{Preserve, Verify};
+use super::options::Verify;
 use super::{Copier, CopyKind, durable};
 
 /// How often a piece is written again before the file is given up.
@@ -40,7 +43,7 @@ pub(super) struct Verification {
     hash: TreeHash,
     /// Set when all of the content is written.
     written: OnceLock<Written>,
-    /// Order among the files that wait for a flush (`durable.rs`).
+    /// Its number among the files that wait for a flush (`durable.rs`).
     number: AtomicU64,
 }
 
@@ -48,7 +51,7 @@ pub(super) struct Verification {
 #[derive(Debug)]
 struct Written {
     pieces: Pieces,
-    target: Identity,
+    target: Stat,
     /// The source's `stat`, if its content can be read again.
     source: Option<Stat>,
 }
@@ -113,8 +116,8 @@ impl Verification {
     /// failed and was reported.
     pub(super) fn end(&self, copy: EntryCopy<'_>, target: &Fd, length: u64, source: Option<&Stat>) -> bool {
         let failed = |cause| copy.cx.problem(copy.problem(CopyKind::CannotVerify, cause));
-        let Ok(target) = stat(target).map_err(failed).map(|stat| stat.identity) else { return false };
-        // Bytes beyond the end would have been added by a source that has shrunk since.
+        let Ok(target) = stat(target).map_err(failed) else { return false };
+        // `None` if a block beyond the end was read: the source has shrunk meanwhile.
         let Some(pieces) = self.hash.finish_pieces(length) else {
             copy.cx.problem(Problem::new(CopyKind::SourceChanged).naming(copy.entry.path()));
             return false;
@@ -162,46 +165,59 @@ impl Verification {
 }
 
 fn check_target(copy: EntryCopy<'_>, written: &Written) -> Result<(), Problem> {
-    let failed = |cause| copy.problem(CopyKind::CannotVerify, cause);
-    let (mut target, size) = open_target(copy, written, Open::READ)?;
-    if size != written.pieces.length() {
-        return Err(Problem::new(CopyKind::LengthDiffers).naming(copy.target_path()));
-    }
-    if copy.options.verify != Verify::Stream && !drop_pages(&target) {
-        match open_target(copy, written, Open::READ.direct()) {
-            // tmpfs takes O_DIRECT, and reads from memory.
-            Ok((direct, _)) if !durable::is_in_memory(copy) && reads(&direct) => target = direct,
-            _ => warn_of_memory(copy),
-        }
-    }
-    let found = read_pieces(copy, &target, size).map_err(failed)?;
-    if found == written.pieces {
-        return Ok(());
-    }
+    let open_target = |how| open_target(copy, written, how);
+    let target = match copy.options.verify {
+        Verify::Stream => open_target(Open::READ)?,
+        _ => from_device(copy, &open_target)?,
+    };
+    let found = read_pieces(copy, &target, written.pieces.length());
+    let found = found.map_err(|cause| copy.problem(CopyKind::CannotVerify, cause))?;
     for range in written.pieces.mismatches(&found) {
-        repair(copy, written, range.start, range.end)?;
+        repair(copy, written, range)?;
     }
     Ok(())
 }
 
-/// Opens a target again by its name. Returns its size too.
-fn open_target(copy: EntryCopy<'_>, written: &Written, how: Open) -> Result<(Fd, u64), Problem> {
+/// Opens a target again by its name.
+fn open_target(copy: EntryCopy<'_>, written: &Written, how: Open) -> Result<Fd, Problem> {
     let failed = |cause| copy.problem(CopyKind::CannotVerify, cause);
     let directory = copy.open_directory().map_err(failed)?;
-    // Data may have been written through a symbolic link. The identity tells whether it is the
-    // file.
+    // Data may have been written through a symbolic link. The identity shows if it is the same file.
     let target = open(directory, copy.target_name(), how.following()).map_err(failed)?;
     let now = stat(&target).map_err(failed)?;
-    if now.identity != written.target {
-        return Err(Problem::new(CopyKind::ReplacedBeforeVerified).naming(copy.target_path()));
+    let refusal = if now.identity != written.target.identity {
+        CopyKind::ReplacedBeforeVerified
+    } else if now.modified != written.target.modified {
+        // Somebody has written to it, and a repair would destroy what they wrote.
+        CopyKind::ChangedBeforeVerified
+    } else if now.size != written.pieces.length() {
+        CopyKind::LengthDiffers
+    } else {
+        return Ok(target);
+    };
+    Err(Problem::new(refusal).naming(copy.target_path()))
+}
+
+/// Opens a flushed file by `open_it` so that reading it reaches its device, or warns once that it
+/// doesn't.
+fn from_device(copy: EntryCopy<'_>, open_it: &dyn Fn(Open) -> Result<Fd, Problem>) -> Result<Fd, Problem> {
+    let file = open_it(Open::READ)?;
+    if drop_pages(&file) {
+        return Ok(file);
     }
-    Ok((target, now.size))
+    // tmpfs and ramfs accept O_DIRECT, and read from memory.
+    let is_in_memory = file_system_type(&file).is_ok_and(durable::is_in_memory);
+    let direct = if is_in_memory { None } else { open_it(Open::READ.direct()).ok().filter(reads) };
+    Ok(direct.unwrap_or_else(|| {
+        warn_of_memory(copy);
+        file
+    }))
 }
 
 /// Drops the pages of a flushed file. True if the kernel says that none is left.
 fn drop_pages(file: &Fd) -> bool {
-    // Only a hint, so the kernel is asked. A page that is being read ahead, or is still in a
-    // per-processor list, is dropped by the second attempt.
+    // The advice is only a hint, so ask the kernel about its effect. The second attempt drops pages
+    // that were still being read ahead, or in a per-CPU list, at the first.
     (0..2).any(|_| {
         advise(file, Advice::DontNeed, 0).unwrap_or_default();
         cached_pages(file).is_ok_and(|pages| pages == 0)
@@ -214,7 +230,7 @@ fn reads(direct: &Fd) -> bool {
     read(direct, 0, buffer.bytes_mut(), Cache::Keep).is_ok()
 }
 
-/// Length of the trial read, in bytes: a multiple of any sector.
+/// Unit of direct reads, in bytes: a multiple of any sector.
 const DIRECT_BYTES: usize = 64 << 10;
 
 fn warn_of_memory(copy: EntryCopy<'_>) {
@@ -224,87 +240,76 @@ fn warn_of_memory(copy: EntryCopy<'_>) {
     }
 }
 
-/// Reads the `length` bytes of a file and hashes them by the piece.
+/// Reads up to `length` bytes of a file and hashes them by the piece.
 fn read_pieces(copy: EntryCopy<'_>, file: &Fd, length: u64) -> Result<Pieces, Error> {
-    let buffers = &copy.copier.verifications.buffers;
-    let mut buffer = buffers.take().unwrap_or_else(|| Buffer::new(PIECE_BYTES as usize));
-    let (hash, mut offset) = (TreeHash::with_pieces(), 0);
-    while offset < length {
-        // O_DIRECT reads whole sectors.
-        let wanted = (length - offset).min(PIECE_BYTES).next_multiple_of(DIRECT_BYTES as u64);
-        let count = read(file, offset, &mut buffer.bytes_mut()[..wanted as usize], Cache::Keep)?;
-        if count == 0 {
-            break;
+    let new_buffer = || Buffer::new(PIECE_BYTES as usize);
+    copy.copier.verifications.buffers.with(new_buffer, |buffer| {
+        let (hash, mut offset) = (TreeHash::with_pieces(), 0);
+        while offset < length {
+            let wanted = (length - offset).min(PIECE_BYTES).next_multiple_of(DIRECT_BYTES as u64);
+            let count = read(file, offset, &mut buffer.bytes_mut()[..wanted as usize], Cache::Keep)?;
+            if count == 0 {
+                break;
+            }
+            let count = (count as u64).min(length - offset);
+            hash.insert(offset, &buffer.bytes()[..count as usize]);
+            offset += count;
         }
-        let count = (count as u64).min(length - offset);
-        hash.insert(offset, &buffer.bytes()[..count as usize]);
-        offset += count;
-    }
-    buffers.give(buffer);
-    // Nothing beyond `offset` was added, so there are pieces.
-    hash.finish_pieces(offset)
-        .ok_or_else(|| Error::new(haul_sys::Operation::Read, format!("{file:?}"), haul_sys::Errno::IO))
+        // Nothing beyond `offset` was added, so there are pieces.
+        hash.finish_pieces(offset).ok_or_else(|| Error::new(Operation::Read, format!("{file:?}"), Errno::IO))
+    })
 }
 
 /// Writes a piece again, from the source, and verifies it.
-fn repair(copy: EntryCopy<'_>, written: &Written, start: u64, end: u64) -> Result<(), Problem> {
-    let with_range = |kind| {
-        Problem::new(kind).naming(copy.target_path()).naming(start.to_string()).naming(end.to_string())
-    };
-    let bytes = read_source_piece(copy, written, start, end)?;
+fn repair(copy: EntryCopy<'_>, written: &Written, range: Range<u64>) -> Result<(), Problem> {
     let failed = |cause| copy.problem(CopyKind::CannotVerify, cause);
-    let (target, _) = open_target(copy, written, Open::WRITE)?;
+    let with_range = |kind| problem_in_range(kind, copy.target_path(), &range);
+    let bytes = read_source_piece(copy, written, &range)?;
+    let (target, mut reader) =
+        (open_target(copy, written, Open::WRITE)?, open_target(copy, written, Open::READ)?);
+    let times = Times { accessed: written.target.accessed, modified: written.target.modified };
     for _ in 0..REPAIRS_MAX {
-        write_all(&target, start, &bytes).and_then(|()| synchronize(&target)).map_err(failed)?;
-        let (reader, _) = open_target(copy, written, Open::READ)?;
-        let is_dropped = copy.options.verify == Verify::Stream || drop_pages(&reader);
-        let reader = match is_dropped {
-            true => reader,
-            false => {
-                let direct = open_target(copy, written, Open::READ.direct()).map(|(direct, _)| direct);
-                direct.ok().filter(reads).unwrap_or(reader)
-            }
-        };
-        let found = read_range(&reader, start, end).map_err(failed)?;
-        if written.pieces.has(start, &found) {
+        write_all(&target, range.start, &bytes)
+            .and_then(|()| change_times(&target, times))
+            .and_then(|()| synchronize(&target))
+            .map_err(failed)?;
+        if copy.options.verify != Verify::Stream {
+            reader = from_device(copy, &|how| open_target(copy, written, how))?;
+        }
+        let found = read_range(&reader, &range).map_err(failed)?;
+        if written.pieces.has(range.start, &found) {
             copy.cx.count(Tally { repaired: 1, ..Tally::default() });
             copy.cx.problem(with_range(CopyKind::Repaired).as_warning());
-            return restore_times(copy, written, &target).map_err(failed);
+            return Ok(());
         }
     }
     Err(with_range(CopyKind::Differs))
 }
 
-/// Reads a piece of the source again, which must still be what was copied.
-fn read_source_piece(
-    copy: EntryCopy<'_>,
-    written: &Written,
-    start: u64,
-    end: u64,
-) -> Result<Vec<u8>, Problem> {
-    let differs = || {
-        let problem = Problem::new(CopyKind::Differs).naming(copy.target_path());
-        problem.naming(start.to_string()).naming(end.to_string())
-    };
-    // What came through a pipe is gone.
-    let Some(expected) = &written.source else { return Err(differs()) };
-    let source = open_source(copy, expected)?;
-    let unreadable =
-        |cause| Problem::new(CopyKind::CannotVerifySource).naming(copy.entry.path()).because(cause);
-    let bytes = read_range(&source, start, end).map_err(unreadable)?;
-    match written.pieces.has(start, &bytes) {
-        true => Ok(bytes),
-        false => Err(differs()),
-    }
+fn problem_in_range(kind: CopyKind, path: Vec<u8>, range: &Range<u64>) -> Problem {
+    Problem::new(kind).naming(path).naming(range.start.to_string()).naming(range.end.to_string())
 }
 
-fn open_source(copy: EntryCopy<'_>, expected: &Stat) -> Result<Fd, Problem> {
-    let unreadable =
-        |cause| Problem::new(CopyKind::CannotVerifySource).naming(copy.entry.path()).because(cause);
-    let how = if copy.follows() { Open::READ.following() } else { Open::READ };
-    let directory = copy.cx.cache().open(&copy.entry.node.source).map_err(unreadable)?;
-    let source = open(directory, copy.entry.name(), how).map_err(unreadable)?;
-    let now = stat(&source).map_err(unreadable)?;
+/// Reads a piece of the source again, which must still be what was copied.
+fn read_source_piece(copy: EntryCopy<'_>, written: &Written, range: &Range<u64>) -> Result<Vec<u8>, Problem> {
+    let differs = || problem_in_range(CopyKind::Differs, copy.target_path(), range);
+    // What came through a pipe can't be read again.
+    let Some(expected) = &written.source else { return Err(differs()) };
+    let source = open_source(copy, expected, Open::READ)?;
+    let bytes = read_range(&source, range).map_err(|cause| unreadable(copy, cause))?;
+    if written.pieces.has(range.start, &bytes) { Ok(bytes) } else { Err(differs()) }
+}
+
+fn unreadable(copy: EntryCopy<'_>, cause: Error) -> Problem {
+    Problem::new(CopyKind::CannotVerifySource).naming(copy.entry.path()).because(cause)
+}
+
+fn open_source(copy: EntryCopy<'_>, expected: &Stat, how: Open) -> Result<Fd, Problem> {
+    let failed = |cause| unreadable(copy, cause);
+    let how = if copy.follows() { how.following() } else { how };
+    let directory = copy.cx.cache().open(&copy.entry.node.source).map_err(failed)?;
+    let source = open(directory, copy.entry.name(), how).map_err(failed)?;
+    let now = stat(&source).map_err(failed)?;
     let state = |stat: &Stat| (stat.identity, stat.size, stat.modified);
     match state(&now) == state(expected) {
         true => Ok(source),
@@ -315,59 +320,25 @@ fn open_source(copy: EntryCopy<'_>, expected: &Stat) -> Result<Fd, Problem> {
 /// `--verify=both`: reads the source again, from its device, and compares.
 fn check_source(copy: EntryCopy<'_>, written: &Written) -> Result<(), Problem> {
     let Some(expected) = &written.source else { return Ok(()) };
-    let unreadable =
-        |cause| Problem::new(CopyKind::CannotVerifySource).naming(copy.entry.path()).because(cause);
-    let mut source = open_source(copy, expected)?;
-    if !drop_pages(&source) {
-        let how = if copy.follows() { Open::READ.following() } else { Open::READ };
-        let directory = copy.cx.cache().open(&copy.entry.node.source).map_err(unreadable)?;
-        if let Some(direct) = open(directory, copy.entry.name(), how.direct()).ok().filter(reads) {
-            source = direct;
-        }
-    }
-    let found = read_pieces(copy, &source, expected.size).map_err(unreadable)?;
+    let source = from_device(copy, &|how| open_source(copy, expected, how))?;
+    let found = read_pieces(copy, &source, expected.size).map_err(|cause| unreadable(copy, cause))?;
     match written.pieces.mismatches(&found).next() {
         None => Ok(()),
-        Some(range) => {
-            let problem = Problem::new(CopyKind::SourceDiffers).naming(copy.entry.path());
-            Err(problem.naming(range.start.to_string()).naming(range.end.to_string()))
-        }
+        Some(range) => Err(problem_in_range(CopyKind::SourceDiffers, copy.entry.path(), &range)),
     }
 }
 
-/// Sets the times that a repair has changed.
-fn restore_times(copy: EntryCopy<'_>, written: &Written, target: &Fd) -> Result<(), Error> {
-    match written.source {
-        Some(source) if copy.options.preserves(Preserve::TIMESTAMPS) => {
-            change_times(target, Times { accessed: source.accessed, modified: source.modified })
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Reads a range; less if the file ends before.
-fn read_range(file: &Fd, start: u64, end: u64) -> Result<Vec<u8>, Error> {
-    let wanted = end.saturating_sub(start) as usize;
+/// Reads a range; less if the file ends before its end.
+fn read_range(file: &Fd, range: &Range<u64>) -> Result<Vec<u8>, Error> {
+    let wanted = (range.end - range.start) as usize;
     let mut buffer = Buffer::new(wanted.max(1).next_multiple_of(DIRECT_BYTES));
     let mut found = Vec::with_capacity(wanted);
     while found.len() < wanted {
-        let length = read(file, start + found.len() as u64, buffer.bytes_mut(), Cache::Keep)?;
+        let length = read(file, range.start + found.len() as u64, buffer.bytes_mut(), Cache::Keep)?;
         if length == 0 {
             break;
         }
         found.extend_from_slice(&buffer.bytes()[..length.min(wanted - found.len())]);
     }
     Ok(found)
-}
-
-fn write_all(file: &Fd, mut offset: u64, mut bytes: &[u8]) -> Result<(), Error> {
-    while !bytes.is_empty() {
-        let written = write(file, offset, bytes, Cache::Keep)?;
-        if written == 0 {
-            let what = "0 bytes written".to_owned();
-            return Err(Error::new(haul_sys::Operation::Write, what, haul_sys::Errno::NOSPC));
-        }
-        (offset, bytes) = (offset + written as u64, &bytes[written..]);
-    }
-    Ok(())
 }
