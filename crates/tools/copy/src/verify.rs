@@ -171,7 +171,20 @@ fn check_target(copy: EntryCopy<'_>, written: &Written) -> Result<(), Problem> {
         _ => from_device(copy, &open_target)?,
     };
     let found = read_pieces(copy, &target, written.pieces.length());
-    let found = found.map_err(|cause| copy.problem(CopyKind::CannotVerify, cause))?;
+    let failed = |cause| copy.problem(CopyKind::CannotVerify, cause);
+    let found = found.map_err(failed)?;
+    let now = stat(&target).map_err(failed)?;
+    if found == written.pieces && now.size == found.length() {
+        return Ok(());
+    }
+    let refused = |kind| Err(Problem::new(kind).naming(copy.target_path()));
+    if now.modified != written.target.modified {
+        // Somebody has written to it, and a repair would destroy what they wrote.
+        return refused(CopyKind::ChangedBeforeVerified);
+    }
+    if now.size != written.pieces.length() {
+        return refused(CopyKind::LengthDiffers);
+    }
     for range in written.pieces.mismatches(&found) {
         repair(copy, written, range)?;
     }
@@ -184,18 +197,10 @@ fn open_target(copy: EntryCopy<'_>, written: &Written, how: Open) -> Result<Fd, 
     let directory = copy.open_directory().map_err(failed)?;
     // Data may have been written through a symbolic link. The identity shows if it is the same file.
     let target = open(directory, copy.target_name(), how.following()).map_err(failed)?;
-    let now = stat(&target).map_err(failed)?;
-    let refusal = if now.identity != written.target.identity {
-        CopyKind::ReplacedBeforeVerified
-    } else if now.modified != written.target.modified {
-        // Somebody has written to it, and a repair would destroy what they wrote.
-        CopyKind::ChangedBeforeVerified
-    } else if now.size != written.pieces.length() {
-        CopyKind::LengthDiffers
-    } else {
-        return Ok(target);
-    };
-    Err(Problem::new(refusal).naming(copy.target_path()))
+    match stat(&target).map_err(failed)?.identity == written.target.identity {
+        true => Ok(target),
+        false => Err(Problem::new(CopyKind::ReplacedBeforeVerified).naming(copy.target_path())),
+    }
 }
 
 /// Opens a flushed file by `open_it` so that reading it reaches its device, or warns once that it
