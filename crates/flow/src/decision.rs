@@ -24,8 +24,8 @@ pub struct Policy {
 }
 
 /// Limits on closed files waiting for `Tool::close_file`, per worker. The worker passes on all of
-/// them when either limit is reached, or when it runs out of work. By default no file waits. Entries
-/// from other processes never do.
+/// them when either limit is reached, or when it runs out of work. By default no file waits.
+/// Entries from other processes never do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClosedWaiting {
     /// Maximum number of files.

@@ -1,7 +1,7 @@
 //! Temporary names of files that aren't complete.
 //!
-//! A name identifies the process that uses it: host, pid namespace, pid and start time. So any later
-//! process on that host can tell if the owner is still running.
+//! A name identifies the process that uses it: host, pid namespace, pid and start time. So any
+//! later process on that host can tell if the owner is still running.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -56,7 +56,8 @@ fn is_running(process: u32, started: u64) -> bool {
     }
 }
 
-/// Identifies this host and its pid namespace: the same pid in another container is another process.
+/// Identifies this host and its pid namespace: the same pid in another container is another
+/// process.
 fn host() -> u64 {
     static HOST: LazyLock<u64> = LazyLock::new(|| {
         let read = |path| fs::read(path).unwrap_or_default();
@@ -68,8 +69,8 @@ fn host() -> u64 {
     *HOST
 }
 
-/// Returns when a process started, in ticks since boot; `None` if `/proc` doesn't show it. This is the
-/// twentieth field after the command name, which may contain parentheses itself.
+/// Returns when a process started, in ticks since boot; `None` if `/proc` doesn't show it. This is
+/// the twentieth field after the command name, which may contain parentheses itself.
 fn start_of(process: u32) -> Option<u64> {
     let text = fs::read(format!("/proc/{process}/stat")).ok()?;
     let after = text.iter().rposition(|byte| *byte == b')')? + 1;

@@ -58,8 +58,8 @@ pub(super) struct FileSystems(Mutex<HashMap<u64, Arc<FileSystem>>>);
 
 #[derive(Debug)]
 struct FileSystem {
-    /// A directory on it, opened before anything is written: `syncfs` reports write errors that were
-    /// not reported before the descriptor was opened. `None` if it can't be opened.
+    /// A directory on it, opened before anything is written: `syncfs` reports write errors that
+    /// were not reported before the descriptor was opened. `None` if it can't be opened.
     descriptor: Option<Fd>,
     /// Path of that directory, for messages.
     path: Vec<u8>,

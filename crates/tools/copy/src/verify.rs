@@ -195,7 +195,8 @@ fn check_target(copy: EntryCopy<'_>, written: &Written) -> Result<(), Problem> {
 fn open_target(copy: EntryCopy<'_>, written: &Written, how: Open) -> Result<Fd, Problem> {
     let failed = |cause| copy.problem(CopyKind::CannotVerify, cause);
     let directory = copy.open_directory().map_err(failed)?;
-    // Data may have been written through a symbolic link. The identity shows if it is the same file.
+    // Data may have been written through a symbolic link. The identity shows if it is the same
+    // file.
     let target = open(directory, copy.target_name(), how.following()).map_err(failed)?;
     match stat(&target).map_err(failed)?.identity == written.target.identity {
         true => Ok(target),
