@@ -88,7 +88,7 @@ impl Comparer {
     }
 
     /// Completes a file whose blocks were compared.
-    pub(super) fn compare_attributes(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
+    pub(super) fn complete_blocks(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
         let (entry, own) = (&file.entry, &file.own);
         let at = match self.differs_at(file) {
             Ok(at) => at,

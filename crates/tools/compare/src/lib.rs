@@ -322,7 +322,7 @@ impl Tool for Comparer {
     }
 
     fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> Finished {
-        Finished::if_complete(self.compare_attributes(cx, file))
+        Finished::if_complete(self.complete_blocks(cx, file))
     }
 
     fn close_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, own: Compared, _: bool) {

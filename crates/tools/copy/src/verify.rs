@@ -27,7 +27,8 @@ use haul_digest::{Digest, PIECE_BYTES, Pieces, TreeHash};
 use haul_flow::{Pool, Problem, Tally};
 use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, Open, Operation, Stat, Times};
 use haul_sys::{
-    advise, cached_pages, change_times, file_system_type, open, read, stat, synchronize, write_all,
+    advise, bypass_cache, cached_pages, change_times, file_system_type, open, read, stat, synchronize,
+    use_cache, write_all,
 };
 
 use super::entry_copy::EntryCopy;
@@ -165,24 +166,21 @@ impl Verification {
 }
 
 fn check_target(copy: EntryCopy<'_>, written: &Written) -> Result<(), Problem> {
-    let open_target = |how| open_target(copy, written, how);
-    let target = match copy.options.verify {
-        Verify::Stream => open_target(Open::READ)?,
-        _ => from_device(copy, &open_target)?,
-    };
-    let found = read_pieces(copy, &target, written.pieces.length());
     let failed = |cause| copy.problem(CopyKind::CannotVerify, cause);
-    let found = found.map_err(failed)?;
-    let now = stat(&target).map_err(failed)?;
-    if found == written.pieces && now.size == found.length() {
+    let (target, opened) = open_target(copy, written, Open::READ)?;
+    if copy.options.verify != Verify::Stream {
+        leave_cache(copy, &target);
+    }
+    let found = read_pieces(copy, &target, written.pieces.length()).map_err(failed)?;
+    if found == written.pieces && opened.size == found.length() {
         return Ok(());
     }
     let refused = |kind| Err(Problem::new(kind).naming(copy.target_path()));
-    if now.modified != written.target.modified {
+    if stat(&target).map_err(failed)?.modified != written.target.modified {
         // Somebody has written to it, and a repair would destroy what they wrote.
         return refused(CopyKind::ChangedBeforeVerified);
     }
-    if now.size != written.pieces.length() {
+    if opened.size != written.pieces.length() {
         return refused(CopyKind::LengthDiffers);
     }
     for range in written.pieces.mismatches(&found) {
@@ -191,33 +189,38 @@ fn check_target(copy: EntryCopy<'_>, written: &Written) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Opens a target again by its name.
-fn open_target(copy: EntryCopy<'_>, written: &Written, how: Open) -> Result<Fd, Problem> {
+/// Opens a target again by its name, and stats it.
+fn open_target(copy: EntryCopy<'_>, written: &Written, how: Open) -> Result<(Fd, Stat), Problem> {
     let failed = |cause| copy.problem(CopyKind::CannotVerify, cause);
     let directory = copy.open_directory().map_err(failed)?;
     // Data may have been written through a symbolic link. The identity shows if it is the same
     // file.
     let target = open(directory, copy.target_name(), how.following()).map_err(failed)?;
-    match stat(&target).map_err(failed)?.identity == written.target.identity {
-        true => Ok(target),
+    let now = stat(&target).map_err(failed)?;
+    match now.identity == written.target.identity {
+        true => Ok((target, now)),
         false => Err(Problem::new(CopyKind::ReplacedBeforeVerified).naming(copy.target_path())),
     }
 }
 
-/// Opens a flushed file by `open_it` so that reading it reaches its device, or warns once that it
-/// doesn't.
-fn from_device(copy: EntryCopy<'_>, open_it: &dyn Fn(Open) -> Result<Fd, Problem>) -> Result<Fd, Problem> {
-    let file = open_it(Open::READ)?;
-    if drop_pages(&file) {
-        return Ok(file);
+/// Makes sure that reading a flushed file reaches its device. Warns once if it doesn't.
+fn leave_cache(copy: EntryCopy<'_>, file: &Fd) {
+    if drop_pages(file) {
+        return;
     }
     // tmpfs and ramfs accept O_DIRECT, and read from memory.
-    let is_in_memory = file_system_type(&file).is_ok_and(durable::is_in_memory);
-    let direct = if is_in_memory { None } else { open_it(Open::READ.direct()).ok().filter(reads) };
-    Ok(direct.unwrap_or_else(|| {
-        warn_of_memory(copy);
-        file
-    }))
+    let is_in_memory = file_system_type(file).is_ok_and(durable::is_in_memory);
+    if !is_in_memory && bypass_cache(file).is_ok() {
+        if can_be_read(file) {
+            return;
+        }
+        // If this fails, so does reading, which is reported.
+        use_cache(file).unwrap_or_default();
+    }
+    if !copy.copier.verifications.has_warned.swap(true, Ordering::Relaxed) {
+        let problem = Problem::new(CopyKind::VerifiedFromMemory).naming(copy.target_path());
+        copy.cx.problem(problem.as_warning());
+    }
 }
 
 /// Drops the pages of a flushed file. True if the kernel says that none is left.
@@ -230,21 +233,14 @@ fn drop_pages(file: &Fd) -> bool {
     })
 }
 
-/// True if a file opened with `O_DIRECT` can be read: some file systems refuse only that.
-fn reads(direct: &Fd) -> bool {
+/// True if a direct file can be read: some file systems accept `O_DIRECT` and refuse the read.
+fn can_be_read(direct: &Fd) -> bool {
     let mut buffer = Buffer::new(DIRECT_BYTES);
     read(direct, 0, buffer.bytes_mut(), Cache::Keep).is_ok()
 }
 
 /// Unit of direct reads, in bytes: a multiple of any sector.
 const DIRECT_BYTES: usize = 64 << 10;
-
-fn warn_of_memory(copy: EntryCopy<'_>) {
-    if !copy.copier.verifications.has_warned.swap(true, Ordering::Relaxed) {
-        let problem = Problem::new(CopyKind::VerifiedFromMemory).naming(copy.target_path());
-        copy.cx.problem(problem.as_warning());
-    }
-}
 
 /// Reads up to `length` bytes of a file and hashes them by the piece.
 fn read_pieces(copy: EntryCopy<'_>, file: &Fd, length: u64) -> Result<Pieces, Error> {
@@ -271,8 +267,8 @@ fn repair(copy: EntryCopy<'_>, written: &Written, range: Range<u64>) -> Result<(
     let failed = |cause| copy.problem(CopyKind::CannotVerify, cause);
     let with_range = |kind| problem_in_range(kind, copy.target_path(), &range);
     let bytes = read_source_piece(copy, written, &range)?;
-    let (target, mut reader) =
-        (open_target(copy, written, Open::WRITE)?, open_target(copy, written, Open::READ)?);
+    let (target, _) = open_target(copy, written, Open::WRITE)?;
+    let (reader, _) = open_target(copy, written, Open::READ)?;
     let times = Times { accessed: written.target.accessed, modified: written.target.modified };
     for _ in 0..REPAIRS_MAX {
         write_all(&target, range.start, &bytes)
@@ -280,7 +276,7 @@ fn repair(copy: EntryCopy<'_>, written: &Written, range: Range<u64>) -> Result<(
             .and_then(|()| synchronize(&target))
             .map_err(failed)?;
         if copy.options.verify != Verify::Stream {
-            reader = from_device(copy, &|how| open_target(copy, written, how))?;
+            leave_cache(copy, &reader);
         }
         let found = read_range(&reader, &range).map_err(failed)?;
         if written.pieces.has(range.start, &found) {
@@ -301,7 +297,7 @@ fn read_source_piece(copy: EntryCopy<'_>, written: &Written, range: &Range<u64>)
     let differs = || problem_in_range(CopyKind::Differs, copy.target_path(), range);
     // What came through a pipe can't be read again.
     let Some(expected) = &written.source else { return Err(differs()) };
-    let source = open_source(copy, expected, Open::READ)?;
+    let source = open_source(copy, expected)?;
     let bytes = read_range(&source, range).map_err(|cause| unreadable(copy, cause))?;
     if written.pieces.has(range.start, &bytes) { Ok(bytes) } else { Err(differs()) }
 }
@@ -310,9 +306,9 @@ fn unreadable(copy: EntryCopy<'_>, cause: Error) -> Problem {
     Problem::new(CopyKind::CannotVerifySource).naming(copy.entry.path()).because(cause)
 }
 
-fn open_source(copy: EntryCopy<'_>, expected: &Stat, how: Open) -> Result<Fd, Problem> {
+fn open_source(copy: EntryCopy<'_>, expected: &Stat) -> Result<Fd, Problem> {
     let failed = |cause| unreadable(copy, cause);
-    let how = if copy.follows() { how.following() } else { how };
+    let how = if copy.follows() { Open::READ.following() } else { Open::READ };
     let directory = copy.cx.cache().open(&copy.entry.node.source).map_err(failed)?;
     let source = open(directory, copy.entry.name(), how).map_err(failed)?;
     let now = stat(&source).map_err(failed)?;
@@ -326,7 +322,8 @@ fn open_source(copy: EntryCopy<'_>, expected: &Stat, how: Open) -> Result<Fd, Pr
 /// `--verify=both`: reads the source again, from its device, and compares.
 fn check_source(copy: EntryCopy<'_>, written: &Written) -> Result<(), Problem> {
     let Some(expected) = &written.source else { return Ok(()) };
-    let source = from_device(copy, &|how| open_source(copy, expected, how))?;
+    let source = open_source(copy, expected)?;
+    leave_cache(copy, &source);
     let found = read_pieces(copy, &source, expected.size).map_err(|cause| unreadable(copy, cause))?;
     match written.pieces.mismatches(&found).next() {
         None => Ok(()),
