@@ -111,8 +111,11 @@ mod tests {
             let Request { operands, options, run: run_options, .. } = &request;
             let config = &run_options.config;
             let cancel = &CancelToken::default();
-            let outcome =
-                run(&Alone, CopyRequest { operands, options, config, cancel, digests: None }, &copied);
+            let outcome = run(
+                &Alone,
+                CopyRequest { operands, options, config, cancel, digests: None, journal: None },
+                &copied,
+            );
             assert!(outcome.is_ok(), "{line:?}: {outcome:?}");
             let copied = copied.0.into_inner().unwrap();
             assert_eq!(whole, Whole { entries: copied.finished, bytes: copied.bytes }, "{line:?}");

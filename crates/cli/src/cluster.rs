@@ -4,32 +4,28 @@
 //!   input, or in messages.
 //! - [`under_launcher`]: one of the processes of `mpirun -n N haul cp …`.
 
-use std::ffi::{OsStr, OsString};
-use std::hash::{Hash, Hasher};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use haul_bzip2::Bzip2;
-use haul_cluster::batch::spool::Spool;
-use haul_cluster::launch::{GroupOptions, InProcess, Journal, MpiLauncher, ProcessGroup};
+use haul_cluster::launch::{GroupOptions, InProcess, MpiLauncher, ProcessGroup};
 use haul_cluster::link::Link;
 use haul_cluster::master::Master;
 use haul_cluster::mpi::{LAUNCHER_VARIABLES, Refusal, World, launched};
 use haul_cluster::rank_loop::{RankLoop, ReadyRank, Word};
 use haul_cluster::transport::{Broken, Rank, Transport};
-use haul_cluster::{Distributed, RunId, Unfit};
+use haul_cluster::{Distributed, Unfit};
 use haul_compare::Comparer;
-use haul_copy::{Copier, CopyOptions, Operands, TemporaryNames};
+use haul_copy::Copier;
 use haul_each::Runner;
 use haul_grep::Grep;
+use haul_journal::Journal;
 use haul_sum::Summer;
 use haul_tar::{Extractor, PositionedWriter};
-use xxhash_rust::xxh3::Xxh3;
 
-use crate::flags::Request;
-use crate::messages;
 use crate::report::complain;
 
 /// Time after which a silent process is given up, unless `HAUL_SILENCE` is set. A file system may
@@ -58,7 +54,7 @@ pub(crate) fn speaks() -> bool {
 /// others do work items.
 pub(crate) fn under_launcher(
     options: &haul_cluster::Options,
-    journal: Option<Journal>,
+    journal: Option<Arc<Journal>>,
     launch: impl FnOnce(&ProcessGroup) -> ExitCode + Send,
 ) -> ExitCode {
     let world = match World::open(options.mpi_library.as_deref()) {
@@ -84,54 +80,11 @@ pub(crate) fn under_launcher(
     })
 }
 
-/// Opens the journal of a copy, if it has one: the user's, or that of the batch job this process
-/// runs in.
-pub(crate) fn journal(request: &Request) -> Result<Option<Journal>, String> {
-    if request.run.hosts.clients.is_none() && !is_under_launcher() || !speaks() {
-        return Ok(None);
-    }
-    let spool = Spool::of_process();
-    let path = request.run.hosts.journal.clone().or_else(|| spool.map(|spool| spool.journal()));
-    let Some(path) = path else { return Ok(None) };
-    let journal = Journal::open(&path, fingerprint(request), u8::from(copies_to_a_name(&request.operands)));
-    journal.map(Some).map_err(|error| messages::cluster::journal(&path, &error))
-}
-
-/// Returns a hash that identifies a copy: operands, current directory and options.
-fn fingerprint(request: &Request) -> u64 {
-    let directory = std::env::current_dir().unwrap_or_default();
-    let Request { operands, options, .. } = request;
-    let options = CopyOptions { verbose: false, debug: false, ..options.clone() };
-    let mut hasher = Xxh3::new();
-    format!("{directory:?} {operands:?} {options:?}").hash(&mut hasher);
-    hasher.finish()
-}
-
-/// True if the second of two names is the copy's own name because no directory is there. When the
-/// copy is resumed one is there, and the name is still the copy's.
-fn copies_to_a_name(operands: &Operands) -> bool {
-    match (operands.names.as_slice(), &operands.target_directory) {
-        ([_, target], None) => !Path::new(OsStr::from_bytes(target.to_bytes())).is_dir(),
-        _ => false,
-    }
-}
-
-/// Adapts a request to the run that its journal records.
-pub(crate) fn going_on(request: &Request, journal: Option<&Journal>) -> Request {
-    let mut request = request.clone();
-    if let Some(journal) = journal {
-        let RunId { number, epoch } = journal.run();
-        request.options.temporary_names = Some(TemporaryNames { number, epoch });
-        request.operands.no_target_directory |= journal.note() == 1;
-    }
-    request
-}
-
 /// Creates a process group of `clients` processes, which are started when needed.
 pub(crate) fn group(
     clients: u32,
     options: &haul_cluster::Options,
-    journal: Option<Journal>,
+    journal: Option<Arc<Journal>>,
 ) -> Result<ProcessGroup, String> {
     let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
     let launcher = MpiLauncher::new(clients, program, options).map_err(|refusal| refusal.to_string())?;

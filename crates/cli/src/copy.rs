@@ -4,16 +4,18 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use haul_cluster::launch::Journal;
 use haul_copy::{CopyRequest, Outcome, Refused};
 use haul_flow::{CancelToken, Config, Report};
+use haul_journal::Journal;
 
 use crate::ahead;
 use crate::batch;
 use crate::cluster;
 use crate::flags::{self, Environment, Information, Parsed, Request};
+use crate::journal;
 use crate::manifest::Manifest;
 use crate::messages::{Charset, Messages};
 use crate::progress::Whole;
@@ -53,33 +55,55 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
 /// Runs one copy, in this process or in several, and reports the outcome.
 pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
     let run_options = &request.run;
-    let refuse = |why: String| {
-        complain(&messages.debug(&why));
-        ExitCode::FAILURE
-    };
-    match batch::system(run_options, &Copy { request }) {
+    let copy = Copy { request, journal: None, of_ranks: true };
+    match batch::system(run_options, &copy) {
         Ok(None) => {}
-        Ok(Some(system)) => return batch::submit(messages, run_options, &Copy { request }, system),
-        Err(why) => return refuse(why),
+        Ok(Some(system)) => return batch::submit(messages, run_options, &copy, system),
+        Err(why) => {
+            complain(&messages.debug(&why));
+            return ExitCode::FAILURE;
+        }
     }
-    let journal = match cluster::journal(request) {
-        Ok(journal) => journal,
-        Err(why) => return refuse(why),
-    };
-    if let Some(error) = journal.as_ref().and_then(Journal::not_locked) {
-        let text = format!("warning: the journal cannot be locked ({error}); no other run may use it");
-        complain(&messages.debug(&text));
-    }
-    let request = &cluster::going_on(request, journal.as_ref());
-    work::launch(messages, run_options, journal, &Copy { request })
+    let is_local = run_options.hosts.clients.is_none() && !cluster::is_under_launcher();
+    with_journal(messages, request, |messages, journal, copy| match is_local {
+        true => work::by(messages, run_options, None, copy),
+        false => work::launch(messages, run_options, journal, &Copy { of_ranks: true, ..copy.clone() }),
+    })
 }
 
+/// Copies in this process, also if an MPI launcher has started it.
 fn copy_alone(messages: Messages, request: &Request) -> ExitCode {
-    work::by(messages, &request.run, None, &Copy { request })
+    with_journal(messages, request, |messages, _, copy| work::by(messages, &request.run, None, copy))
 }
 
+/// Opens the journal of a copy, if it has one, and has `run` go on with what it records.
+fn with_journal(
+    messages: Messages,
+    request: &Request,
+    run: impl FnOnce(Messages, Option<Arc<Journal>>, &Copy<'_>) -> ExitCode,
+) -> ExitCode {
+    let journal = match journal::open(request) {
+        Ok(journal) => journal,
+        Err(why) => {
+            complain(&messages.debug(&why));
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Some(journal) = &journal {
+        journal::remark(journal, |text| {
+            complain(&messages.debug(text));
+        });
+    }
+    let request = &journal::going_on(request, journal.as_deref());
+    run(messages, journal.clone(), &Copy { request, journal, of_ranks: false })
+}
+
+#[derive(Clone)]
 struct Copy<'a> {
     request: &'a Request,
+    journal: Option<Arc<Journal>>,
+    /// True if ranks copy: the process group has the journal.
+    of_ranks: bool,
 }
 
 impl Work for Copy<'_> {
@@ -95,8 +119,21 @@ impl Work for Copy<'_> {
         };
         let digests = manifest.as_ref().map(Manifest::sink);
         let cancel = &CancelToken::default();
-        let request = CopyRequest { operands, options, config, cancel, digests: digests.as_ref() };
-        let status = Self::status(haul_copy::run(executor, request, console), console);
+        let journal = self.journal.as_ref();
+        let request = CopyRequest {
+            operands,
+            options,
+            config,
+            cancel,
+            digests: digests.as_ref(),
+            journal: journal.filter(|_| !self.of_ranks),
+        };
+        let mut status = Self::status(haul_copy::run(executor, request, console), console);
+        if let Some(journal) = journal {
+            let succeeded = status == 0 && !console.has_failed();
+            let is_written = journal::conclude(journal, self.request, succeeded, console);
+            status = if is_written { status } else { 1 };
+        }
         // Also after errors: it lists what was copied.
         match manifest.map_or(Ok(()), Manifest::commit) {
             Ok(()) => status,

@@ -23,6 +23,7 @@ mod cluster;
 mod copy;
 mod definitions;
 mod flags;
+mod journal;
 mod manifest;
 mod messages;
 mod output;

@@ -132,6 +132,11 @@ impl<W: Write> Console<W> {
         self.complain(&self.messages.line(line));
     }
 
+    /// True if an error was reported.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
     /// Marks the run as failed.
     pub(crate) fn fail(&self) {
         self.failed.store(true, Ordering::Relaxed);

@@ -2,10 +2,12 @@
 //! MPI launcher, or in a batch job; with messages, progress and statistics.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use haul_cluster::launch::{Journal, ProcessGroup};
+use haul_cluster::launch::ProcessGroup;
 use haul_flow::{Alone, Report};
+use haul_journal::Journal;
 
 use crate::batch::{self, Teller};
 use crate::cluster;
@@ -34,7 +36,7 @@ pub(crate) fn carry_out(messages: Messages, run_options: &RunOptions, work: &imp
 pub(crate) fn launch(
     messages: Messages,
     run_options: &RunOptions,
-    journal: Option<Journal>,
+    journal: Option<Arc<Journal>>,
     work: &impl Work,
 ) -> ExitCode {
     if cluster::is_under_launcher() && run_options.hosts.clients.is_none() {

@@ -25,16 +25,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_flow::{
-    Batch, Context, DirNode, Entry, Job, OpenFile, Problem, Root, RootOwner, Tool, Transfer, lock, plan,
+    Batch, Context, DirNode, Entry, Job, OpenFile, Problem, Root, RootOwner, Tally, Tool, Transfer, lock,
+    plan,
 };
+use haul_journal::{PartialFile, Stamp};
 use haul_sys::{EntryType, Error, Names, PackedNames, Stat};
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::xxh3_128;
 
 use crate::distributed::Distributed;
 use crate::entered::Entered;
 use crate::remote_path::{ItemReceiver, RemotePath};
-use crate::stamp::{SeenEntries, Stamp};
+use crate::seen::SeenEntries;
 
 /// Description of a work item for the process that receives it, without its directory and entries.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -52,7 +53,7 @@ pub struct ItemSpec {
     pub piece: Option<Piece>,
     /// Progress of an earlier attempt at the item's single entry, a large file.
     pub begun: Option<PartialFile>,
-    /// With a journal: an earlier run's stamps in the order of the entries, if all are known.
+    /// With a journal: an earlier run's stamps, in the order of the entries.
     pub stamps: Option<Vec<Stamp>>,
 }
 
@@ -67,15 +68,6 @@ pub struct Piece {
     pub by_kernel: bool,
     /// What the tool needs to open the target.
     pub ticket: Vec<u8>,
-}
-
-/// A partial target left by an earlier attempt at a large file.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PartialFile {
-    /// What the tool needs to open the target.
-    pub ticket: Vec<u8>,
-    /// Ranges already moved, in any order.
-    pub done: Vec<Range<u64>>,
 }
 
 /// Identifies a work item within a process. Numbers of items and of ranges come from
@@ -254,17 +246,6 @@ pub struct PackedItem {
 }
 
 impl PackedItem {
-    /// Returns a hash that identifies the item among all of a run and is stable across runs. It
-    /// covers the directory's path and inode number, and the names.
-    #[must_use]
-    pub fn fingerprint(&self) -> u128 {
-        let mut text = self.source.path();
-        text.push(0);
-        text.extend_from_slice(&self.source.inode().to_le_bytes());
-        text.extend_from_slice(self.names.bytes());
-        xxh3_128(&text)
-    }
-
     /// Creates the jobs of this received item, each of at most `batch_entries` entries so that
     /// several workers share it. Skips entries whose known stamps still match.
     ///
@@ -289,11 +270,16 @@ impl PackedItem {
         let (names, last) = match known {
             Some(known) => {
                 let (seen, names) = SeenEntries::look(tool, receiver.cache, (&node, names), &known);
+                let (unchanged, changed) = seen.counts();
                 item.seen.get_or_init(|| seen);
                 // The item must complete even if every entry is skipped.
                 node.expect(1);
                 let node = Arc::clone(&node);
-                (names, Some(Job::Visit(Box::new(move |cx: &Context<'_, T>| cx.release(&node)))))
+                let last = move |cx: &Context<'_, T>| {
+                    cx.count(Tally { unchanged, changed, finished: unchanged, ..Tally::default() });
+                    cx.release(&node);
+                };
+                (names, Some(Job::Visit(Box::new(last))))
             }
             None => (names, None),
         };

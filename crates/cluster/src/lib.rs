@@ -22,8 +22,8 @@ pub mod rank_loop;
 mod remote_path;
 pub mod schedule;
 mod seal;
+mod seen;
 mod send_queue;
-mod stamp;
 mod standstill;
 mod token;
 pub mod transport;
@@ -32,10 +32,9 @@ pub mod wire;
 pub use distributed::{Distributed, Joined};
 pub use error::{JobError, LinkClosed, Undecodable, Unfit};
 pub use item::{
-    CompletionSink, ItemKey, ItemOutcome, ItemSpec, LargeFile, PackedItem, PartialFile, PendingItem, Piece,
-    WorkItem, item_of,
+    CompletionSink, ItemKey, ItemOutcome, ItemSpec, LargeFile, PackedItem, PendingItem, Piece, WorkItem,
+    item_of,
 };
 pub use kind::ClusterKind;
 pub use options::{Options, Walk};
 pub use remote_path::{ItemReceiver, RemotePath, RemotePaths};
-pub use stamp::{RunId, Stamp};

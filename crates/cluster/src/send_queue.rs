@@ -12,6 +12,7 @@ use haul_flow::{
     Context, DirNode, Entry, Job, Line, OpenFile, Problem, Report as Hears, RunInfo, Severity, Tally,
     Transfer, lock,
 };
+use haul_journal::Stamp;
 use haul_sys::{Standard, Stat};
 
 use crate::distributed::Distributed;
@@ -21,7 +22,6 @@ use crate::item::{
 use crate::master::limits;
 use crate::schedule::{FileId, ItemId, Limits};
 use crate::seal::{self, Sealing};
-use crate::stamp::Stamp;
 use crate::transport::Rank;
 use crate::wire::{
     FileOpened, FileOver, InitMessage, ItemOver, PackedLine, PackedProblem, RangeOver, Report, pack,

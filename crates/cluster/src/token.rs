@@ -5,11 +5,11 @@
 use std::ffi::{CStr, CString};
 
 use haul_flow::{DirCache, JobSpec, Problem, sweep};
+use haul_journal::RunId;
 
 use crate::error::Unfit;
 use crate::kind::ClusterKind;
 use crate::remote_path::{RemotePath, RemotePaths};
-use crate::stamp::RunId;
 use crate::wire::Token;
 
 /// Tokens in directories that all ranks must see. Dropping this removes them.

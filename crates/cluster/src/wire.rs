@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use haul_flow::{Config, FlowKind, Kind, Line, Problem, Severity, Tally};
+use haul_journal::Stamp;
 use haul_sys::{Errno, Error, Operation, Standard};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,6 @@ use crate::item::ItemOutcome;
 use crate::kind::ClusterKind;
 use crate::remote_path::RemotePath;
 use crate::schedule::{CountedBy, FileId, ItemId};
-use crate::stamp::Stamp;
 use crate::transport::Rank;
 
 /// An init message in transit.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_sys::{Buffer, Errno, Error, Result};
-use rand::rngs::StdRng;
+use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::{Call, Caps, Done, Engine, Op, Outcome, Used, Wait};
@@ -35,7 +35,7 @@ pub struct Mischief {
 pub struct Faulty<E> {
     engine: E,
     mischief: Mischief,
-    random: StdRng,
+    random: SmallRng,
     /// Delayed completions, which count as in flight.
     held: Vec<Done>,
     struck: Arc<AtomicU64>,
@@ -47,7 +47,7 @@ impl<E: Engine> Faulty<E> {
     pub fn new(engine: E, mischief: Mischief) -> Self {
         // Reserved up front: no operation may allocate (rule 9 of the contract).
         let held = Vec::with_capacity(engine.caps().depth);
-        let random = StdRng::seed_from_u64(mischief.seed);
+        let random = SmallRng::seed_from_u64(mischief.seed);
         Self { engine, mischief, random, held, struck: Arc::new(AtomicU64::new(0)) }
     }
 

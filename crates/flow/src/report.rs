@@ -128,6 +128,11 @@ pub struct Tally {
     pub repaired: u64,
     /// Files copied again because their source had changed.
     pub retried: u64,
+    /// Entries that an earlier run with the same journal has completed, and that are as it left
+    /// them.
+    pub unchanged: u64,
+    /// Entries that an earlier run has completed, but whose source or target has changed since.
+    pub changed: u64,
 }
 
 impl AddAssign for Tally {
@@ -145,6 +150,8 @@ impl AddAssign for Tally {
         self.verified += more.verified;
         self.repaired += more.repaired;
         self.retried += more.retried;
+        self.unchanged += more.unchanged;
+        self.changed += more.changed;
     }
 }
 

@@ -42,7 +42,6 @@ impl Layout {
 impl Typed {
     pub(super) fn set_journal(&mut self, value: Value<'_>) -> Result<(), Error> {
         self.shared.run.hosts.journal = Some(value.path()?);
-        self.shared.needs_ranks(value.flag);
         Ok(())
     }
 
@@ -88,13 +87,14 @@ impl Typed {
         }
         let of_ranks = [
             ("--journal", hosts.journal.is_some()),
+            ("--resume", self.resume),
             ("--walk=ranks", hosts.walk == Walk::Ranks),
             ("--range-size", hosts.range_bytes.is_some()),
         ];
         let alone = [("--interactive", self.interactive == Interactive::Ask), ("--backup", self.backs_up())];
         let follows = self.dereference == Some(Dereference::Always);
         let pairs = of_ranks.into_iter().flat_map(|flag| alone.map(|other| (flag, other)));
-        let mut pairs = pairs.chain([(of_ranks[1], ("--dereference", follows))]);
+        let mut pairs = pairs.chain([(of_ranks[2], ("--dereference", follows))]);
         match pairs.find(|((_, given), (_, useless))| *given && *useless) {
             Some(((flag, _), (other, _))) => Err(Error::Useless { flag, other }),
             None => Ok(()),

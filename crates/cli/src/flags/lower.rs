@@ -26,6 +26,8 @@ pub(crate) struct Request {
     pub(crate) run: RunOptions,
     /// The list of hashes to write, if any.
     pub(crate) manifest: Option<ManifestRequest>,
+    /// True if the copy goes on where an interrupted run of it stopped (`--resume`).
+    pub(crate) resume: bool,
 }
 
 /// An item of an attribute list.
@@ -101,6 +103,7 @@ pub(crate) struct Typed {
     pub(crate) if_changed: Option<IfChanged>,
     pub(crate) verify: Verify,
     manifest: Option<CString>,
+    pub(super) resume: bool,
     pub(super) manifest_format: Option<Format>,
     /// `-Z`: the policy's context for the target.
     default_context: bool,
@@ -154,6 +157,7 @@ impl Default for Typed {
             if_changed: None,
             verify: Verify::Never,
             manifest: None,
+            resume: false,
             manifest_format: None,
             default_context: false,
             context: None,
@@ -339,6 +343,9 @@ impl Typed {
         if let Some(other) = self.not_atomic() {
             return Err(Error::Exclusive { flag: "--atomic", other });
         }
+        if let Some((flag, other)) = self.not_journaled(update) {
+            return Err(Error::Exclusive { flag, other });
+        }
         let existing = Existing {
             update,
             ask: self.interactive == Interactive::Ask,
@@ -361,7 +368,7 @@ impl Typed {
         let manifest = self
             .manifest
             .map(|path| ManifestRequest { path, format: self.manifest_format.unwrap_or_default() });
-        Ok(Request { operands, options, run, manifest })
+        Ok(Request { operands, options, run, manifest, resume: self.resume })
     }
 
     /// Returns a given option that `--strict` rules out.
@@ -425,6 +432,21 @@ impl Typed {
         let useless = [("--attributes-only", self.attributes_only), ("--backup", self.backup.wanted)];
         let given = useless.into_iter().find(|(_, given)| *given && self.atomic == Some(Atomic::Always));
         given.map(|(flag, _)| flag)
+    }
+
+    /// Returns the option that asks for a journal, and a given one that rules it out.
+    fn not_journaled(&self, update: Update) -> Option<(&'static str, &'static str)> {
+        let journal = self.shared.run.hosts.journal.is_some();
+        let flag = if self.resume { "--resume" } else { "--journal" };
+        let useless = [
+            ("--journal", self.resume && journal),
+            // The hashes of what is skipped would be missing.
+            ("--manifest", self.manifest.is_some()),
+            // A part of a file under its own name would be left alone.
+            ("--no-atomic", self.atomic == Some(Atomic::Never) && update != Update::All),
+        ];
+        let given = useless.into_iter().find(|(_, given)| *given && (self.resume || journal));
+        given.map(|(other, _)| (flag, other))
     }
 
     /// Checks that blocks for direct I/O are whole sectors.

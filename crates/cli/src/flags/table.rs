@@ -193,6 +193,16 @@ static OWN: &[Flag] = &[
          to do so for new files of 1 MiB or more",
     ),
     Flag::own(
+        "--resume",
+        Plain(|typed| typed.resume = true),
+        "go on where an interrupted run of the same command stopped; what is done is recorded in a hidden file, which is          removed when the copy is complete",
+    ),
+    Flag::own(
+        "--journal",
+        Required("FILE", Typed::set_journal),
+        "like --resume, but keep the record in FILE: the same copy, run again, copies only what has changed",
+    ),
+    Flag::own(
         "--no-atomic",
         Plain(|typed| typed.atomic = Some(Atomic::Never)),
         "write all files under their own names",
@@ -307,11 +317,6 @@ static HOSTS: &[Flag] = &[
         "--range-size",
         Required("SIZE", Typed::set_range_bytes),
         "split large files into ranges of SIZE, which several ranks copy; the default depends on the file",
-    ),
-    Flag::own(
-        "--journal",
-        Required("FILE", Typed::set_journal),
-        "record finished files in FILE; the same copy, run again, skips them",
     ),
     Flag::own(
         "--copy-layout",

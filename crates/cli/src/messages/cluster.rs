@@ -5,7 +5,7 @@ use std::path::Path;
 
 use haul_cluster::ClusterKind;
 use haul_cluster::batch::{Event, Outcome, Over};
-use haul_cluster::launch::JournalError;
+use haul_journal::JournalError;
 
 sentences! { sentence(ClusterKind):
     CannotReach => "cannot reach directory {}",

@@ -80,6 +80,8 @@ sentences! { sentence(CopyKind):
     SourceDiffers => "verification failed: {} was read twice and differed in bytes {bare} to {bare}",
     NotVerified => "warning: {} is not verified, as it is not a regular file",
     VerifiedFromMemory => "warning: {} and others were verified from memory: their file system keeps files there",
+    JournalLost => "the journal {} cannot be written: {bare}",
+    JournalLeft => "cannot remove the journal {}: {bare}",
     Copied => "{} -> {}",
     CopiedWithBackup => "{} -> {} (backup: {})",
     Unbackup => "{} -> {} (unbackup)",

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use haul_flow::{JobSpec, Problem, Report as Listens, lock};
+use haul_journal::Journal;
 
 use super::failed_host::{Loss, failed_host};
 use super::job::LoggedJob;
-use super::journal::Journal;
 use super::launcher::{Launcher, Started};
 use super::places::{self, Next, Place, named_once};
 use crate::Walk;
@@ -92,7 +92,7 @@ pub(crate) struct ReadyGroup {
 pub struct ProcessGroup {
     launcher: Box<dyn Launcher>,
     options: GroupOptions,
-    journal: Option<Journal>,
+    journal: Option<Arc<Journal>>,
     attempt: Mutex<Option<Attempt>>,
     outgoing: Mutex<Option<(Outgoing<ToMaster>, Instant)>>,
     /// Number of ranks that copy, in the current attempt.
@@ -116,7 +116,7 @@ fn problem_of(error: JobError) -> Problem {
 impl ProcessGroup {
     /// Creates a process group whose processes are started when needed.
     #[must_use]
-    pub fn new(launcher: Box<dyn Launcher>, options: GroupOptions, journal: Option<Journal>) -> Self {
+    pub fn new(launcher: Box<dyn Launcher>, options: GroupOptions, journal: Option<Arc<Journal>>) -> Self {
         Self {
             launcher,
             options,
@@ -136,7 +136,7 @@ impl ProcessGroup {
     }
 
     pub(crate) fn journal(&self) -> Option<&Journal> {
-        self.journal.as_ref()
+        self.journal.as_deref()
     }
 
     /// Returns the number of ranks that copy. Never blocks: the receiver may hold the
@@ -157,7 +157,7 @@ impl ProcessGroup {
 
     /// True if the job is lost, but its journal contains work, so that a later run can resume.
     pub fn leaves_work(&self) -> bool {
-        self.is_lost() && self.journal.as_ref().is_some_and(Journal::has_records)
+        self.is_lost() && self.journal.as_deref().is_some_and(Journal::has_work)
     }
 
     pub(crate) fn why_lost(&self) -> JobError {
@@ -171,7 +171,7 @@ impl ProcessGroup {
         number: u32,
     ) -> Result<ReadyGroup, JobError> {
         self.known.get_or_init(|| KnownKinds::of_tool(T::KINDS));
-        let run = self.journal.as_ref().map(Journal::run);
+        let run = self.journal.as_deref().map(Journal::run);
         // Before the ranks start: each looks for them first.
         let tokens = Tokens::leave(spec, run);
         let places = lock(&self.places).clone();
@@ -372,7 +372,7 @@ impl ProcessGroup {
             problem.host = problem.host.filter(|_| several_hosts);
             report.problem(problem);
         }
-        if let Some(error) = self.journal.as_ref().and_then(Journal::take_failure)
+        if let Some(error) = self.journal.as_deref().and_then(Journal::take_failure)
             && !self.told_journal.swap(true, Ordering::Relaxed)
         {
             report.problem(Problem::new(ClusterKind::JournalLost).naming(error.to_string()));

@@ -7,10 +7,11 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use haul_flow::{Feed, Job};
+use haul_flow::{Entry, Feed, Job};
+use haul_journal::{EntryKey, PartialFile};
 
 use crate::distributed::Distributed;
-use crate::item::{ItemSpec, PartialFile, PendingItem};
+use crate::item::{ItemSpec, PendingItem};
 use crate::schedule::{FileId, ItemId};
 use crate::wire::{FileOpened, PackedProblem};
 
@@ -18,8 +19,6 @@ use crate::wire::{FileOpened, PackedProblem};
 pub(crate) struct Sent<'a, T: Distributed> {
     pub(crate) pending: PendingItem<T>,
     pub(crate) item: ItemSpec,
-    /// Its fingerprint in the journal.
-    pub(crate) print: u128,
     /// Number of entries when it was sent.
     pub(crate) entries: usize,
     pub(crate) feed: Feed<'a, Job<T>>,
@@ -34,30 +33,15 @@ pub(crate) struct Large<'a, T: Distributed> {
     pub(crate) done: Vec<Range<u64>>,
     /// Problems of its ranges.
     pub(crate) problems: Vec<PackedProblem>,
-    /// Fingerprint of its entry in the journal.
-    pub(crate) print: u128,
+    /// Its key, if the journal may contain it.
+    pub(crate) key: Option<EntryKey>,
     pub(crate) feed: Feed<'a, Job<T>>,
 }
 
-/// Returns the journal's fingerprint of a work item.
-pub(crate) fn fingerprint<T: Distributed>(pending: &PendingItem<T>, tool: &T) -> u128 {
-    pending.pack(tool, ItemSpec::default()).fingerprint()
-}
-
-impl<T: Distributed> Sent<'_, T> {
-    /// Returns the fingerprint if the journal may contain it. Entries with a hard-link claim are
-    /// never recorded: a later run that skipped them would not know what to link their files' other
-    /// names to.
-    pub(crate) fn recorded(&self) -> Option<u128> {
-        (!self.item.claimed).then_some(self.print)
-    }
-}
-
-impl<T: Distributed> Large<'_, T> {
-    /// Returns the fingerprint if the journal may contain it; see [`Sent::recorded`].
-    pub(crate) fn recorded(&self) -> Option<u128> {
-        (!self.item.claimed).then_some(self.print)
-    }
+/// Returns the key of an entry in the journal; `None` if the tool creates nothing for it.
+pub(crate) fn entry_key<T: Distributed>(tool: &T, entry: &Entry<T>) -> Option<EntryKey> {
+    let (held, name) = tool.made(entry)?;
+    Some(EntryKey::new(&entry.path(), &held.path_of(name)))
 }
 
 /// The table of work in flight.
@@ -92,30 +76,26 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
         self.items.insert(ItemId(sent.item.number), sent);
     }
 
-    /// Detaches a large file from its work item. Returns the entry's fingerprint if the journal may
-    /// contain it.
+    /// Detaches a large file from its work item. Returns its key if the journal may contain it.
     pub(crate) fn set_apart(
         &mut self,
         opened: &FileOpened,
         tool: &T,
         feed: Feed<'a, Job<T>>,
-    ) -> Option<u128> {
+    ) -> Option<EntryKey> {
         let sent = self.items.get_mut(&opened.item)?;
         let pending = sent.pending.take(&opened.name)?;
-        let print = fingerprint(&pending, tool);
+        // A claimed file is never recorded, like other claimed entries.
+        let key = pending.entry().first().filter(|_| !sent.item.claimed);
+        let key = key.and_then(|entry| entry_key(tool, entry));
         // The known stamps cover all entries of the item, so they no longer match.
         sent.item.stamps.iter_mut().for_each(Vec::clear);
-        // The journal identifies an item by its names, of which one has just left.
-        if sent.pending.entries() > 0 {
-            sent.print = fingerprint(&sent.pending, tool);
-        }
         // The item counts the entry too, until it is done.
         self.entries += 1;
         let (ticket, done, item) = (opened.ticket.clone(), opened.done.clone(), sent.item.clone());
-        let large = Large { pending, item, ticket, done, problems: Vec::new(), print, feed };
-        let print = large.recorded();
+        let large = Large { pending, item, ticket, done, problems: Vec::new(), key, feed };
         self.large.insert(opened.file, large);
-        print
+        key
     }
 
     pub(crate) fn item_over(&mut self, item: ItemId) -> Option<Sent<'a, T>> {
@@ -132,12 +112,11 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
         }
     }
 
-    /// Records that a range was moved. Returns the entry's fingerprint if the journal may
-    /// contain it.
-    pub(crate) fn range_moved(&mut self, file: FileId, range: Range<u64>) -> Option<u128> {
+    /// Records that a range was moved. Returns the file's key if the journal may contain it.
+    pub(crate) fn range_moved(&mut self, file: FileId, range: Range<u64>) -> Option<EntryKey> {
         let large = self.large.get_mut(&file)?;
         large.done.push(range);
-        large.recorded()
+        large.key
     }
 
     pub(crate) fn file_over(&mut self, file: FileId) -> Option<Large<'a, T>> {
@@ -161,8 +140,8 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
             };
             let number = self.number();
             let item = ItemSpec { number, ..item };
-            let (pending, print, feed) = (large.pending, large.print, large.feed);
-            let sent = Sent { pending, item, print, entries: 1, feed };
+            let (pending, feed) = (large.pending, large.feed);
+            let sent = Sent { pending, item, entries: 1, feed };
             self.items.insert(ItemId(number), sent);
         }
         // The number is part of temporary names: a rank of the lost attempt that lives on must not

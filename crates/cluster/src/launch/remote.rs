@@ -20,15 +20,14 @@ use haul_flow::{
     CancelToken, Driver, Entry, Executor, Feed, Job, JobSpec, Local, Operand, Policy, Problem, Status, lock,
     plan,
 };
+use haul_journal::{Journal, Stamp};
 
 use super::group::{ProcessGroup, Received, Restart};
-use super::journal::Journal;
-use super::outstanding::{Large, Outstanding, Sent, fingerprint};
+use super::outstanding::{Large, Outstanding, Sent, entry_key};
 use crate::distributed::Distributed;
 use crate::item::{ItemOutcome, ItemSpec, PackedItem, PendingItem};
 use crate::kind::ClusterKind;
 use crate::schedule::ItemId;
-use crate::stamp::Stamp;
 use crate::wire::{News, PackedProblem, RangeOver, Report, ToMaster, pack};
 
 /// Maximum entries in flight with few ranks.
@@ -36,10 +35,6 @@ const OUTSTANDING_ENTRIES: usize = 1 << 20;
 
 /// Maximum entries in flight per rank: two full bundles, and as many again in rank 0's queue.
 const OUTSTANDING_ENTRIES_EACH: usize = 4 << 10;
-
-/// Entries of a work item with a journal: a constant, because a later run recognises completed work
-/// by whole items.
-const JOURNALED_ITEM_ENTRIES: usize = 32;
 
 /// Minimum and maximum interval at which the receiver checks whether the run has ended: short after
 /// a message, which may have been the last.
@@ -89,39 +84,39 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
 
     /// Sends a work item, with what the journal knows about it.
     fn send(&self, pending: PendingItem<T>, item: ItemSpec) {
-        let tool = self.spec.run.tool;
         let Some(journal) = self.group.journal().filter(|_| !item.claimed) else {
-            let print = if self.group.journal().is_some() { fingerprint(&pending, tool) } else { 0 };
-            return self.dispatch(pending, item, print);
+            return self.dispatch(pending, item);
         };
         let pending = if journal.has_begun() { self.send_begun(journal, pending, &item) } else { pending };
-        let print = fingerprint(&pending, tool);
-        let stamps = journal.stamps(print).unwrap_or_default().to_vec();
-        self.dispatch(pending, ItemSpec { stamps: Some(stamps), ..item }, print);
+        let stamps = pending.entry().iter().map(|entry| self.known(journal, entry)).collect();
+        self.dispatch(pending, ItemSpec { stamps: Some(stamps), ..item });
     }
 
-    /// Sends the large files of an item that an earlier run has begun as items of their own: with
-    /// their stamps if they were completed, with their moved ranges if not. Returns the rest of
-    /// the item.
+    /// Returns the stamp that an earlier run gave to an entry.
+    fn known(&self, journal: &Journal, entry: &Entry<T>) -> Stamp {
+        entry_key(self.spec.run.tool, entry).map_or(Stamp::NONE, |key| journal.stamp(key))
+    }
+
+    /// Sends the large files of an item that an earlier run has begun and not completed as items of
+    /// their own, with the ranges that were moved. Returns the rest of the item.
     fn send_begun(&self, journal: &Journal, mut pending: PendingItem<T>, item: &ItemSpec) -> PendingItem<T> {
         let entries: Vec<_> = pending.entry().to_vec();
         for entry in entries {
-            let alone = PendingItem::of_one(entry);
-            let print = fingerprint(&alone, self.spec.run.tool);
-            let Some(begun) = journal.begun(print) else { continue };
-            let Some(alone) = alone.entry().first().and_then(|entry| pending.take(entry.name())) else {
+            if self.known(journal, &entry) != Stamp::NONE {
+                continue;
+            }
+            let begun = entry_key(self.spec.run.tool, &entry).and_then(|key| journal.begun(key));
+            let Some((begun, alone)) = begun.and_then(|begun| Some((begun, pending.take(entry.name())?)))
+            else {
                 continue;
             };
-            let (stamps, begun) = match journal.stamps(print) {
-                Some(stamps) => (stamps.to_vec(), None),
-                None => (Vec::new(), Some(begun.clone())),
-            };
-            self.dispatch(alone, ItemSpec { begun, stamps: Some(stamps), ..item.clone() }, print);
+            let (begun, stamps) = (Some(begun.clone()), Some(vec![Stamp::NONE]));
+            self.dispatch(alone, ItemSpec { begun, stamps, ..item.clone() });
         }
         pending
     }
 
-    fn dispatch(&self, pending: PendingItem<T>, item: ItemSpec, print: u128) {
+    fn dispatch(&self, pending: PendingItem<T>, item: ItemSpec) {
         let entries = pending.entries();
         if entries == 0 {
             return;
@@ -140,7 +135,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         }
         let item = ItemSpec { number: table.number(), attempt: 1, ..item };
         self.post(&pending, &item, entries);
-        table.insert(Sent { pending, item, print, entries, feed });
+        table.insert(Sent { pending, item, entries, feed });
     }
 
     /// Posts a work item to the link. If the link is broken, the receiver sends everything in the
@@ -217,9 +212,9 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         let journal = self.group.journal();
         // Announced files come first: the ranges, items and files below refer to them.
         for opened in &opened {
-            let print = self.table().set_apart(opened, self.spec.run.tool, self.local.feed());
-            if let (Some(journal), Some(print)) = (journal, print) {
-                journal.file_begun(print, opened.ticket.clone());
+            let key = self.table().set_apart(opened, self.spec.run.tool, self.local.feed());
+            if let (Some(journal), Some(key)) = (journal, key) {
+                journal.file_begun(key, opened.ticket.clone());
             }
         }
         ranges.into_iter().for_each(|over| self.range_over(over));
@@ -233,7 +228,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             self.lost.fetch_add(unannounced.count() as u64, Ordering::Relaxed);
             // What had a problem is done again by the next run, which may succeed.
             if let Some(journal) = journal.filter(|_| over.flawless) {
-                record(journal, &sent, &over.outcome.stamps);
+                record(journal, self.spec.run.tool, &sent, &over.outcome.stamps);
             }
             self.settle(sent.feed, sent.pending, sent.item.claimed, over.outcome);
         }
@@ -241,8 +236,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             let Some(large) = self.table().file_over(over.file) else { continue };
             self.tell(host, why_not(&large, over.moved, over.problems));
             let is_stamped = over.moved && over.stamp != Stamp::NONE;
-            if let (Some(journal), Some(print)) = (journal.filter(|_| is_stamped), large.recorded()) {
-                journal.item_done(print, vec![over.stamp]);
+            if let (Some(journal), Some(key)) = (journal.filter(|_| is_stamped), large.key) {
+                journal.done([(key, over.stamp)]);
             }
             let names = large.pending.entry().iter().map(|entry| entry.name().to_owned());
             let completed = if over.moved { names.collect() } else { Vec::new() };
@@ -257,9 +252,9 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         if !over.moved {
             return;
         }
-        let print = self.table().range_moved(over.file, over.range.clone());
-        if let (Some(journal), Some(print)) = (self.group.journal(), print) {
-            journal.range_moved(print, over.range);
+        let key = self.table().range_moved(over.file, over.range.clone());
+        if let (Some(journal), Some(key)) = (self.group.journal(), key) {
+            journal.range_moved(key, over.range);
         }
     }
 
@@ -352,9 +347,6 @@ impl<T: Distributed + 'static> Driver<Job<T>> for Remote<'_, T> {
     }
 
     fn batch_entries(&self, entry: usize) -> usize {
-        if self.group.journal().is_some() {
-            return JOURNALED_ITEM_ENTRIES;
-        }
         let seen = self.seen.fetch_add(entry as u64, Ordering::Relaxed) + entry as u64;
         plan::item_entries(seen, self.group.workers())
     }
@@ -398,14 +390,16 @@ fn why_not<T: Distributed>(large: &Large<'_, T>, moved: bool, own: Vec<PackedPro
     warnings
 }
 
-/// Records the completed entries of an item, unless the journal already has them.
-fn record<T: Distributed>(journal: &Journal, sent: &Sent<'_, T>, stamps: &[Stamp]) {
-    let is_news = stamps.iter().any(|stamp| *stamp != Stamp::NONE)
-        && stamps.len() == sent.pending.entries()
-        && sent.item.stamps.as_deref() != Some(stamps);
-    if let Some(print) = sent.recorded().filter(|_| is_news) {
-        journal.item_done(print, stamps.to_vec());
+/// Records the completed entries of an item that the journal doesn't have yet.
+fn record<T: Distributed>(journal: &Journal, tool: &T, sent: &Sent<'_, T>, stamps: &[Stamp]) {
+    // Entries with a hard-link claim are never recorded: a later run that skipped them would not
+    // know what to link their files' other names to.
+    if sent.item.claimed || stamps.len() != sent.pending.entries() {
+        return;
     }
+    let stamped = sent.pending.entry().iter().zip(stamps).filter(|(_, stamp)| **stamp != Stamp::NONE);
+    let keyed = stamped.filter_map(|(entry, stamp)| Some((entry_key(tool, entry)?, *stamp)));
+    journal.done(keyed.filter(|(key, stamp)| journal.stamp(*key) != *stamp));
 }
 
 /// Returns the maximum number of entries in flight to `ranks` ranks.

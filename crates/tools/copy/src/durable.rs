@@ -120,9 +120,10 @@ pub(super) fn note_directory(copier: &Copier, cache: &DirCache, held: &Arc<DirHa
     }
 }
 
-/// True if files are flushed: to be durable, or to be read again from the device.
+/// True if files are flushed: to be durable, to be read again from the device, or to be recorded in
+/// a journal.
 fn is_flushed(copier: &Copier) -> bool {
-    copier.options.fsync != Fsync::Never || copier.options.reads_device_again()
+    copier.options.fsync != Fsync::Never || copier.options.reads_device_again() || copier.journal.is_some()
 }
 
 fn file_system(copier: &Copier, device: u64) -> Option<Arc<FileSystem>> {

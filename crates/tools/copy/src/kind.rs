@@ -158,6 +158,10 @@ haul_flow::kinds! {
         NotVerified,
         /// The target's file system can't be read past the page cache.
         VerifiedFromMemory,
+        /// The journal can't be written.
+        JournalLost,
+        /// The journal of a complete copy can't be removed (`--resume`).
+        JournalLeft,
         /// `--verbose` line.
         Copied,
         /// `--verbose` line for a copy that replaced something backed up.

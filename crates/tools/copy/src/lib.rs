@@ -8,7 +8,8 @@
 //! target; `place.rs` does it, with `age.rs` and `backup.rs`. Semantics and wording are GNU's.
 //!
 //! What is true of a copy that is interrupted is in `staged.rs` (`--atomic`), `durable.rs`
-//! (`--fsync`) and `verify.rs` (`--verify`, `--manifest`); docs/trust.md has the promises.
+//! (`--fsync`), `verify.rs` (`--verify`, `--manifest`) and `journaled.rs` (`--resume`, `--journal`);
+//! docs/trust.md has the promises.
 
 mod age;
 mod attributes;
@@ -23,6 +24,7 @@ mod durable;
 mod entry_copy;
 mod existing;
 mod holes;
+mod journaled;
 mod kind;
 mod layouts;
 mod links;
@@ -71,6 +73,7 @@ use age::Resolutions;
 use backup::Backups;
 use durable::FileSystems;
 use entry_copy::EntryCopy;
+use journaled::JournalState;
 use layouts::Layouts;
 use links::LinkedName;
 use named::NamedCopies;
@@ -85,7 +88,7 @@ use xattr_rules::XattrRules;
 const OFFLOAD_BYTES: u64 = 256 << 10;
 
 /// Limits on written files per worker that wait for a flush before they are named
-/// (`--atomic --fsync`) or verified: enough to hide the cost of a flush, in about a megabyte of
+/// (`--atomic --fsync`), verified, or recorded in a journal: enough to hide the cost of a flush, in about a megabyte of
 /// memory.
 const CLOSED_WAITING: ClosedWaiting = ClosedWaiting { files_max: 4096, bytes_max: 256 << 20 };
 
@@ -110,6 +113,8 @@ pub struct Copier {
     verifications: Verifications,
     /// Receives the hashes of copied files, if they are wanted.
     digests: Option<DigestSink>,
+    /// Which entries are complete, if that is recorded.
+    journal: Option<JournalState>,
     /// Where files can be created without a name.
     unnamed_files: UnnamedFiles,
     /// Rules of `/etc/xattr.conf`, read when the first xattr is found.
@@ -146,6 +151,7 @@ impl Copier {
             file_systems: FileSystems::default(),
             verifications: Verifications::default(),
             digests: None,
+            journal: None,
             unnamed_files: UnnamedFiles::default(),
             xattr_rules: OnceLock::new(),
             contexts: None,
@@ -204,7 +210,8 @@ impl Tool for Copier {
     }
 
     fn policy(&self) -> Policy {
-        let waits = self.options.names_after_flush() || self.options.reads_device_again();
+        let waits =
+            self.options.names_after_flush() || self.options.reads_device_again() || self.journal.is_some();
         let closed_waiting = if waits { CLOSED_WAITING } else { ClosedWaiting::default() };
         Policy { cancel: self.cancel.clone(), closed_waiting, ..Policy::default() }
     }
@@ -216,7 +223,8 @@ impl Tool for Copier {
         if kind == EntryType::Directory {
             return if self.options.recursive { Plan::Enter } else { Plan::Handle };
         }
-        if place::leaves(EntryCopy::new(self, cx, entry), kind) {
+        let copy = EntryCopy::new(self, cx, entry);
+        if place::leaves(copy, kind) || journaled::is_done(copy) {
             return Plan::Skip;
         }
         match (kind, self.options.make) {

@@ -8,6 +8,7 @@ use haul_sys::{Errno, Error, Fd, Identity, Pinned, Stat, Timestamp};
 use haul_sys::{link_at_path, remove, rename, stat_at, stat_path, temporary_name};
 
 use super::entry_copy::EntryCopy;
+use super::journaled;
 use super::options::{Make, Preserve};
 use super::place::{self, Left, Place};
 use super::{Copier, CopyKind};
@@ -38,6 +39,8 @@ pub(super) struct LinkedName {
     file: MadeFile,
     /// True if another user may replace it.
     is_shared: bool,
+    /// The file's source as it was copied, if the journal is told of it.
+    source: Option<Stat>,
 }
 
 /// Source of links for further names.
@@ -81,6 +84,8 @@ pub(super) enum NameClaim {
 /// Result of linking a further name.
 enum Linking {
     Done,
+    /// An earlier run has linked it.
+    Kept,
     /// The existing target stays, and that was reported.
     Left,
     /// The first name is gone or refers to another file.
@@ -122,8 +127,8 @@ fn forget(copier: &Copier, file: Identity, stale: &LinkedName) {
 }
 
 /// Links the names that waited for a file that is now copied. Without `made`, stats the entry's
-/// target to identify it.
-pub(super) fn complete(copy: EntryCopy<'_>, file: Identity, made: Option<MadeFile>) {
+/// target to identify it. `source` is the source as it was copied, for the journal.
+pub(super) fn complete(copy: EntryCopy<'_>, file: Identity, made: Option<MadeFile>, source: Option<Stat>) {
     if let Some(owner) = &copy.entry.node.owner {
         return owner.note_linkable(copy.entry);
     }
@@ -148,6 +153,7 @@ pub(super) fn complete(copy: EntryCopy<'_>, file: Identity, made: Option<MadeFil
         name: copy.target_name().to_owned(),
         file: made,
         is_shared: copy.entry.node.own.is_shared,
+        source,
     };
     for waiting in copy.copier.links.complete(file, first.clone()) {
         if is_linked(copy.with(&waiting), &first) {
@@ -172,7 +178,11 @@ pub(super) fn abandon(copy: EntryCopy<'_>, file: Option<Identity>) {
 /// all other failures.
 fn is_linked(copy: EntryCopy<'_>, first: &LinkedName) -> bool {
     match try_link(copy, first) {
-        Ok(Linking::Done) => copy.cx.count(Tally { hard_links: 1, ..Tally::default() }),
+        Ok(Linking::Done) => {
+            copy.cx.count(Tally { hard_links: 1, ..Tally::default() });
+            first.source.iter().for_each(|source| journaled::record(copy, source));
+        }
+        Ok(Linking::Kept) => copy.cx.count(Tally { unchanged: 1, ..Tally::default() }),
         Ok(Linking::Left) => {}
         Ok(Linking::Stale) => return false,
         Err(problem) => copy.cx.problem(problem),
@@ -201,6 +211,11 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
             copy.tell_copied();
             return outcome.map(|()| Linking::Done).map_err(failed);
         }
+    }
+    let is_linked = |there: Stat| first.file.is(&there) && copy.copier.journal.is_some();
+    if stat_at(&new, copy.target_name()).is_ok_and(is_linked) {
+        // By an earlier run.
+        return Ok(Linking::Kept);
     }
     let unseen = |cause| Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause);
     let source = copy

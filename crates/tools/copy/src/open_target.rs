@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use haul_sys::{Fd, Identity, Stat};
 
 use super::creation_mode::CreationMode;
+use super::journaled::JournaledFile;
 use super::links::MadeFile;
 #[cfg(feature = "distributed")]
 use super::options::{CopyOptions, Sparse};
@@ -40,6 +41,8 @@ pub struct CopiedFile {
     pub(super) lacks_attributes: AtomicBool,
     /// What is verified of it.
     pub(super) verification: Option<Verification>,
+    /// What the journal will be told of it.
+    pub(super) journaled: Option<JournaledFile>,
     /// How often its content was moved again, because the source had changed.
     pub(super) retries: AtomicU32,
 }
@@ -62,6 +65,7 @@ impl CopiedFile {
             staged: None,
             lacks_attributes: AtomicBool::new(false),
             verification: None,
+            journaled: None,
             retries: AtomicU32::new(0),
         }
     }

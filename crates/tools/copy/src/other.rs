@@ -12,8 +12,9 @@ use haul_sys::{link_at_path, make_special, make_symlink, open, read_link, stat_p
 use super::attributes::NewAttributes;
 use super::creation_mode;
 use super::entry_copy::EntryCopy;
+use super::journaled;
 use super::layouts::Original;
-use super::links::{self, NameClaim, replace};
+use super::links::{self, MadeFile, NameClaim, replace};
 use super::object::Object;
 use super::open_target::Target;
 use super::options::{Make, Preserve};
@@ -60,6 +61,12 @@ fn try_handle(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> 
         NameClaim::Waits => return Ok(Handled::Deferred),
         NameClaim::Over => return Ok(Handled::Over),
     };
+    if let Some(target) = link.and_then(|_| journaled::stays(copy, &source)) {
+        link.iter().for_each(|file| {
+            links::complete(copy, *file, Some(MadeFile::of(&target)), Some(source));
+        });
+        return Ok(Handled::Over);
+    }
     let made = match (is_read_as_file(copy.copier, source.kind), copy.options.attributes_only) {
         _ if copy.options.make == Make::Symlink => make_link_to_source(copy, &source),
         (true, true) => without_data::make(copy, &directory, &source),
@@ -67,11 +74,14 @@ fn try_handle(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> 
         (false, _) => remake(copy, &directory, &source),
     };
     match made {
-        Ok(Made::Whole) => complete(copy, link),
+        Ok(Made::Whole) => {
+            journaled::record(copy, &source);
+            complete(copy, link, Some(source));
+        }
         // A file as good as a copy can also serve the source's other names.
         Ok(Made::Left(Left::AsCopy)) => {
             if let Some(file) = link {
-                links::complete(copy, file, None);
+                links::complete(copy, file, None, None);
             }
         }
         Ok(Made::Left(Left::AsItIs) | Made::Broken) => links::abandon(copy, link),
@@ -135,9 +145,9 @@ fn is_read_as_file(copier: &Copier, kind: FileType) -> bool {
 }
 
 /// Completes the hard-link claim and the records of a finished copy.
-fn complete(copy: EntryCopy<'_>, link: Option<Identity>) {
+fn complete(copy: EntryCopy<'_>, link: Option<Identity>, source: Option<Stat>) {
     if let Some(file) = link {
-        links::complete(copy, file, None);
+        links::complete(copy, file, None, source);
     }
     copy.record_made();
 }
@@ -317,7 +327,7 @@ fn make_hard_link(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> 
         }
     }
     copy.cx.count(Tally { hard_links: 1, ..Tally::default() });
-    complete(copy, None);
+    complete(copy, None, None);
     Ok(Handled::Over)
 }
 

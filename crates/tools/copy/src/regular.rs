@@ -14,6 +14,7 @@ use super::creation_mode::{self, CreationMode};
 use super::debug;
 use super::durable;
 use super::entry_copy::EntryCopy;
+use super::journaled::{self, JournaledFile};
 use super::layouts::{self, Original};
 use super::links::{self, MadeFile, NameClaim};
 use super::object::Object;
@@ -35,6 +36,10 @@ pub(super) fn begin(copy: EntryCopy<'_>, opened: OpenSource<'_>) -> Start<Copied
         NameClaim::Waits => return Start::Deferred,
         NameClaim::Over => return Start::Done,
     };
+    if let Some((file, target)) = link.and_then(|file| Some((file, journaled::stays(copy, stat)?))) {
+        links::complete(copy, file, Some(MadeFile::of(&target)), Some(*stat));
+        return Start::Done;
+    }
     let creation_mode = creation_mode::choose(copy.copier, &copy.entry.node.own, opened.source, stat);
     let layout = layouts::wanted(copy, (opened.source, stat), Bearer::File);
     let original = Original { stat, layout: layout.as_ref() };
@@ -52,7 +57,7 @@ pub(super) fn begin(copy: EntryCopy<'_>, opened: OpenSource<'_>) -> Start<Copied
         Ok(Target::Open(target)) => fill(copy, opened, target, link),
         Ok(Target::Left(Left::AsCopy)) => {
             if let Some(file) = link {
-                links::complete(copy, file, None);
+                links::complete(copy, file, None, None);
             }
             return Start::Done;
         }
@@ -120,6 +125,7 @@ fn fill(
         staged,
         lacks_attributes: AtomicBool::new(false),
         verification: Verification::begin(copy.copier),
+        journaled: JournaledFile::begin(copy.copier, stat),
         retries: AtomicU32::new(0),
     };
     let inspect = has_holes || own.verification.is_some();
@@ -346,6 +352,7 @@ pub(super) fn finish(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Finished {
     match source_now(copy, file) {
         Ok(None) => Finished::if_complete(complete(copy, file, target)),
         Ok(Some(stat)) if empty_again(copy, file, target) => {
+            file.own.journaled.iter().for_each(|journaled| journaled.begin_again(&stat));
             let holes = if file.own.skips_holes { Holes::Skip } else { Holes::Read };
             Finished::Again { stat, transfer: Transfer::Blocks(holes) }
         }
@@ -421,6 +428,7 @@ fn complete(copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) -> bool {
         && file.own.verification.as_ref().is_none_or(|verification| {
             verification.end(copy, target, file.length(), Some(&file.stat))
         });
+    file.own.journaled.iter().for_each(|journaled| journaled.end(copy, file, target));
     file.own.lacks_attributes.store(is_named && !has_attributes, Ordering::Relaxed);
     is_named && has_attributes
 }
@@ -437,6 +445,7 @@ pub(super) fn end(copy: EntryCopy<'_>, own: &CopiedFile, moved: bool) {
     if moved {
         copy.cx.count(Tally { files: 1, ..Tally::default() });
         own.verification.iter().for_each(|verification| verification.pass_on(copy));
+        own.journaled.iter().for_each(|journaled| journaled.record(copy));
         copy.record_made();
     }
     if !moved {
@@ -444,7 +453,7 @@ pub(super) fn end(copy: EntryCopy<'_>, own: &CopiedFile, moved: bool) {
     }
     match (own.link, moved) {
         (Some(file), true) => {
-            links::complete(copy, file, own.made);
+            links::complete(copy, file, own.made, own.journaled.as_ref().and_then(JournaledFile::source));
         }
         (link, _) => links::abandon(copy, link),
     }

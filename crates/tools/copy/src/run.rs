@@ -6,8 +6,10 @@ use std::sync::Arc;
 use haul_flow::{
     CancelToken, Config, DirCache, Executor, Operand, Problem, Report, Session, Severity, Split, Status,
 };
+use haul_journal::Journal;
 use haul_sys::{c_string, set_creation_label};
 
+use super::journaled::JournalState;
 use super::operands::{self, Assignment};
 use super::parents::Parents;
 use super::target::{TargetDirectory, gives_operands_access_list};
@@ -27,6 +29,10 @@ pub struct CopyRequest<'a> {
     /// Receives the hash of each regular file that is copied. Reflinks and copies inside the kernel
     /// don't show the content, so they must be off ([`Reflink::Never`](crate::Reflink::Never)).
     pub digests: Option<&'a DigestSink>,
+    /// Records which entries are complete. Those that an earlier run has completed are skipped if
+    /// neither source nor target has changed since. For a copy in this process: a process group
+    /// has its own.
+    pub journal: Option<&'a Arc<Journal>>,
 }
 
 /// How a copy ended.
@@ -58,7 +64,7 @@ pub fn run(
     request: CopyRequest<'_>,
     report: &dyn Report,
 ) -> Result<Outcome, Refused> {
-    let CopyRequest { operands, options, config, cancel, digests } = request;
+    let CopyRequest { operands, options, config, cancel, digests, journal } = request;
     let config = &serial_if_asked(config, options);
     let session = Session::begin(config, report).map_err(Refused::Fatal)?;
     let cache = &session.cache;
@@ -75,8 +81,13 @@ pub fn run(
     let (assignments, mut left_out) = operands::without_repetitions(assignments, options);
     let groups = operands::groups(assignments, options, cache);
     let digests = digests.cloned();
-    let copier =
-        Copier { contexts, digests, ..Copier::new(options.clone(), cancel.clone(), groups.len() > 1) };
+    let journal = journal.map(|journal| JournalState::new(Arc::clone(journal)));
+    let copier = Copier {
+        contexts,
+        digests,
+        journal,
+        ..Copier::new(options.clone(), cancel.clone(), groups.len() > 1)
+    };
     let mut parents = Parents::new(&copier, cache, report);
     let mut target_places = Vec::new();
     let (mut status, mut first) = (Status::Success, 0);

@@ -303,7 +303,7 @@ impl Distributed for Copier {
     fn claimed_is_over(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, stands: bool) {
         let copy = EntryCopy::new(self, cx, entry);
         match (entry.seen, stands) {
-            (Some(file), true) => links::complete(copy, file, None),
+            (Some(file), true) => links::complete(copy, file, None, None),
             (file, _) => links::abandon(copy, file),
         }
     }

@@ -1,5 +1,5 @@
-//! Stamps: the state of an entry's source and target at completion, so that a later run can skip
-//! the entry if neither has changed.
+//! The entries of a journaled work item: stat'ed when it arrives, so that what an earlier run has
+//! completed is skipped, and stamped when it is done.
 //!
 //! ```text
 //! item arrives ─► stat each source ─► known stamp = source now + target now? ── yes ─► skipped
@@ -8,62 +8,16 @@
 //!                                copied ─► flushed ─► stat the target ─► new stamp
 //! ```
 //!
-//! Sources are stat'ed *before* they are opened and targets *after* everything is done, so a source
-//! that changes in between no longer matches its stamp and is copied again. A stamp covers, for
-//! both sides, the file system id, inode number, type, size, mtime and ctime. Device numbers are
-//! left out because they differ between hosts.
-//!
 //! Invariant: only a complete entry gets a stamp (tests: `cli/tests/cluster/journal.rs`).
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_flow::{DirCache, DirNode, Entry};
-use haul_sys::{Fd, FileType, Names, Stat, file_system_id, stat_at, stat_path};
-use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::xxh3_64;
+use haul_journal::{Stamp, State, is_settled};
+use haul_sys::{Fd, Names, file_system_id, stat_at, stat_path};
 
 use crate::distributed::Distributed;
-
-/// Hash of the states of an entry's source and target.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stamp(pub u64);
-
-impl Stamp {
-    /// No stamp: the entry is never skipped.
-    pub const NONE: Self = Self(0);
-}
-
-/// One run of a copy that may take several. Temporary names are derived from it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunId {
-    /// Number shared by all runs with one journal.
-    pub number: u64,
-    /// Number of this run, starting at 1.
-    pub epoch: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State([u64; 7], FileType);
-
-impl State {
-    fn new(file_system: u64, stat: &Stat) -> Self {
-        let time = |time: haul_sys::Timestamp| (time.seconds.cast_unsigned(), u64::from(time.nanoseconds));
-        let ((modified, modified_ns), (changed, changed_ns)) = (time(stat.modified), time(stat.changed));
-        let state = [file_system, stat.identity.inode, stat.size, modified, modified_ns, changed, changed_ns];
-        Self(state, stat.kind)
-    }
-
-    /// A target of another type is not the copy itself: a followed symbolic link, for instance.
-    fn stamp(&self, target: &Self) -> Stamp {
-        if self.1 != target.1 || self.1 == FileType::Directory {
-            return Stamp::NONE;
-        }
-        let bytes: Vec<u8> = self.0.iter().chain(&target.0).flat_map(|number| number.to_le_bytes()).collect();
-        // 0 means no stamp.
-        Stamp(xxh3_64(&bytes).max(1))
-    }
-}
 
 /// An entry of a work item, as first seen.
 #[derive(Debug)]
@@ -72,6 +26,8 @@ struct Seen {
     source: Option<State>,
     /// Stamp of a skipped entry; otherwise [`Stamp::NONE`].
     kept: Stamp,
+    /// True if an earlier run completed it, and its source or target has changed since.
+    has_changed: bool,
 }
 
 /// Entries of a journaled work item.
@@ -97,16 +53,24 @@ impl SeenEntries {
             let entry = Entry { node: Arc::clone(node), name: name.into(), kind: listed.kind, seen: None };
             let source = place.as_ref().and_then(|place| {
                 let stat = stat_path(Some(place.directory), name, tool.follow(&entry)).ok()?;
-                Some(State::new(place.file_system, &stat))
+                is_settled(&stat).then(|| State::new(place.file_system, &stat))
             });
             let known = known.get(index).copied().filter(|known| *known != Stamp::NONE);
             let kept = known.filter(|known| *known == stamp(tool, cache, &entry, source.as_ref()));
+            let has_changed = known.is_some() && kept.is_none();
             if kept.is_none() {
                 left.push(name, listed.inode, listed.kind);
             }
-            seen.push(Seen { name: name.to_owned(), source, kept: kept.unwrap_or_default() });
+            seen.push(Seen { name: name.to_owned(), source, kept: kept.unwrap_or_default(), has_changed });
         }
         (Self(seen), left)
+    }
+
+    /// Returns the numbers of entries that are skipped, and of those that have changed since an
+    /// earlier run completed them.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let count = |counts: fn(&Seen) -> bool| self.0.iter().filter(|seen| counts(seen)).count() as u64;
+        (count(|seen| seen.kept != Stamp::NONE), count(|seen| seen.has_changed))
     }
 
     /// Stamps the entries for which `may_be` is true, in the order of the names. Detached entries
@@ -157,7 +121,7 @@ fn stamp<T: Distributed>(tool: &T, cache: &DirCache, entry: &Entry<T>, source: O
         let (held, name) = tool.made(entry)?;
         let directory = cache.open(held).ok()?;
         let target = stat_at(&*directory, name).ok()?;
-        Some(source?.stamp(&State::new(file_system_id(&*directory).ok()?, &target)))
+        Some(Stamp::of(source?, &State::new(file_system_id(&*directory).ok()?, &target)))
     };
     look().unwrap_or_default()
 }

@@ -1,0 +1,570 @@
+//! The file: opened and locked by one run at a time, read once, and appended to.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::{File, TryLockError};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, ErrorKind, Read, Write};
+use std::mem::take;
+use std::ops::Range;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::PartialFile;
+use crate::record::{MAGIC, Record, parse};
+use crate::stamp::{EntryKey, Stamp};
+
+/// Completed entries are written when this many wait, or when the first has waited for
+/// [`WRITTEN_WITHIN`]: a killed run loses no more.
+const WAITING_MAX: usize = 1024;
+
+/// See [`WAITING_MAX`]. Then the file is also flushed, for the same reason in a power cut.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long to wait for another run's lock. A child that a killed run has just forked holds the
+/// lock until its `exec`.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
+
+/// One run of a copy that may take several. Temporary names are derived from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunId {
+    /// Number shared by all runs with one journal.
+    pub number: u64,
+    /// Number of this run, starting at 1.
+    pub epoch: u32,
+}
+
+/// Why a journal can't be used.
+#[derive(Debug)]
+pub enum JournalError {
+    /// Another run has locked it.
+    InUse,
+    /// The file is something else.
+    NoJournal,
+    /// Another release of haul wrote it, in another format.
+    OtherRelease,
+    /// It belongs to a run with other operands or options.
+    OtherRun,
+    /// Another user has made it, or something that isn't a file.
+    Foreign,
+    /// A record is too long for the format.
+    RecordTooLong,
+    /// The file can't be read or written.
+    Io(io::Error),
+}
+
+impl fmt::Display for JournalError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InUse => out.write_str("another run is using it"),
+            Self::NoJournal => out.write_str("it is not a journal"),
+            Self::OtherRelease => out.write_str("another release of haul wrote it"),
+            Self::OtherRun => out.write_str("it is the journal of another copy"),
+            Self::Foreign => out.write_str("it is not a file of this user"),
+            Self::RecordTooLong => out.write_str("a record is too long"),
+            Self::Io(cause) => cause.fmt(out),
+        }
+    }
+}
+
+impl std::error::Error for JournalError {}
+
+impl From<io::Error> for JournalError {
+    fn from(cause: io::Error) -> Self {
+        Self::Io(cause)
+    }
+}
+
+/// Sum of the records of a journal.
+#[derive(Default)]
+struct Known {
+    run: Option<(u64, u8)>,
+    starts: u32,
+    /// Completed entries, sorted by key.
+    done: Vec<(EntryKey, Stamp)>,
+    begun: HashMap<EntryKey, PartialFile>,
+}
+
+/// The journal of a run.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    run: RunId,
+    note: u8,
+    done: Vec<(EntryKey, Stamp)>,
+    begun: HashMap<EntryKey, PartialFile>,
+    file: Mutex<Appended>,
+    not_locked: Option<io::Error>,
+    cut_off: u64,
+}
+
+/// The open file, and what this run adds to it.
+#[derive(Debug)]
+struct Appended {
+    file: File,
+    /// True if it contains work of this run.
+    has_work: bool,
+    /// Completed entries that are not written yet, and since when the first waits.
+    waiting: Vec<(EntryKey, Stamp)>,
+    since: Instant,
+    /// The first error. Nothing is written after it: a record that was written in part would hide
+    /// what follows.
+    failure: Option<JournalError>,
+    has_failed: bool,
+}
+
+impl Journal {
+    /// Opens the journal of the job with the fingerprint `spec`, or creates one with a `note` for
+    /// those who open it later.
+    ///
+    /// # Errors
+    /// If the file can't be used, is in use by another run, or belongs to another job. It is not
+    /// changed then.
+    pub fn open(path: &Path, spec: u64, note: u8) -> Result<Self, JournalError> {
+        Self::begin(path, open_locked(path, Access::Usual)?, spec, note)
+    }
+
+    /// Like [`Journal::open`], for a path that the user didn't choose: anybody may write to a
+    /// directory like `/tmp`, and what a journal says is believed.
+    ///
+    /// # Errors
+    /// Also if it is not a regular file of this user.
+    pub fn open_private(path: &Path, spec: u64, note: u8) -> Result<Self, JournalError> {
+        Self::begin(path, open_locked(path, Access::Private)?, spec, note)
+    }
+
+    fn begin(
+        path: &Path,
+        (mut file, not_locked): (File, Option<io::Error>),
+        spec: u64,
+        note: u8,
+    ) -> Result<Self, JournalError> {
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let (records, end) = parse(&bytes)?;
+        let Known { run, starts, done, begun } = Known::of(records, spec)?;
+        // A damaged record would hide those appended after it.
+        file.set_len(end as u64)?;
+        let (number, note) = run.unwrap_or_else(|| (RandomState::new().hash_one(0), note));
+        let run_id = RunId { number, epoch: starts.saturating_add(1) };
+        if end == 0 {
+            file.write_all(MAGIC)?;
+        }
+        let appended = Appended {
+            file,
+            has_work: false,
+            waiting: Vec::new(),
+            since: Instant::now(),
+            failure: None,
+            has_failed: false,
+        };
+        let (path, cut_off) = (path.to_owned(), (bytes.len() - end) as u64);
+        let file = Mutex::new(appended);
+        let journal = Self { path, run: run_id, note, done, begun, file, not_locked, cut_off };
+        if run.is_none() {
+            journal.lock().add(&Record::Run { number, spec, note });
+        }
+        // Without this record a later run would reuse this run's temporary names.
+        journal.lock().add(&Record::Start);
+        journal.take_failure().map_or(Ok(journal), Err)
+    }
+
+    /// Returns the path it was opened with.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the identity of this run.
+    #[must_use]
+    pub fn run(&self) -> RunId {
+        self.run
+    }
+
+    /// Returns the note it was created with.
+    #[must_use]
+    pub fn note(&self) -> u8 {
+        self.note
+    }
+
+    /// Returns why the journal is not locked, if its file system has no locks.
+    #[must_use]
+    pub fn not_locked(&self) -> Option<&io::Error> {
+        self.not_locked.as_ref()
+    }
+
+    /// Returns how many bytes at its end were damaged. They were cut off.
+    #[must_use]
+    pub fn cut_off(&self) -> u64 {
+        self.cut_off
+    }
+
+    /// Returns the stamp of an entry that an earlier run completed; [`Stamp::NONE`] if none did.
+    #[must_use]
+    pub fn stamp(&self, entry: EntryKey) -> Stamp {
+        self.done.binary_search_by_key(&entry, |(key, _)| *key).map_or(Stamp::NONE, |at| self.done[at].1)
+    }
+
+    /// Returns the progress of earlier runs on a large file.
+    #[must_use]
+    pub fn begun(&self, entry: EntryKey) -> Option<&PartialFile> {
+        self.begun.get(&entry)
+    }
+
+    /// True if an earlier run has begun a large file.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        !self.begun.is_empty()
+    }
+
+    /// True if it contains any work, of this run or of an earlier one.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        !self.done.is_empty() || self.has_begun() || self.lock().has_work
+    }
+
+    /// Records that entries are done. Their data must be on storage.
+    pub fn done(&self, entries: impl IntoIterator<Item = (EntryKey, Stamp)>) {
+        let mut appended = self.lock();
+        if appended.waiting.is_empty() {
+            appended.since = Instant::now();
+        }
+        appended.waiting.extend(entries);
+        appended.has_work |= !appended.waiting.is_empty();
+        let is_late = appended.since.elapsed() >= WRITTEN_WITHIN;
+        if is_late || appended.waiting.len() >= WAITING_MAX {
+            appended.write(is_late);
+        }
+    }
+
+    /// Records that a large file was begun.
+    pub fn file_begun(&self, entry: EntryKey, ticket: Vec<u8>) {
+        self.add_work(&Record::Begun { entry, ticket });
+    }
+
+    /// Records that a range of a large file was moved. Its data must be on storage.
+    pub fn range_moved(&self, entry: EntryKey, range: Range<u64>) {
+        self.add_work(&Record::Moved { entry, range });
+    }
+
+    /// Writes what waits, and flushes the file.
+    pub fn flush(&self) {
+        self.lock().write(true);
+    }
+
+    /// Returns the first write error, once. Work missing in the journal will be done again.
+    pub fn take_failure(&self) -> Option<JournalError> {
+        self.lock().failure.take()
+    }
+
+    /// Removes the file: the copy is complete.
+    ///
+    /// # Errors
+    /// Any error from `unlink(2)`.
+    pub fn remove(&self) -> io::Result<()> {
+        std::fs::remove_file(&self.path)
+    }
+
+    fn add_work(&self, record: &Record) {
+        let mut appended = self.lock();
+        appended.has_work = true;
+        appended.add(record);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Appended> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+impl Appended {
+    fn add(&mut self, record: &Record) {
+        let written = |file: &mut File| Ok(file.write_all(&record.framed()?)?);
+        if !self.has_failed
+            && let Err(error) = written(&mut self.file)
+        {
+            self.fail(error);
+        }
+    }
+
+    /// Writes the waiting entries.
+    fn write(&mut self, flushes: bool) {
+        let waiting = take(&mut self.waiting);
+        for entries in waiting.chunks(WAITING_MAX) {
+            self.add(&Record::Done(entries.to_vec()));
+        }
+        if flushes
+            && self.has_work
+            && !self.has_failed
+            && let Err(error) = self.file.sync_data()
+        {
+            self.fail(error.into());
+        }
+    }
+
+    fn fail(&mut self, error: JournalError) {
+        self.has_failed = true;
+        self.failure.get_or_insert(error);
+    }
+}
+
+impl Known {
+    fn of(records: Vec<Record>, spec: u64) -> Result<Self, JournalError> {
+        let mut known = Self::default();
+        for record in records {
+            match record {
+                Record::Run { number, spec: other, note } if other == spec => {
+                    known.run = Some((number, note));
+                }
+                Record::Run { .. } => return Err(JournalError::OtherRun),
+                Record::Start => known.starts = known.starts.saturating_add(1),
+                Record::Done(entries) => known.done.extend(entries),
+                Record::Begun { entry, ticket } => {
+                    let begun = known
+                        .begun
+                        .entry(entry)
+                        .or_insert_with(|| PartialFile { ticket: ticket.clone(), done: Vec::new() });
+                    // Another target was begun: the ranges moved so far are not in it.
+                    if begun.ticket != ticket {
+                        *begun = PartialFile { ticket, done: Vec::new() };
+                    }
+                }
+                Record::Moved { entry, range } => {
+                    if let Some(begun) = known.begun.get_mut(&entry) {
+                        begun.done.push(range);
+                    }
+                }
+            }
+        }
+        // Of several records of an entry, the last one counts.
+        known.done.reverse();
+        known.done.sort_by_key(|(key, _)| *key);
+        known.done.dedup_by_key(|(key, _)| *key);
+        Ok(known)
+    }
+}
+
+/// Who may have made a journal, and may read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// Anybody, as with other files.
+    Usual,
+    /// This user.
+    Private,
+}
+
+/// Opens and locks the file. If the file system has no locks, returns why it is not locked.
+fn open_locked(path: &Path, access: Access) -> Result<(File, Option<io::Error>), JournalError> {
+    let deadline = Instant::now() + LOCK_WAIT;
+    loop {
+        let mut how = File::options();
+        how.read(true).append(true).create(true);
+        if access == Access::Private {
+            how.custom_flags(libc::O_NOFOLLOW).mode(0o600);
+        }
+        let file = how.open(path)?;
+        // flock(2): over NFS it becomes a lock on the server. It belongs to the open file, which a
+        // forked child shares until `exec` closes its descriptor (`O_CLOEXEC`), so the programs
+        // that a run starts don't keep the journal locked after it.
+        let not_locked = match file.try_lock() {
+            Ok(()) => None,
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                std::thread::sleep(LOCK_WAIT / 100);
+                continue;
+            }
+            Err(TryLockError::WouldBlock) => return Err(JournalError::InUse),
+            Err(TryLockError::Error(error)) => Some(error),
+        };
+        // Others may have removed and recreated the file before we locked it.
+        let opened = file.metadata()?;
+        let is_ours = || opened.is_file() && opened.uid() == haul_sys::effective_identity().user;
+        if access == Access::Private && !is_ours() {
+            return Err(JournalError::Foreign);
+        }
+        match std::fs::metadata(path) {
+            Ok(there) if (there.dev(), there.ino()) == (opened.dev(), opened.ino()) => {
+                return Ok((file, not_locked));
+            }
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done(journal: &Journal, keys: Range<u64>) {
+        journal.done(keys.map(|key| (EntryKey(key), Stamp(key + 1))));
+    }
+
+    fn knows(journal: &Journal, key: u64) -> bool {
+        journal.stamp(EntryKey(key)) == Stamp(key + 1)
+    }
+
+    #[test]
+    fn a_record_that_is_too_long_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let journal = Journal::open(&path, 7, 1).unwrap();
+        journal.file_begun(EntryKey(6), vec![0; 1 << 16]);
+        assert!(matches!(journal.take_failure(), Some(JournalError::RecordTooLong)));
+        assert!(journal.take_failure().is_none(), "told twice");
+        drop(journal);
+        assert!(Journal::open(&path, 7, 1).unwrap().begun(EntryKey(6)).is_none());
+    }
+
+    #[test]
+    fn records_are_known_to_the_next_run_up_to_where_they_were_cut_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let journal = Journal::open(&path, 7, 1).unwrap();
+        let RunId { number, epoch } = journal.run();
+        assert!(!journal.has_work() && epoch == 1 && journal.cut_off() == 0);
+        done(&journal, 0..5000);
+        journal.flush();
+        journal.file_begun(EntryKey(5), b"ticket".to_vec());
+        journal.range_moved(EntryKey(5), 0..10);
+        assert!(journal.take_failure().is_none() && journal.has_work());
+        drop(journal);
+        let whole = std::fs::read(&path).unwrap();
+        for cut in [0, 1, 5, 20] {
+            std::fs::write(&path, &whole[..whole.len() - cut]).unwrap();
+            let journal = Journal::open(&path, 7, 1).unwrap();
+            assert_eq!(journal.run(), RunId { number, epoch: 2 });
+            assert_eq!(journal.cut_off() > 0, cut > 0);
+            assert!((0..5000).all(|key| knows(&journal, key)) && !knows(&journal, 5000));
+            let moved = journal.begun(EntryKey(5)).map(|begun| begun.done.clone());
+            assert_eq!(moved.unwrap_or_default(), Vec::from_iter((cut == 0).then_some(0..10)));
+            done(&journal, 5000..5001);
+            drop(journal);
+            let journal = Journal::open(&path, 7, 1).unwrap();
+            assert!(knows(&journal, 5000) && journal.run().epoch == 3 && journal.cut_off() == 0);
+        }
+        assert!(Journal::open(&path, 8, 1).is_err(), "the journal of another copy was taken");
+    }
+
+    #[test]
+    fn the_last_record_of_an_entry_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        for stamp in 1..=3 {
+            let journal = Journal::open(&path, 7, 1).unwrap();
+            journal.done([(EntryKey(4), Stamp(stamp)), (EntryKey(9), Stamp(stamp * 10))]);
+        }
+        let journal = Journal::open(&path, 7, 1).unwrap();
+        assert_eq!((journal.stamp(EntryKey(4)), journal.stamp(EntryKey(9))), (Stamp(3), Stamp(30)));
+    }
+
+    #[test]
+    fn an_entry_is_written_soon() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let journal = Journal::open(&path, 7, 1).unwrap();
+        let length = || std::fs::metadata(&path).unwrap().len();
+        let before = length();
+        done(&journal, 0..1);
+        assert_eq!(length(), before);
+        std::thread::sleep(WRITTEN_WITHIN);
+        done(&journal, 1..2);
+        assert!(length() > before);
+        let before = length();
+        done(&journal, 2..2 + WAITING_MAX as u64);
+        assert!(length() > before);
+    }
+
+    #[test]
+    fn after_an_error_nothing_is_written() {
+        if !Path::new("/dev/full").exists() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::open(&folder.path().join("journal"), 7, 1).unwrap();
+        journal.lock().file = File::options().write(true).open("/dev/full").unwrap();
+        journal.range_moved(EntryKey(1), 0..1);
+        assert!(matches!(journal.take_failure(), Some(JournalError::Io(_))));
+        journal.lock().file = File::options().write(true).open(folder.path().join("journal")).unwrap();
+        let length = || std::fs::metadata(folder.path().join("journal")).unwrap().len();
+        let before = length();
+        journal.range_moved(EntryKey(1), 0..1);
+        assert!(length() == before && journal.take_failure().is_none());
+    }
+
+    #[test]
+    fn a_journal_that_was_cut_off_in_its_first_bytes_begins_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        for length in [1, MAGIC.len() - 1, MAGIC.len(), MAGIC.len() + 3] {
+            drop(Journal::open(&path, 7, 1).unwrap());
+            let whole = std::fs::read(&path).unwrap();
+            std::fs::write(&path, &whole[..length]).unwrap();
+            drop(Journal::open(&path, 7, 1).unwrap());
+            assert_eq!(Journal::open(&path, 7, 1).unwrap().run().epoch, 2, "cut at {length}");
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_journal_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        for content in [&b"a letter to my aunt"[..], b"haul journal 2\n"] {
+            std::fs::write(&path, content).unwrap();
+            assert!(Journal::open(&path, 7, 1).is_err());
+            assert_eq!(std::fs::read(&path).unwrap(), content);
+        }
+    }
+
+    #[test]
+    fn a_private_journal_is_a_file_of_this_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("journal"), folder.path().join("other"));
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        assert!(Journal::open_private(&path, 7, 1).is_err() && !other.exists());
+        std::fs::remove_file(&path).unwrap();
+        drop(Journal::open_private(&path, 7, 1).unwrap());
+        let facts = std::fs::metadata(&path).unwrap();
+        assert_eq!(facts.mode() & 0o777, 0o600);
+        if facts.uid() == 0 {
+            std::os::unix::fs::chown(&path, Some(1), None).unwrap();
+            assert!(matches!(Journal::open_private(&path, 7, 1), Err(JournalError::Foreign)));
+        }
+    }
+
+    #[test]
+    fn a_journal_that_is_in_use_is_refused_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let journal = Journal::open(&path, 7, 1).unwrap();
+        let before = std::fs::read(&path).unwrap();
+        let error = Journal::open(&path, 7, 1).err().unwrap();
+        assert!(matches!(error, JournalError::InUse));
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+        drop(journal);
+        assert_eq!(Journal::open(&path, 7, 1).unwrap().run().epoch, 2);
+    }
+
+    #[test]
+    fn a_program_that_a_run_started_does_not_keep_its_journal_locked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let journal = Journal::open(&path, 7, 1).unwrap();
+        // `spawn` returns after the child's `exec`.
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        drop(journal);
+        let again = Journal::open(&path, 7, 1);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(again.unwrap().run().epoch, 2);
+    }
+}

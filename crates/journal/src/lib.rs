@@ -1,0 +1,31 @@
+//! The journal of a copy: what is finished, so that a later run of the same copy goes on from there.
+//!
+//! - [`Journal`]: the file, which one run at a time appends to.
+//! - [`Stamp`]: the state of an entry's source and target at completion. A later run skips the entry
+//!   only if neither has changed.
+//!
+//! One machine and ranks use the same format, so a copy may be begun by one and finished by the
+//! other.
+//!
+//! Guarantee: what a journal contains was reported as done, and was on storage at that time. So
+//! callers add an entry after they have flushed its data.
+
+mod journal;
+mod record;
+mod stamp;
+
+pub use journal::{Journal, JournalError, RunId};
+pub use stamp::{EntryKey, Stamp, State, is_settled};
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+/// A partial target of a large file, left by an earlier run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartialFile {
+    /// What the tool needs to open the target.
+    pub ticket: Vec<u8>,
+    /// Ranges already moved, in any order.
+    pub done: Vec<Range<u64>>,
+}

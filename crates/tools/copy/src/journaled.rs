@@ -1,0 +1,193 @@
+//! Entries and the journal: what an earlier run completed is skipped, and what this run completes
+//! is recorded.
+//!
+//! ```text
+//! plan ─► source now + target now = stamp in the journal? ── yes ─► skipped
+//!                 │ no
+//!                 ▼
+//! opened: source stat'ed ─► copied ─► named ─► flushed ─► target stat'ed ─► stamp ─► journal
+//! ```
+//!
+//! A file is recorded only if nobody can have changed it unnoticed: its source was older than a
+//! tick of the clock when it was opened, and its target still has the size and mtime that this run
+//! gave it. Hard links are recorded for each name, and without the target's ctime, which every
+//! further link changes.
+//!
+//! Invariant: data is flushed before its record is written (tests: `cli/tests/trust/resume.rs`).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use haul_flow::{DirHandle, OpenFile, Problem, Tally, lock};
+use haul_journal::{EntryKey, Journal, Stamp, State, is_settled};
+use haul_sys::{Error, Fd, Stat, file_system_id, stat, stat_at};
+
+use super::durable;
+use super::entry_copy::EntryCopy;
+use super::options::Preserve;
+use super::target::is_plain_name;
+use super::{Copier, CopyKind};
+
+/// The journal of a run, and the ids of the file systems it copies between, by device.
+#[derive(Debug)]
+pub(super) struct JournalState {
+    pub(super) journal: Arc<Journal>,
+    file_systems: Mutex<HashMap<u64, u64>>,
+}
+
+impl JournalState {
+    pub(super) fn new(journal: Arc<Journal>) -> Self {
+        Self { journal, file_systems: Mutex::default() }
+    }
+
+    fn file_system_of(&self, held: &DirHandle, open: impl Fn() -> Result<Arc<Fd>, Error>) -> Option<u64> {
+        let device = held.identity().device;
+        if let Some(id) = lock(&self.file_systems).get(&device) {
+            return Some(*id);
+        }
+        let id = open().and_then(|directory| file_system_id(&*directory)).ok()?;
+        lock(&self.file_systems).insert(device, id);
+        Some(id)
+    }
+}
+
+/// A file that is being copied, and recorded if it gets complete.
+#[derive(Debug)]
+pub(super) struct JournaledFile {
+    /// True if a change of the source since it was stat'ed will show in its times.
+    is_settled: AtomicBool,
+    written: OnceLock<Written>,
+}
+
+/// A target whose content and attributes are written.
+#[derive(Debug)]
+struct Written {
+    source: Stat,
+    target: Stat,
+    /// Its number among the files that wait for a flush (`durable.rs`).
+    number: u64,
+}
+
+impl JournaledFile {
+    /// Begins a file whose source was just stat'ed; `None` without a journal.
+    pub(super) fn begin(copier: &Copier, source: &Stat) -> Option<Self> {
+        let is_settled = AtomicBool::new(is_settled(source));
+        copier.journal.as_ref().map(|_| Self { is_settled, written: OnceLock::new() })
+    }
+
+    /// Forgets the content, which is copied again from a source that was just stat'ed.
+    pub(super) fn begin_again(&self, source: &Stat) {
+        self.is_settled.store(is_settled(source), Ordering::Relaxed);
+    }
+
+    /// Notes what was written to an open target.
+    pub(super) fn end(&self, copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) {
+        // The file has failed if its content is not as long as its source. Without a `stat` it
+        // isn't recorded, and copied again.
+        if self.is_settled.load(Ordering::Relaxed)
+            && file.length() == file.stat.size
+            && let Ok(target) = stat(target)
+        {
+            let number = durable::note_written(copy);
+            self.written.get_or_init(|| Written { source: file.stat, target, number });
+        }
+    }
+
+    /// Returns the source as it was copied, if that is known.
+    pub(super) fn source(&self) -> Option<Stat> {
+        self.written.get().map(|written| written.source)
+    }
+
+    /// Records a complete file. It is closed and has its name.
+    pub(super) fn record(&self, copy: EntryCopy<'_>) {
+        let Some(Written { source, target, number }) = self.written.get() else { return };
+        if let Err(problem) = durable::flush_before(copy, *number) {
+            copy.cx.problem(problem);
+            return;
+        }
+        let is_same = |now: &Stat| {
+            (now.identity, now.size, now.modified) == (target.identity, target.size, target.modified)
+        };
+        record_if(copy, source, is_same);
+    }
+}
+
+/// True if the source may have other names, so that its hard-link claim comes first.
+fn has_other_names(copy: EntryCopy<'_>, source: &Stat) -> bool {
+    copy.options.preserves(Preserve::LINKS) && (source.links > 1 || copy.follows())
+}
+
+/// True if an earlier run has completed an entry that isn't open, and nothing has changed since.
+pub(super) fn is_done(copy: EntryCopy<'_>) -> bool {
+    let Some(state) = &copy.copier.journal else { return false };
+    if key_of(copy).is_none_or(|key| state.journal.stamp(key) == Stamp::NONE) {
+        return false;
+    }
+    // Errors are reported when it is copied.
+    let source = copy.stat_source().ok().filter(|source| !has_other_names(copy, source));
+    source.is_some_and(|source| stays(copy, &source).is_some())
+}
+
+/// Returns the target's `stat` if an earlier run has completed an entry, and nothing has changed
+/// since. The caller has its hard-link claim.
+pub(super) fn stays(copy: EntryCopy<'_>, source: &Stat) -> Option<Stat> {
+    let state = copy.copier.journal.as_ref()?;
+    let known = state.journal.stamp(key_of(copy)?);
+    if known == Stamp::NONE {
+        return None;
+    }
+    let target = copy.open_directory().and_then(|directory| stat_at(&directory, copy.target_name())).ok();
+    let target = target.filter(|target| stamp(copy, state, source, target) == Some(known));
+    let counted = match target {
+        Some(_) => Tally { unchanged: 1, ..Tally::default() },
+        None => Tally { changed: 1, ..Tally::default() },
+    };
+    copy.cx.count(counted);
+    if target.is_some() {
+        copy.record_made();
+    }
+    target
+}
+
+/// Records an entry that was complete when it was created: a symbolic link or special file, or
+/// another name of a file. `source` was stat'ed before.
+pub(super) fn record(copy: EntryCopy<'_>, source: &Stat) {
+    // Another user may have replaced it by now.
+    if is_settled(source) && !copy.entry.node.own.is_shared {
+        record_if(copy, source, |_| true);
+    }
+}
+
+fn record_if(copy: EntryCopy<'_>, source: &Stat, is_ours: impl Fn(&Stat) -> bool) {
+    let Some(state) = &copy.copier.journal else { return };
+    let look = || {
+        let target = copy.open_directory().and_then(|directory| stat_at(&directory, copy.target_name()));
+        let target = target.ok().filter(is_ours)?;
+        Some((key_of(copy)?, stamp(copy, state, source, &target)?))
+    };
+    state.journal.done(look().filter(|(_, stamp)| *stamp != Stamp::NONE));
+    if let Some(error) = state.journal.take_failure() {
+        let path = state.journal.path().as_os_str().as_encoded_bytes();
+        copy.cx.problem(Problem::new(CopyKind::JournalLost).naming(path).naming(error.to_string()));
+    }
+}
+
+/// Returns the key of an entry. Only a plain name in a directory identifies it in later runs too.
+fn key_of(copy: EntryCopy<'_>) -> Option<EntryKey> {
+    let held = &copy.entry.node.own.held;
+    let is_plain = is_plain_name(copy.target_name()) && !held.is_absent();
+    is_plain.then(|| EntryKey::new(&copy.entry.path(), &held.path_of(copy.target_name())))
+}
+
+fn stamp(copy: EntryCopy<'_>, state: &JournalState, source: &Stat, target: &Stat) -> Option<Stamp> {
+    let (from, to) = (&copy.entry.node.source, &copy.entry.node.own.held);
+    let source_system = state.file_system_of(from, || copy.cx.cache().open(from))?;
+    let target_system = state.file_system_of(to, || copy.open_directory())?;
+    let target_state = State::new(target_system, target);
+    let target_state = match has_other_names(copy, source) {
+        true => target_state.without_change_time(),
+        false => target_state,
+    };
+    Some(Stamp::of(&State::new(source_system, source), &target_state))
+}
