@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use haul_sys::{Errno, Error, Fd, Stat};
 
@@ -24,7 +25,7 @@ pub struct Policy {
 }
 
 /// Limits on closed files waiting for `Tool::close_file`, per worker. The worker passes on all of
-/// them when either limit is reached, or when it runs out of work. By default no file waits.
+/// them when one of the limits is reached, or when it runs out of work. By default no file waits.
 /// Entries from other processes never do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClosedWaiting {
@@ -32,6 +33,8 @@ pub struct ClosedWaiting {
     pub files_max: usize,
     /// Maximum length of all of them, in bytes.
     pub bytes_max: u64,
+    /// How long the first of them may wait, as long as others are closed.
+    pub age_max: Duration,
 }
 
 /// Order in which the workers of a process take jobs.

@@ -29,6 +29,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use haul_sys::{EntryType, Fd, Names, Standard};
 
@@ -267,11 +268,13 @@ struct ClosedFiles<T: Tool> {
     files: Vec<(Entry<T>, T::File, bool)>,
     /// Length of all of them.
     bytes: u64,
+    /// When the first of them was closed.
+    since: Instant,
 }
 
 impl<T: Tool> Default for ClosedFiles<T> {
     fn default() -> Self {
-        Self { files: Vec::new(), bytes: 0 }
+        Self { files: Vec::new(), bytes: 0, since: Instant::now() }
     }
 }
 
@@ -395,16 +398,20 @@ impl<'r, T: Tool> Context<'r, T> {
         if let Some(owner) = &entry.node.owner {
             return owner.close_file(self, &entry, own, moved);
         }
-        let ClosedWaiting { files_max, bytes_max } = self.run.policy.closed_waiting;
+        let ClosedWaiting { files_max, bytes_max, age_max } = self.run.policy.closed_waiting;
         if files_max == 0 {
             self.run.tool.close_file(self, &entry, own, moved);
             return self.complete(&entry);
         }
         let is_full = {
             let mut closed = self.closed.borrow_mut();
+            if closed.files.is_empty() {
+                closed.since = Instant::now();
+            }
             closed.bytes = closed.bytes.saturating_add(length);
             closed.files.push((entry, own, moved));
-            closed.files.len() >= files_max || closed.bytes >= bytes_max
+            let is_old = closed.since.elapsed() >= age_max;
+            is_old || closed.files.len() >= files_max || closed.bytes >= bytes_max
         };
         if is_full {
             self.close_waiting();

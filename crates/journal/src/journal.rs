@@ -170,6 +170,10 @@ impl Journal {
         }
         // Without this record a later run would reuse this run's temporary names.
         journal.lock().add(&Record::Start);
+        // Before anything is copied: without its first record a later run would not know that this
+        // one has made the target.
+        journal.lock().file.sync_all()?;
+        File::open(parent_of(&journal.path)).and_then(|directory| directory.sync_all())?;
         journal.take_failure().map_or(Ok(journal), Err)
     }
 
@@ -278,6 +282,10 @@ impl Journal {
     fn lock(&self) -> MutexGuard<'_, Appended> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 impl Drop for Journal {

@@ -163,7 +163,6 @@ mod tests {
             "--mpi-lib=1",
             "--walk=ranks",
             "--range-size=1M",
-            "--journal=1",
         ];
         let specs = super::super::COMMAND.specs().into_iter();
         let specs = specs.filter(|spec| spec.section == super::super::shared::HOSTS);
@@ -178,7 +177,7 @@ mod tests {
             assert!(matches!(refused, Error::Requires { flag: told, other: "--clients" } if told == flag));
         }
         // A rank started by a launcher shares the work too.
-        for (word, is_taken) in valued.into_iter().zip([false, false, false, false, true, true, true, true]) {
+        for (word, is_taken) in valued.into_iter().zip([false, false, false, false, true, true, true]) {
             let words = [word, "a", "b"].map(OsString::from);
             let rank = super::super::Environment { is_rank: true, ..Default::default() };
             assert_eq!(super::super::parse(&words, rank, &mut |_| {}).is_ok(), is_taken, "{word}");
@@ -210,6 +209,8 @@ mod tests {
         let table = [
             ("--journal=j", "--interactive"),
             ("--journal=j", "--backup"),
+            ("--resume", "--interactive"),
+            ("--resume", "--backup"),
             ("--walk=ranks", "--interactive"),
             ("--walk=ranks", "--backup"),
             ("--walk=ranks", "--dereference"),

@@ -269,9 +269,9 @@ fn leftovers_that_are_not_provably_ours_stay() {
     let scene = Scene::new(&mpi, Way::Clients(2), &["--journal=journal"], 100);
     let running = scene.start(&["--debug"]);
     assert!(running.finish().unwrap().succeeded());
-    // After the magic and the record header, the run's number is the first field, as a varint.
+    // After the magic, the record's header and its type, the run's number is the first field.
     let journal = fs::read(scene.sandbox.join("journal")).unwrap();
-    let number = varint(&journal[15 + 6 + 1..]);
+    let number = u64::from_le_bytes(journal[15 + 6 + 1..][..8].try_into().unwrap());
     let name = |rest: &str| scene.to().join(format!("d1/.haul-{number:016x}-{rest}"));
     let ours = [name("0123456789abcdef-1-1"), name("ffffffffffffffff-12-3")];
     ours.iter().for_each(|path| fs::write(path, "").unwrap());
@@ -299,10 +299,4 @@ fn leftovers_that_are_not_provably_ours_stay() {
     assert!(!ours.iter().any(is_there) && !token.exists(), "{:?}", hidden(scene.sandbox.path()));
     assert!(others.iter().chain([&link, &folder, &twin]).all(is_there), "{:?}", hidden(&scene.to()));
     assert_eq!(fs::metadata(aside).unwrap().nlink(), 2);
-}
-
-/// Decodes a number of the journal: seven bits per byte, lowest first.
-fn varint(bytes: &[u8]) -> u64 {
-    let end = bytes.iter().position(|byte| byte & 0x80 == 0).unwrap();
-    bytes[..=end].iter().rev().fold(0, |number, byte| number << 7 | u64::from(byte & 0x7f))
 }

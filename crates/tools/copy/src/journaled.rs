@@ -118,15 +118,30 @@ fn has_other_names(copy: EntryCopy<'_>, source: &Stat) -> bool {
     copy.options.preserves(Preserve::LINKS) && (source.links > 1 || copy.follows())
 }
 
-/// True if an earlier run has completed an entry that isn't open, and nothing has changed since.
-pub(super) fn is_done(copy: EntryCopy<'_>) -> bool {
-    let Some(state) = &copy.copier.journal else { return false };
+/// What the journal knows of an entry that isn't open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// An earlier run has completed it, and nothing has changed since.
+    Done,
+    /// An earlier run has completed it. It may have other names, so [`stays`] decides, once it has
+    /// its hard-link claim: other names may be linked to it.
+    OneOfSeveralNames,
+    /// It is to be copied.
+    Unknown,
+}
+
+/// Looks an entry up that isn't open.
+pub(super) fn look(copy: EntryCopy<'_>) -> Look {
+    let Some(state) = &copy.copier.journal else { return Look::Unknown };
     if key_of(copy).is_none_or(|key| state.journal.stamp(key) == Stamp::NONE) {
-        return false;
+        return Look::Unknown;
     }
-    // Errors are reported when it is copied.
-    let source = copy.stat_source().ok().filter(|source| !has_other_names(copy, source));
-    source.is_some_and(|source| stays(copy, &source).is_some())
+    match copy.stat_source() {
+        Ok(source) if has_other_names(copy, &source) => Look::OneOfSeveralNames,
+        Ok(source) if stays(copy, &source).is_some() => Look::Done,
+        // Errors are reported when it is copied.
+        _ => Look::Unknown,
+    }
 }
 
 /// Returns the target's `stat` if an earlier run has completed an entry, and nothing has changed

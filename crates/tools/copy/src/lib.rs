@@ -50,6 +50,7 @@ mod xattr_rules;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use haul_flow::{
     Block, CancelToken, ClosedWaiting, Context, DirCache, DirHandle, DirNode, Enter, Entry, Failure,
@@ -73,7 +74,7 @@ use age::Resolutions;
 use backup::Backups;
 use durable::FileSystems;
 use entry_copy::EntryCopy;
-use journaled::JournalState;
+use journaled::{JournalState, Look};
 use layouts::Layouts;
 use links::LinkedName;
 use named::NamedCopies;
@@ -89,8 +90,9 @@ const OFFLOAD_BYTES: u64 = 256 << 10;
 
 /// Limits on written files per worker that wait for a flush before they are named
 /// (`--atomic --fsync`), verified, or recorded in a journal: enough to hide the cost of a flush, in about a megabyte of
-/// memory.
-const CLOSED_WAITING: ClosedWaiting = ClosedWaiting { files_max: 4096, bytes_max: 256 << 20 };
+/// memory. A kill costs at most the last seconds of a copy with a journal.
+const CLOSED_WAITING: ClosedWaiting =
+    ClosedWaiting { files_max: 4096, bytes_max: 256 << 20, age_max: Duration::from_secs(1) };
 
 /// The [`Tool`] that copies: options and the state all workers share.
 pub struct Copier {
@@ -224,8 +226,11 @@ impl Tool for Copier {
             return if self.options.recursive { Plan::Enter } else { Plan::Handle };
         }
         let copy = EntryCopy::new(self, cx, entry);
-        if place::leaves(copy, kind) || journaled::is_done(copy) {
-            return Plan::Skip;
+        match journaled::look(copy) {
+            Look::Done => return Plan::Skip,
+            Look::OneOfSeveralNames => {}
+            Look::Unknown if place::leaves(copy, kind) => return Plan::Skip,
+            Look::Unknown => {}
         }
         match (kind, self.options.make) {
             (EntryType::Regular, Make::Copy) if !self.options.attributes_only => {
