@@ -4,8 +4,8 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use haul_copy::{
-    Atomic, Backup, CopyOptions, Dereference, Existing, Fsync, IfChanged, Label, Make, Operands, Preserve,
-    Reflink, Sparse, Update, Verify,
+    Atomic, Backup, CopyOptions, Dereference, Existing, Fsync, IfChanged, Label, Make, OnFull, Operands,
+    Preserve, Reflink, Sparse, Update, Verify,
 };
 use haul_digest::manifest::Format;
 
@@ -99,6 +99,7 @@ pub(crate) struct Typed {
     pub(crate) atomic: Option<Atomic>,
     pub(crate) fsync: Fsync,
     pub(crate) if_changed: Option<IfChanged>,
+    pub(super) on_full: OnFull,
     pub(crate) verify: Verify,
     manifest: Option<CString>,
     pub(super) manifest_format: Option<Format>,
@@ -152,6 +153,7 @@ impl Default for Typed {
             atomic: None,
             fsync: Fsync::Never,
             if_changed: None,
+            on_full: OnFull::Stop,
             verify: Verify::Never,
             manifest: None,
             manifest_format: None,
@@ -522,6 +524,7 @@ impl Typed {
                 Verify::Never => IfChanged::Ignore,
                 _ => values::USUAL_RETRY,
             }),
+            on_full: self.on_full,
             layout: self.layout.rule(),
             temporary_names: None,
             verbose: self.verbose || self.debug,

@@ -230,6 +230,12 @@ static OWN: &[Flag] = &[
          default with --verify: copy it again, up to N times, 3 by default, then warn); a warning sets the exit status",
     ),
     Flag::own(
+        "--on-full",
+        Required("WHAT", |typed, value| value.choose(values::ON_FULL).map(|what| typed.on_full = what)),
+        "what to do when the target's file system is full: stop (the file is an error; the default) or pause (wait until \
+         there is room, then go on with the same file)",
+    ),
+    Flag::own(
         "--block-size",
         Required("SIZE", |typed, value| {
             value.size(BLOCK_BYTES).map(|n| typed.shared.run.config.block_bytes = Some(n))

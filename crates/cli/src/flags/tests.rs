@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::process::Command;
 
-use haul_copy::{Backup, CopyOptions, Dereference, Existing, Label, Make, Preserve, Reflink, Sparse, Update};
+use haul_copy::{
+    Backup, CopyOptions, Dereference, Existing, Label, Make, OnFull, Preserve, Reflink, Sparse, Update,
+};
 use haul_engine::Choice;
 use haul_testkit::{Program, require};
 use proptest::prelude::*;
@@ -538,4 +540,13 @@ fn a_mistyped_option_is_recognised() {
     assert_eq!(meant("--jbos=3 a b"), "Did you mean '--jobs'?\n");
     assert_eq!(meant("--nonsense a b"), "");
     assert_eq!(meant("--xx a b"), "");
+}
+
+#[test]
+fn a_full_disk_is_an_error_unless_told_otherwise() {
+    assert_eq!(options("a b").on_full, OnFull::Stop);
+    assert_eq!(options("--on-full=pause a b").on_full, OnFull::Pause);
+    assert_eq!(options("--on-full=pause --on-full=stop a b").on_full, OnFull::Stop);
+    assert_eq!(first_line("--on-full=wait a b"), "cp: invalid argument 'wait' for '--on-full'");
+    assert_eq!(first_line("--on-full"), "cp: option '--on-full' requires an argument");
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use haul_cluster::Walk;
-use haul_copy::{Backup, Fsync, IfChanged, Reflink, Sparse, Update, Verify};
+use haul_copy::{Backup, Fsync, IfChanged, OnFull, Reflink, Sparse, Update, Verify};
 use haul_digest::manifest::Format;
 use haul_engine::{Choice, ENGINES, Ops};
 
@@ -154,6 +154,8 @@ pub(crate) const RETRIES: Bounds = Bounds { least: 1, most: 1000, text: "1 to 10
 
 pub(crate) const IF_CHANGED: &Words<IfChanged> =
     &[("ignore", IfChanged::Ignore), ("warn", IfChanged::Warn), ("retry", USUAL_RETRY)];
+
+pub(crate) const ON_FULL: &Words<OnFull> = &[("stop", OnFull::Stop), ("pause", OnFull::Pause)];
 
 pub(crate) const OPS: &Words<Ops> = &[("single", Ops::Single), ("multi", Ops::Multi), ("batch", Ops::Batch)];
 

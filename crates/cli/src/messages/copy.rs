@@ -89,5 +89,7 @@ sentences! { sentence(CopyKind):
     Overwrite => "overwrite {}? ",
     Replace => "replace {}, overriding mode {bare} ({bare})? ",
     Unwritable => "unwritable {} (mode {bare}, {bare}); try anyway? ",
+    WaitsForRoom => "no room left for {}: waiting until there is",
+    HasRoom => "there is room again: going on",
     CannotSweep => "cannot remove leftovers of an earlier run in {}",
 }

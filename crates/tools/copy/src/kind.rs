@@ -176,6 +176,10 @@ haul_flow::kinds! {
         Replace,
         /// `-i` question about an unwritable target that would be opened anyway.
         Unwritable,
+        /// The copy waits for room on the target's file system (`--on-full=pause`).
+        WaitsForRoom,
+        /// The copy goes on after such a wait.
+        HasRoom,
         /// Files left by an earlier run can't be removed from a directory.
         CannotSweep,
     }

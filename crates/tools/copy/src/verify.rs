@@ -271,7 +271,7 @@ fn repair(copy: EntryCopy<'_>, written: &Written, range: Range<u64>) -> Result<(
     let (reader, _) = open_target(copy, written, Open::READ)?;
     let times = Times { accessed: written.target.accessed, modified: written.target.modified };
     for _ in 0..REPAIRS_MAX {
-        write_all(&target, range.start, &bytes)
+        copy.with_room(|| write_all(&target, range.start, &bytes))
             .and_then(|()| change_times(&target, times))
             .and_then(|()| synchronize(&target))
             .map_err(failed)?;
