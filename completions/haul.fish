@@ -71,6 +71,7 @@ function __haul_complete_cp
     complete -c $argv[1] -n $argv[2] -l manifest -r -d 'write the names of all copies and their BLAKE3 hashes to FILE, which appears when it is complete'
     complete -c $argv[1] -n $argv[2] -l manifest-format -x -a 'b3sum bsd json' -d 'write the manifest in this form'
     complete -c $argv[1] -n $argv[2] -l if-changed -x -a 'ignore warn retry' -d 'what to do about a file that is written to while it is copied'
+    complete -c $argv[1] -n $argv[2] -l on-full -x -a 'stop pause' -d 'what to do when the target\'s file system is full'
     complete -c $argv[1] -n $argv[2] -l block-size -x -d 'read and write up to SIZE bytes at a time'
     complete -c $argv[1] -n $argv[2] -l ops -x -a 'single multi batch' -d 'how many blocks of a file are in flight, if the engine can'
     complete -c $argv[1] -n $argv[2] -l direct -d 'use direct I/O, bypassing the page cache, where both file systems support it'

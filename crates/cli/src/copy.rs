@@ -4,10 +4,11 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
 use haul_cluster::launch::Journal;
-use haul_copy::{CopyRequest, Outcome, Refused};
+use haul_copy::{CopyRequest, FreeSpace, Outcome, Refused};
 use haul_flow::{CancelToken, Config, Report};
 
 use crate::ahead;
@@ -57,9 +58,9 @@ pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
         complain(&messages.debug(&why));
         ExitCode::FAILURE
     };
-    match batch::system(run_options, &Copy { request }) {
+    match batch::system(run_options, &Copy::of(request)) {
         Ok(None) => {}
-        Ok(Some(system)) => return batch::submit(messages, run_options, &Copy { request }, system),
+        Ok(Some(system)) => return batch::submit(messages, run_options, &Copy::of(request), system),
         Err(why) => return refuse(why),
     }
     let journal = match cluster::journal(request) {
@@ -71,15 +72,17 @@ pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
         complain(&messages.debug(&text));
     }
     let request = &cluster::going_on(request, journal.as_ref());
-    work::launch(messages, run_options, journal, &Copy { request })
+    work::launch(messages, run_options, journal, &Copy::of(request))
 }
 
 fn copy_alone(messages: Messages, request: &Request) -> ExitCode {
-    work::by(messages, &request.run, None, &Copy { request })
+    work::by(messages, &request.run, None, &Copy::of(request))
 }
 
 struct Copy<'a> {
     request: &'a Request,
+    /// The room there was before the copy began, if its work is counted.
+    space: OnceLock<Option<FreeSpace>>,
 }
 
 impl Work for Copy<'_> {
@@ -117,12 +120,26 @@ impl Work for Copy<'_> {
         target.map(|name: &CString| Path::new(OsStr::from_bytes(name.to_bytes())))
     }
 
-    fn count_ahead(&self, over: &AtomicBool) -> Option<Whole> {
-        ahead::count(self.request, over)
+    fn before_count(&self) {
+        let Request { operands, options, .. } = self.request;
+        self.space.get_or_init(|| FreeSpace::before(operands, options));
+    }
+
+    fn count_ahead(&self, over: &AtomicBool, report: &dyn Report) -> Option<Whole> {
+        let space = self.space.get().and_then(Option::as_ref);
+        let (whole, needed) = ahead::count(self.request, space, over)?;
+        if let Some(shortage) = space.and_then(|space| ahead::shortage(space, needed)) {
+            report.problem(shortage);
+        }
+        Some(whole)
     }
 }
 
-impl Copy<'_> {
+impl<'a> Copy<'a> {
+    fn of(request: &'a Request) -> Self {
+        Self { request, space: OnceLock::new() }
+    }
+
     fn status(outcome: Result<Outcome, Refused>, console: &Console) -> u8 {
         match outcome {
             Ok(Outcome::Success) => return 0,

@@ -51,6 +51,18 @@ pub fn is_local(file: impl AsFd) -> Result<bool> {
     file_system_type(file).map(|kind| LOCAL_TYPES.contains(&kind))
 }
 
+/// Returns how many bytes an unprivileged process may still write to the file's file system (`f_bavail`
+/// of `fstatvfs`). `None` if the file system doesn't say how large it is.
+///
+/// # Errors
+/// Any error from `fstatvfs(3)`.
+pub fn free_bytes(file: impl AsFd) -> Result<Option<u64>> {
+    let file = file.as_fd();
+    let answer =
+        gate::call(Operation::Fstatfs, || rustix::fs::fstatvfs(file), || file.as_raw_fd().to_string())?;
+    Ok((answer.f_blocks > 0).then(|| answer.f_bavail.saturating_mul(answer.f_frsize)))
+}
+
 /// Returns the id of the file's file system (`f_fsid` of `fstatvfs`). Unlike `st_dev`, most shared
 /// file systems return the same value on every host. Some have no id and return 0.
 ///
@@ -110,6 +122,14 @@ mod tests {
         let device = file.metadata().unwrap().dev();
         assert_eq!(mount_type(device).unwrap().as_deref(), Some(&b"proc"[..]));
         assert_eq!(mount_type(u64::MAX >> 12).unwrap(), None);
+    }
+
+    #[test]
+    fn only_file_systems_with_a_size_have_room() {
+        let proc = std::fs::File::open("/proc/self/stat").unwrap();
+        assert_eq!((free_bytes(&proc).unwrap(), is_local(&proc).unwrap()), (None, false));
+        let memory = std::fs::File::open("/dev/shm").unwrap();
+        assert!(free_bytes(&memory).unwrap().is_some() && is_local(&memory).unwrap());
     }
 
     #[test]

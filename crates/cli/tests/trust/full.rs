@@ -55,15 +55,20 @@ impl Scene {
 
     /// Runs a copy and calls `make_room` once it waits.
     fn run(&self, run: Run, make_room: impl FnOnce()) -> Outcome {
+        self.run_and(run, |said| said.contains(WAITS), make_room)
+    }
+
+    /// Runs a copy, and calls `then` once it has printed something.
+    fn run_and(&self, run: Run, has_said: impl Fn(&str) -> bool, then: impl FnOnce()) -> Outcome {
         let errors = self.sandbox.join("errors");
         fs::write(&errors, "").unwrap();
         let said = || fs::read_to_string(&errors).unwrap();
         let script = ["-c", "exec \"$@\" 2>>\"$ERRORS\"", "sh"].map(OsString::from).to_vec();
         let run = run.env("ERRORS", &errors).behind(Path::new("/bin/sh"), script);
         let running = run.within(Duration::from_secs(60)).start().unwrap();
-        let waits = wait::until(Duration::from_secs(30), || said().contains(WAITS));
-        assert!(waits, "the copy doesn't wait: {}", said());
-        make_room();
+        let is_said = wait::until(Duration::from_secs(30), || has_said(&said()));
+        assert!(is_said, "only this was printed: {}", said());
+        then();
         let outcome = running.finish().unwrap();
         Outcome { stderr: said().into_bytes(), ..outcome }
     }
@@ -263,6 +268,38 @@ fn a_waiting_copy_shows_its_state_and_ends_by_a_signal() {
         assert_eq!(outcome.ending, Ending::Signalled(libc::SIGINT), "{options:?}");
         assert!(outcome.took < Duration::from_secs(20), "{options:?}: {:?}", outcome.took);
         assert_eq!(temporary_names(&contents(&copy)), 0, "{options:?}");
+    }
+}
+
+const SHORTAGE: &str = " MB is free on ";
+
+#[test]
+fn what_does_not_fit_is_a_warning_while_it_is_counted() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root());
+    let scene = Scene::in_memory();
+    let copy = scene.target.join("copy");
+    let run = ours.run().args(["-rT", "--on-full=pause", "--progress=always", "--stats=json"]);
+    let run = run.args([&scene.source(), &copy]);
+    let warned = |said: &str| said.contains(SHORTAGE) && said.contains(WAITS);
+    let outcome = scene.run_and(run, warned, || fs::remove_file(scene.ballast()).unwrap());
+    scene.check(&outcome, &["--progress=always"]);
+    let warning =
+        format!("warning: 27.5 MB to copy, but only 6.29 MB is free on '{}'\n", copy.to_string_lossy());
+    assert_eq!(outcome.errors().matches(&warning).count(), 1, "{}", outcome.errors());
+    // The same tree over its copy needs nothing. A FIFO keeps the copy from ending before all is
+    // counted.
+    let filled = scene.target.free_bytes().unwrap() - (1 << 20);
+    fs::write(scene.ballast(), vec![1; usize::try_from(filled).unwrap()]).unwrap();
+    let pipe = scene.sandbox.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for (source, is_there) in [("folder-0/file-4", true), ("folder-1/file-9", false)] {
+        let [source, into] = [scene.source().join(source), copy.join("folder-0")];
+        let run = ours.run().args(["--progress=always", "-j2"]).args([&source, &pipe, &into]);
+        let open = || drop(File::options().write(true).open(&pipe).unwrap());
+        let outcome = scene.run_and(run, |said| said.contains('%'), open);
+        let errors = outcome.errors();
+        assert_eq!((outcome.succeeded(), errors.contains(SHORTAGE)), (is_there, !is_there), "{errors}");
     }
 }
 

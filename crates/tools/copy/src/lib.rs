@@ -37,6 +37,7 @@ mod place;
 mod regular;
 mod run;
 mod source_xattrs;
+mod space;
 mod staged;
 mod stream;
 mod survey;
@@ -65,6 +66,7 @@ pub use options::{
 pub use verify::{DigestSink, FileDigest};
 
 pub use run::{CopyRequest, Outcome, Refused, run};
+pub use space::FreeSpace;
 pub use survey::survey;
 
 use age::Resolutions;
