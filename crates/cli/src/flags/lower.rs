@@ -7,7 +7,9 @@ use haul_copy::{
     Atomic, Backup, CopyOptions, Dereference, Existing, Fsync, IfChanged, Label, Make, OnFull, Operands,
     Preserve, Reflink, Sparse, Update, Verify,
 };
+use haul_digest::Algorithm;
 use haul_digest::manifest::Format;
+use haul_engine::Ops;
 
 use super::cluster::{Interactive, Layout};
 use super::values::{self, Words};
@@ -103,6 +105,7 @@ pub(crate) struct Typed {
     pub(crate) verify: Verify,
     manifest: Option<CString>,
     pub(super) manifest_format: Option<Format>,
+    pub(super) hash: Option<Algorithm>,
     /// `-Z`: the policy's context for the target.
     default_context: bool,
     /// `--context=CTX`.
@@ -157,6 +160,7 @@ impl Default for Typed {
             verify: Verify::Never,
             manifest: None,
             manifest_format: None,
+            hash: None,
             default_context: false,
             context: None,
             keep_context: false,
@@ -335,9 +339,7 @@ impl Typed {
         if let (Some(flag), Some(other)) = (self.reads_all(), self.not_read()) {
             return Err(Error::Exclusive { flag, other });
         }
-        if self.manifest_format.is_some() && self.manifest.is_none() {
-            return Err(Error::Requires { flag: "--manifest-format", other: "--manifest" });
-        }
+        self.check_manifest()?;
         if let Some(other) = self.not_atomic() {
             return Err(Error::Exclusive { flag: "--atomic", other });
         }
@@ -360,9 +362,8 @@ impl Typed {
             strip_trailing_slashes: self.strip_trailing_slashes,
         };
         let run = RunOptions { debug: options.debug, ..self.shared.run };
-        let manifest = self
-            .manifest
-            .map(|path| ManifestRequest { path, format: self.manifest_format.unwrap_or_default() });
+        let (format, algorithm) = (self.manifest_format.unwrap_or_default(), self.hash.unwrap_or_default());
+        let manifest = self.manifest.map(|path| ManifestRequest { path, format, algorithm });
         Ok(Request { operands, options, run, manifest })
     }
 
@@ -402,6 +403,29 @@ impl Typed {
         let count = Value { flag: "--if-changed=retry", bytes: count, ..what }.count(values::RETRIES)?;
         self.if_changed = Some(IfChanged::Retry(count as u32));
         Ok(())
+    }
+
+    /// Checks the options of a manifest against each other.
+    fn check_manifest(&self) -> Result<(), Error> {
+        let options =
+            [("--manifest-format", self.manifest_format.is_some()), ("--hash", self.hash.is_some())];
+        if let (None, Some((flag, _))) = (&self.manifest, options.iter().find(|(_, given)| *given)) {
+            return Err(Error::Requires { flag, other: "--manifest" });
+        }
+        let algorithm = self.hash.unwrap_or_default();
+        if self.manifest.is_some() {
+            values::check_manifest(self.manifest_format.unwrap_or_default(), algorithm)?;
+        }
+        // Several blocks of a file in flight arrive in any order.
+        match self.shared.run.config.ops {
+            Some(Ops::Multi | Ops::Batch) if algorithm != Algorithm::Blake3 => {
+                let name = algorithm.name();
+                Err(Error::Sentence(format!(
+                    "--hash={name} needs a file's blocks in order: use --ops=single"
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns a given option that needs the content of every file.

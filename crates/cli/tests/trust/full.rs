@@ -199,8 +199,9 @@ fn build_kinds(root: &Path) {
 fn directories_links_and_special_files_wait_for_inodes() {
     let ours = program!();
     require!(ours.needs_haul(), needs::root());
-    for inodes in [3, 4, 5, 6, 7, 8, 9, 20, 40] {
-        for options in [["-aT", "-j1"].as_slice(), &["-aT", "-j4"], &["-aT", "--atomic"]] {
+    // The directories come first. Each kind of entry of one directory is the first to find no inode.
+    for inodes in [3, 4, 20].into_iter().chain(26..36) {
+        for options in [["-aT", "-j1"].as_slice(), &["-aT", "-j4"], &["-aT", "-j1", "--atomic"]] {
             let scene = Scene::in_memory();
             let (source, copy) = (scene.sandbox.join("kinds"), scene.target.join("copy"));
             build_kinds(&source);
