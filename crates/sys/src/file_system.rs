@@ -10,8 +10,8 @@ use crate::operation::Operation;
 /// Maximum bytes to read of the mount list.
 const LIST_BYTES_MAX: usize = 16 << 20;
 
-/// Types of file systems that this kernel alone serves (`linux/magic.h`, `statfs(2)`): no other host
-/// writes to them, and no process serves them.
+/// Types of file systems that this kernel alone serves (`linux/magic.h`, `statfs(2)`): no other
+/// host writes to them, and no process serves them.
 const LOCAL_TYPES: [u64; 17] = [
     0xef53,      // ext2, ext3, ext4
     0x5846_5342, // xfs
@@ -51,8 +51,8 @@ pub fn is_local(file: impl AsFd) -> Result<bool> {
     file_system_type(file).map(|kind| LOCAL_TYPES.contains(&kind))
 }
 
-/// Returns how many bytes an unprivileged process may still write to the file's file system (`f_bavail`
-/// of `fstatvfs`). `None` if the file system doesn't say how large it is.
+/// Returns how many bytes an unprivileged process may still write to the file's file system
+/// (`f_bavail` of `fstatvfs`). `None` if the file system doesn't say how large it is.
 ///
 /// # Errors
 /// Any error from `fstatvfs(3)`.

@@ -120,7 +120,7 @@ fn other_ways_to_write_wait_too() {
         &["--no-atomic"],
         &["--atomic", "--fsync"],
         &["--sparse=always"],
-        &["--fallocate"],
+        &["--fallocate", "--debug"],
         &["--verify=stream"],
         &["--if-changed=retry"],
         &["--drop-cache"],
@@ -130,6 +130,7 @@ fn other_ways_to_write_wait_too() {
             let scene = Scene::in_memory();
             let outcome = scene.copy(&ours, &options);
             scene.check(&outcome, &options);
+            assert!(!outcome.errors().contains("not reserved"), "{options:?}: {}", outcome.errors());
             assert_eq!(temporary_names(&contents(scene.target.path())), 0, "{options:?}");
         }
     }
@@ -199,7 +200,7 @@ fn build_kinds(root: &Path) {
 fn directories_links_and_special_files_wait_for_inodes() {
     let ours = program!();
     require!(ours.needs_haul(), needs::root());
-    // The directories come first. Each kind of entry of one directory is the first to find no inode.
+    // The directories come first. Each kind of entry in one of them is the first without an inode.
     for inodes in [3, 4, 20].into_iter().chain(26..36) {
         for options in [["-aT", "-j1"].as_slice(), &["-aT", "-j4"], &["-aT", "-j1", "--atomic"]] {
             let scene = Scene::in_memory();
@@ -232,18 +233,33 @@ fn whatever_makes_a_name_waits() {
     let (source, target) = (scene.source(), scene.target.path());
     fs::create_dir_all(source.join("a/b/c")).unwrap();
     fs::write(source.join("a/b/c/file"), "content").unwrap();
+    let content = source.join("a/b/c/file").to_string_lossy().into_owned();
     for (options, name, made) in [
-        (["--parents", "-j1"].as_slice(), "a/b/c/file", "a/b/c/file"),
-        (&["--parents", "-j1", "--attributes-only"], "a/b/c/file", "a/b/c/file"),
-        (&["-rs", "-j1"], &source.join("a/b").to_string_lossy(), "b/c/file"),
+        (["--parents"].as_slice(), "a/b/c/file", "a/b/c/file"),
+        (&["--parents", "--attributes-only"], "a/b/c/file", "a/b/c/file"),
+        (&["--attributes-only"], "a/b/c/file", "file"),
+        (&["-s"], &content, "file"),
+        (&["-r"], "a/b", "b/c/file"),
     ] {
-        scene.target.remount("nr_inodes=3").unwrap();
-        let run = ours.run().in_folder(&source).args(options).arg("--on-full=pause").arg(name).arg(target);
-        let outcome = scene.run(run, || more(&scene));
+        // The mount point and the ballast have an inode, and nothing else gets one.
+        scene.target.remount("nr_inodes=2").unwrap();
+        let run = ours.run().in_folder(&source).args(options).args(["-j1", "--on-full=pause", name]);
+        let outcome = scene.run(run.arg(target), || more(&scene));
         assert!(outcome.succeeded(), "{options:?}: {}", outcome.errors());
         assert!(scene.target.join(made).symlink_metadata().is_ok(), "{options:?}");
-        fs::remove_dir_all(scene.target.join(&made[..1])).unwrap();
+        let top = scene.target.join(made.split('/').next().unwrap());
+        if top.is_dir() { fs::remove_dir_all(top).unwrap() } else { fs::remove_file(top).unwrap() }
     }
+    // An older file, which becomes a backup first.
+    let [older, newer] = [scene.target.join("file"), scene.sandbox.join("file")];
+    fs::write(&older, "older").unwrap();
+    fs::write(&newer, "newer").unwrap();
+    scene.target.remount("nr_inodes=3").unwrap();
+    let run = ours.run().args(["-b", "-j1", "--on-full=pause"]).args([&newer, &older]);
+    let outcome = scene.run(run, || more(&scene));
+    assert!(outcome.succeeded(), "{}", outcome.errors());
+    let read = |name: &str| fs::read_to_string(scene.target.join(name)).unwrap();
+    assert_eq!((read("file").as_str(), read("file~").as_str()), ("newer", "older"));
     let input = vec![7; 9 << 20];
     let copy = scene.target.join("copy");
     let run = ours.run().args(["--on-full=pause", "/dev/stdin"]).arg(&copy).input(&input);

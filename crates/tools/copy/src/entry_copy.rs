@@ -52,8 +52,8 @@ impl<'a> EntryCopy<'a> {
         self.copier.follows_here(self.entry)
     }
 
-    /// Makes a call that needs room on the target's file system. If that is full, and the copy waits
-    /// for room, makes it again.
+    /// Makes a call that needs room on the target's file system. If that is full, and the copy
+    /// waits for room, makes it again.
     pub(super) fn with_room<R>(self, mut call: impl FnMut() -> Result<R, Error>) -> Result<R, Error> {
         match &self.copier.room {
             None => call(),

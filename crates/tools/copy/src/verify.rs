@@ -111,8 +111,8 @@ pub struct DigestSink {
 }
 
 impl DigestSink {
-    /// Creates a sink that calls `receive`, which must not block. With all algorithms but BLAKE3 there must be one
-    /// block of a file in flight (`Config::ops`).
+    /// Creates a sink that calls `receive`, which must not block. With all algorithms but BLAKE3
+    /// there must be one block of a file in flight (`Config::ops`).
     pub fn new(algorithm: Algorithm, receive: impl Fn(FileDigest) + Send + Sync + 'static) -> Self {
         Self { algorithm, receive: Arc::new(receive) }
     }
