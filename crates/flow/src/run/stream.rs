@@ -167,6 +167,7 @@ impl<T: Tool> Stream<T> {
     /// Goes on with the next operation, or ends the stream.
     pub(super) fn next(mut self, cx: &Context<'_, T>, io: &mut Io) -> Progress<T> {
         if self.file.has_failed() || (self.position >= self.end && !self.take_from_cursor()) {
+            self.end_wait(cx);
             return Progress::Over(self);
         }
         if self.position >= self.data_end {
