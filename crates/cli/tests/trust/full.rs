@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use haul_testkit::mount::Mount;
-use haul_testkit::program::{each_engine, matrix};
+use haul_testkit::program::{ENGINES, each_engine, matrix};
 use haul_testkit::run::{Ending, Run};
 use haul_testkit::{Outcome, Program, Sandbox, libc, needs, program, require, wait};
 
@@ -285,6 +285,31 @@ fn a_waiting_copy_shows_its_state_and_ends_by_a_signal() {
         assert_eq!(outcome.ending, Ending::Signalled(libc::SIGINT), "{options:?}");
         assert!(outcome.took < Duration::from_secs(20), "{options:?}: {:?}", outcome.took);
         assert_eq!(temporary_names(&contents(&copy)), 0, "{options:?}");
+    }
+}
+
+/// While a worker waits, the other one copies to a file system that has room.
+#[test]
+fn files_that_find_room_do_not_wait_for_those_that_do_not() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root());
+    for engine in ENGINES {
+        let (scene, roomy) = (Scene::in_memory(), Mount::memory(40 << 20).unwrap());
+        let (source, copy) = (scene.sandbox.join("two"), scene.target.join("copy"));
+        build(&source, &[8 << 20, 100_000, 0, 0], 1);
+        for number in 0..50 {
+            fs::write(source.join(format!("folder-1/{number}")), vec![number; 10_000]).unwrap();
+        }
+        fs::create_dir(&copy).unwrap();
+        symlink(roomy.path(), copy.join("folder-1")).unwrap();
+        let run = ours.run().args(["-rT", "-j2", "--keep-directory-symlink", "--on-full=pause", engine]);
+        let is_copied = || contents(roomy.path()) == contents(&source.join("folder-1"));
+        let outcome = scene.run(run.args([&source, &copy]), || {
+            assert!(wait::until(Duration::from_secs(20), is_copied), "{engine}: all files wait");
+            fs::remove_file(scene.ballast()).unwrap();
+        });
+        assert!(outcome.succeeded(), "{engine}: {}", outcome.errors());
+        assert!(contents(&copy.join("folder-0")) == contents(&source.join("folder-0")), "{engine}");
     }
 }
 
