@@ -177,8 +177,12 @@ mod tests {
         let made = || std::fs::write(join("target/a/file"), [1; 500]).unwrap();
         assert_eq!(needed(&["-rT", "./source", "./target"], folder.path(), made), Some(500));
         assert_eq!(tree("--progress=never"), Some(0));
+        // Larger, and newer or older than what is there.
+        let source = std::fs::File::create(join("source/a/b/file")).unwrap();
         std::fs::write(join("source/a/b/file"), [0; 30_000]).unwrap();
         assert_eq!(tree("-u"), Some(30_000 - 12_288));
+        source.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!((tree("-u"), tree("-f")), (Some(0), Some(30_000 - 12_288)));
     }
 
     #[test]
