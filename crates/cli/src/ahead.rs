@@ -11,9 +11,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use haul_copy::{Make, survey};
+use haul_copy::{CopyKind, FreeSpace, Make, survey};
 use haul_flow::{Line, Problem, Report, Settings, Tally, lock};
 
+use crate::amounts;
 use crate::flags::Request;
 use crate::progress::Whole;
 
@@ -23,19 +24,31 @@ const DESCRIPTORS: usize = 64;
 /// Upper bound on the descriptors of one of the copy's workers, besides its files.
 const DESCRIPTORS_PER_WORKER: usize = 8;
 
-/// Counts what a request will copy. `None` if that can't be known, or once `over` is set.
-pub(crate) fn count(request: &Request, over: &AtomicBool) -> Option<Whole> {
+/// Counts what a request will copy, and how many bytes that needs of `space`. `None` if it can't be
+/// known, or once `over` is set.
+pub(crate) fn count(request: &Request, space: Option<&FreeSpace>, over: &AtomicBool) -> Option<(Whole, u64)> {
     let copy = Settings::resolve(&request.run.config);
     let spent = copy.held + copy.jobs * (DESCRIPTORS_PER_WORKER + 2 * copy.window);
     if spent + DESCRIPTORS > haul_sys::descriptor_limit() {
         return None;
     }
     let sum = Sum::default();
-    survey(&request.operands, &request.options, &sum, over);
+    let needed = survey((&request.operands, &request.options), space, &sum, over);
     let Tally { discovered: found, bytes, .. } = sum.0.into_inner().unwrap_or_else(PoisonError::into_inner);
     // Links are made without moving data.
     let bytes = if request.options.make == Make::Copy { bytes } else { 0 };
-    (!over.load(Ordering::Relaxed)).then_some(Whole { entries: found, bytes })
+    (!over.load(Ordering::Relaxed)).then_some((Whole { entries: found, bytes }, needed))
+}
+
+/// Returns the warning for a copy that needs more than there was room for.
+pub(crate) fn shortage(space: &FreeSpace, needed: u64) -> Option<Problem> {
+    let problem = || {
+        Problem::new(CopyKind::MoreThanFree)
+            .naming(amounts::bytes(needed))
+            .naming(amounts::bytes(space.bytes))
+            .naming(space.target.to_bytes())
+    };
+    (needed > space.bytes).then(|| problem().as_warning())
 }
 
 /// Adds up counts and reports nothing.
@@ -106,7 +119,7 @@ mod tests {
             let folder = tree();
             std::fs::create_dir(folder.path().join("into")).unwrap();
             let request = request(line, folder.path());
-            let whole = count(&request, &AtomicBool::new(false)).unwrap();
+            let (whole, _) = count(&request, None, &AtomicBool::new(false)).unwrap();
             let copied = Sum::default();
             let Request { operands, options, run: run_options, .. } = &request;
             let config = &run_options.config;
@@ -122,11 +135,78 @@ mod tests {
         }
     }
 
+    /// Returns how much room a copy needs, after `meanwhile` has happened in its target. `None` if
+    /// that isn't looked up.
+    fn needed(words: &[&str], folder: &Path, meanwhile: impl FnOnce()) -> Option<u64> {
+        // What was created before the copy has an earlier birth time.
+        let created = haul_sys::clock();
+        while haul_sys::clock() == created {}
+        let request = request(&[&["--reflink=never"], words].concat(), folder);
+        let space = FreeSpace::before(&request.operands, &request.options)?;
+        meanwhile();
+        Some(count(&request, Some(&space), &AtomicBool::new(false)).unwrap().1)
+    }
+
+    #[test]
+    fn a_copy_needs_room_for_what_its_files_occupy() {
+        let folder = tree();
+        let join = |name: &str| folder.path().join(name);
+        let needed = |words: &[&str]| needed(words, folder.path(), || ());
+        assert_eq!(needed(&["-r", "./source", "./target"]), Some(3500));
+        assert_eq!(needed(&["-r", "./source", "./lone", "./source/a"]), Some(3570));
+        std::fs::hard_link(join("lone"), join("source/lone")).unwrap();
+        std::fs::hard_link(join("lone"), join("source/other")).unwrap();
+        assert_eq!(needed(&["-a", "./source", "./target"]), Some(3570));
+        assert_eq!(needed(&["-r", "./source", "./target"]), Some(3640));
+        std::fs::File::create(join("sparse")).unwrap().set_len(1 << 20).unwrap();
+        assert_eq!(needed(&["./sparse", "./target"]), Some(0));
+        assert_eq!(needed(&["--sparse=never", "./sparse", "./target"]), Some(1 << 20));
+        for option in ["-l", "-s", "--attributes-only", "-i", "--parents", "--sparse=always"] {
+            assert_eq!(needed(&["-r", option, "./source", "./target"]), None, "{option}");
+        }
+    }
+
+    #[test]
+    fn existing_files_make_room_unless_the_copy_has_made_them() {
+        let folder = tree();
+        let join = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(join("target/a/b")).unwrap();
+        std::fs::write(join("target/a/b/file"), [1; 9000]).unwrap();
+        let tree = |option| needed(&["-rT", option, "./source", "./target"], folder.path(), || ());
+        assert_eq!(tree("--progress=never"), Some(500));
+        assert_eq!(["-n", "-u", "--update=none-fail", "-b"].map(tree), [500, 500, 500, 3500].map(Some));
+        // Into the directory, where nothing is yet.
+        assert_eq!(needed(&["-r", "./source", "./target"], folder.path(), || ()), Some(3500));
+        let made = || std::fs::write(join("target/a/file"), [1; 500]).unwrap();
+        assert_eq!(needed(&["-rT", "./source", "./target"], folder.path(), made), Some(500));
+        assert_eq!(tree("--progress=never"), Some(0));
+        // Larger, and newer or older than what is there.
+        let source = std::fs::File::create(join("source/a/b/file")).unwrap();
+        std::fs::write(join("source/a/b/file"), [0; 30_000]).unwrap();
+        assert_eq!(tree("-u"), Some(30_000 - 12_288));
+        source.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!((tree("-u"), tree("-f")), (Some(0), Some(30_000 - 12_288)));
+    }
+
+    #[test]
+    fn a_shortage_is_more_than_is_free() {
+        let folder = tree();
+        let request = request(&["./lone", "./target"], folder.path());
+        let mut space = FreeSpace::before(&request.operands, &request.options).unwrap();
+        assert!(space.bytes > 0 && shortage(&space, space.bytes).is_none());
+        space.bytes = 4_500_000_000;
+        let problem = shortage(&space, 12_300_000_000).unwrap();
+        let names: Vec<_> = problem.names.iter().map(|name| String::from_utf8_lossy(name)).collect();
+        assert_eq!((names[0].as_ref(), names[1].as_ref()), ("12.3 GB", "4.50 GB"));
+        assert!(names[2].ends_with("/target"));
+        assert_eq!(problem.severity, haul_flow::Severity::Warning);
+    }
+
     #[test]
     fn a_count_nobody_asks_for_any_more_is_none() {
         let folder = tree();
         assert_eq!(
-            count(&request(&["-r", "./source", "./target"], folder.path()), &AtomicBool::new(true)),
+            count(&request(&["-r", "./source", "./target"], folder.path()), None, &AtomicBool::new(true)),
             None
         );
     }

@@ -4,10 +4,10 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
-use haul_copy::{CopyRequest, Outcome, Refused};
+use haul_copy::{CopyRequest, FreeSpace, Outcome, Refused};
 use haul_flow::{CancelToken, Config, Report};
 use haul_journal::Journal;
 
@@ -55,7 +55,7 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
 /// Runs one copy, in this process or in several, and reports the outcome.
 pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
     let run_options = &request.run;
-    let copy = Copy { request, journal: None, of_ranks: true };
+    let copy = Copy::of(request);
     match batch::system(run_options, &copy) {
         Ok(None) => {}
         Ok(Some(system)) => return batch::submit(messages, run_options, &copy, system),
@@ -95,7 +95,7 @@ fn with_journal(
         });
     }
     let request = &journal::going_on(request, journal.as_deref());
-    run(messages, journal.clone(), &Copy { request, journal, of_ranks: false })
+    run(messages, journal.clone(), &Copy { journal, ..Copy::of(request) })
 }
 
 #[derive(Clone)]
@@ -104,6 +104,8 @@ struct Copy<'a> {
     journal: Option<Arc<Journal>>,
     /// True if ranks copy: the process group has the journal.
     of_ranks: bool,
+    /// The room there was before the copy began, if its work is counted.
+    space: OnceLock<Option<FreeSpace>>,
 }
 
 impl Work for Copy<'_> {
@@ -154,12 +156,26 @@ impl Work for Copy<'_> {
         target.map(|name: &CString| Path::new(OsStr::from_bytes(name.to_bytes())))
     }
 
-    fn count_ahead(&self, over: &AtomicBool) -> Option<Whole> {
-        ahead::count(self.request, over)
+    fn before_count(&self) {
+        let Request { operands, options, .. } = self.request;
+        self.space.get_or_init(|| FreeSpace::before(operands, options));
+    }
+
+    fn count_ahead(&self, over: &AtomicBool, report: &dyn Report) -> Option<Whole> {
+        let space = self.space.get().and_then(Option::as_ref);
+        let (whole, needed) = ahead::count(self.request, space, over)?;
+        if let Some(shortage) = space.and_then(|space| ahead::shortage(space, needed)) {
+            report.problem(shortage);
+        }
+        Some(whole)
     }
 }
 
-impl Copy<'_> {
+impl<'a> Copy<'a> {
+    fn of(request: &'a Request) -> Self {
+        Self { request, journal: None, of_ranks: false, space: OnceLock::new() }
+    }
+
     fn status(outcome: Result<Outcome, Refused>, console: &Console) -> u8 {
         match outcome {
             Ok(Outcome::Success) => return 0,

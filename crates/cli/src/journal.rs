@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_cluster::batch::spool::Spool;
-use haul_copy::{Atomic, CopyKind, CopyOptions, Fsync, Operands, TemporaryNames, Update};
+use haul_copy::{Atomic, CopyKind, CopyOptions, Fsync, OnFull, Operands, TemporaryNames, Update};
 use haul_flow::{Problem, Report};
 use haul_journal::{Journal, RunId};
 use xxhash_rust::xxh3::Xxh3;
@@ -63,7 +63,9 @@ fn hidden_path(operands: &Operands, fingerprint: u64) -> Option<PathBuf> {
 fn fingerprint(request: &Request) -> u64 {
     let directory = std::env::current_dir().unwrap_or_default();
     let Request { operands, options, .. } = request;
-    let options = CopyOptions { verbose: false, debug: false, ..options.clone() };
+    // These don't change what is copied.
+    let on_full = OnFull::Stop;
+    let options = CopyOptions { verbose: false, debug: false, on_full, ..options.clone() };
     let mut hasher = Xxh3::new();
     format!("{directory:?} {operands:?} {options:?}").hash(&mut hasher);
     hasher.finish()

@@ -50,12 +50,14 @@ pub(crate) fn creator() -> Creator {
 pub(crate) struct ManifestRequest {
     pub(crate) path: CString,
     pub(crate) format: Format,
+    pub(crate) algorithm: Algorithm,
 }
 
 /// The manifest of a running copy. It appears under its name when it is complete.
 pub(crate) struct Manifest {
     file: ManifestFile,
     writer: Writer,
+    algorithm: Algorithm,
     files: Arc<Mutex<Vec<FileDigest>>>,
     _guard: Option<SignalGuard>,
 }
@@ -78,15 +80,16 @@ impl Manifest {
             let problem = Problem::new(CopyKind::SameFile).naming(operand.to_bytes());
             return Err(problem.naming(request.path.to_bytes()));
         }
-        let writer = Writer::new(request.format, Algorithm::Blake3, false, &creator())
-            .map_err(|_| Problem::new(SumKind::NotInMhl).naming(Algorithm::Blake3.name()))?;
+        let algorithm = request.algorithm;
+        let writer = Writer::new(request.format, algorithm, false, &creator())
+            .map_err(|_| Problem::new(SumKind::NotInMhl).naming(algorithm.name()))?;
         let (file, guard) = create_file(&request.path, console)?;
-        Ok(Self { file, writer, files: Arc::default(), _guard: guard })
+        Ok(Self { file, writer, algorithm, files: Arc::default(), _guard: guard })
     }
 
     pub(crate) fn sink(&self) -> DigestSink {
         let files = Arc::clone(&self.files);
-        DigestSink::new(move |file| lock(&files).push(file))
+        DigestSink::new(self.algorithm, move |file| lock(&files).push(file))
     }
 
     /// Writes the list, sorted by path, so that two runs give the same bytes.

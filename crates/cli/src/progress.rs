@@ -37,6 +37,8 @@ const RATE_MEMORY: Duration = Duration::from_secs(5);
 /// Cost of an entry in bytes that take as long to copy. Without it, a tree of small files would
 /// seem to stand still.
 const ENTRY_WORK: u64 = 64 << 10;
+/// Shown instead of the rate while the run waits for room.
+const PAUSED: &str = "paused: disk full";
 /// Steps of the bar.
 const STEPS: u64 = 1000;
 
@@ -55,6 +57,11 @@ pub(crate) trait Source: Send + Sync {
 
     /// Returns the total, once it is counted.
     fn whole(&self) -> Option<Whole>;
+
+    /// Returns true while the run waits for room on a full file system.
+    fn is_paused(&self) -> bool {
+        false
+    }
 }
 
 /// A run's progress display, active until [`Progress::finish`].
@@ -170,6 +177,7 @@ impl Screen {
                 state.canvas.clear();
                 return;
             }
+            view.is_paused = source.is_paused();
             let picture = view.look(source.done(), source.whole(), began.elapsed());
             pause = state.canvas.show(&picture);
             if !state.shown {
@@ -232,6 +240,8 @@ struct View {
     last: Option<(Duration, Pace)>,
     /// Amounts per second.
     rate: Pace,
+    /// True while the run waits for room.
+    is_paused: bool,
 }
 
 /// Amounts done, in all or per second.
@@ -246,14 +256,14 @@ impl View {
         let work_done = work(done.finished, done.bytes);
         self.measure(Pace { bytes: done.bytes as f64, work: work_done as f64 }, now);
         let files = amounts::count(done.files);
-        let rate = amounts::bytes(self.rate.bytes as u64);
+        let rate = match self.is_paused {
+            true => PAUSED.to_owned(),
+            false => format!("{}/s", amounts::bytes(self.rate.bytes as u64)),
+        };
         let Some(whole) = whole else {
             let found = amounts::count(done.discovered);
             let copied = amounts::bytes(done.bytes);
-            return Picture {
-                steps: None,
-                text: format!("{copied} {files} files of {found} found {rate}/s"),
-            };
+            return Picture { steps: None, text: format!("{copied} {files} files of {found} found {rate}") };
         };
         // The tree may have grown since it was counted.
         let work_whole = work(whole.entries, whole.bytes).max(work_done).max(1);
@@ -262,10 +272,14 @@ impl View {
         let percent = self.steps * 100 / STEPS;
         let copied = amounts::bytes_of(done.bytes, whole.bytes.max(done.bytes));
         // Too early for an estimate.
-        let left = if self.steps > 0 { self.time_left(work_whole - work_done) } else { String::new() };
+        let left = if self.steps > 0 && !self.is_paused {
+            self.time_left(work_whole - work_done)
+        } else {
+            String::new()
+        };
         Picture {
             steps: Some(self.steps),
-            text: format!("{percent:>3}% {copied} {files} files {rate}/s{left}"),
+            text: format!("{percent:>3}% {copied} {files} files {rate}{left}"),
         }
     }
 
@@ -320,9 +334,10 @@ mod tests {
         /// Counts only grow, but by any amount at any time, even past the total.
         #[test]
         fn percent_never_goes_backwards_and_lines_fit(
+            is_paused: bool,
             moments in prop::collection::vec((0..1u64 << 45, 0..1u64 << 20, 0..100_000u64, prop::option::of(0..1u64 << 50)), 1..30),
         ) {
-            let mut view = View::default();
+            let mut view = View { is_paused, ..View::default() };
             let mut now = Duration::ZERO;
             let (mut files, mut bytes, mut steps) = (0, 0, 0);
             for (more_bytes, more_files, milliseconds, whole) in moments {
@@ -364,6 +379,18 @@ mod tests {
             picture,
             Picture { steps: None, text: "250 MB 25 files of 35 found 50.0 MB/s".to_owned() }
         );
+    }
+
+    #[test]
+    fn a_paused_run_shows_why_instead_of_a_rate() {
+        let mut view = View { is_paused: true, ..View::default() };
+        let text =
+            |whole, view: &mut View| view.look(done(25, 250_000_000), whole, Duration::from_secs(5)).text;
+        assert_eq!(text(None, &mut view), "250 MB 25 files of 35 found paused: disk full");
+        let whole = Some(Whole { entries: 100, bytes: 1_000_000_000 });
+        assert_eq!(text(whole, &mut view), " 25% 0.25/1.00 GB 25 files paused: disk full");
+        view.is_paused = false;
+        assert!(text(whole, &mut view).contains("/s"));
     }
 
     /// A run with figures set by the test, which is notified when they are read.

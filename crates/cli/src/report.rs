@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use haul_copy::CopyKind;
 use haul_flow::{Line, Problem, Report, RunInfo, Severity, Standard, Tally, lock};
 
 use crate::flags::{self, When};
@@ -33,6 +34,8 @@ pub(crate) fn print_information(messages: Messages, text: &str) -> ExitCode {
 pub(crate) struct Counters {
     done: Mutex<Tally>,
     whole: OnceLock<Whole>,
+    /// True while the run waits for room.
+    is_paused: AtomicBool,
 }
 
 impl Source for Counters {
@@ -42,6 +45,10 @@ impl Source for Counters {
 
     fn whole(&self) -> Option<Whole> {
         self.whole.get().copied()
+    }
+
+    fn is_paused(&self) -> bool {
+        self.is_paused.load(Ordering::Relaxed)
     }
 }
 
@@ -267,6 +274,17 @@ impl<W: Write + Send> Report for Console<W> {
         read_answer()
     }
 
+    fn waits_for_room(&self, target: Option<&[u8]>) {
+        // Relaxed: the display is drawn again soon.
+        self.counters.is_paused.store(target.is_some(), Ordering::Relaxed);
+        let message = match target {
+            Some(target) => Problem::new(CopyKind::WaitsForRoom).naming(target),
+            None => Problem::new(CopyKind::HasRoom),
+        };
+        // Not counted: nothing has gone wrong.
+        self.complain(&self.messages.problem(&message));
+    }
+
     fn note(&self, printed: &[u8]) {
         if self.debug {
             self.complain(printed);
@@ -286,7 +304,6 @@ impl<W: Write + Send> Report for Console<W> {
 
 #[cfg(test)]
 mod tests {
-    use haul_copy::CopyKind;
     use haul_flow::FlowKind;
 
     use super::*;
@@ -320,6 +337,17 @@ mod tests {
         let failed = console();
         failed.problem(Problem::new(FlowKind::ErrorWriting));
         assert_eq!(failed.finish(), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn a_wait_for_room_is_shown_and_is_no_problem() {
+        let console = console();
+        console.waits_for_room(Some(b"target"));
+        assert!(console.figures().is_paused());
+        console.waits_for_room(None);
+        assert!(!console.figures().is_paused());
+        assert_eq!(console.counted().1, 0);
+        assert_eq!(console.finish(), ExitCode::SUCCESS);
     }
 
     #[test]

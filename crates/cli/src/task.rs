@@ -8,7 +8,7 @@ use haul_bzip2::Bzip2;
 use haul_compare::Comparer;
 use haul_copy::Copier;
 use haul_each::Runner;
-use haul_flow::{Config, Executor};
+use haul_flow::{Config, Executor, Report};
 use haul_grep::Grep;
 use haul_sum::Summer;
 use haul_tar::{Extractor, PositionedWriter};
@@ -56,8 +56,12 @@ pub(crate) trait Work: Sync {
     /// work reads or writes. `None` if the request is invalid, which needs no job to find out.
     fn place(&self) -> Option<&Path>;
 
+    /// Called before the work begins, if it will be counted: the work changes what it counts.
+    fn before_count(&self) {}
+
     /// Counts the work, for progress; ends early once `over` is set. `None` if it can't be known.
-    fn count_ahead(&self, _over: &AtomicBool) -> Option<Whole> {
+    /// `report` is for warnings.
+    fn count_ahead(&self, _over: &AtomicBool, _report: &dyn Report) -> Option<Whole> {
         None
     }
 }
@@ -80,7 +84,8 @@ pub(crate) struct RunOptions {
 /// Counts the total in the background, if progress is shown.
 pub(crate) fn count_meanwhile<'a>(scope: &'a Scope<'a, '_>, console: &'a Console, work: &'a impl Work) {
     if console.shows_progress() {
-        let count = || console.count_ahead(|over| work.count_ahead(over));
+        work.before_count();
+        let count = || console.count_ahead(|over| work.count_ahead(over, console));
         // Without the thread there is just no percentage.
         std::thread::Builder::new().name("count".to_owned()).spawn_scoped(scope, count).ok();
     }

@@ -10,6 +10,7 @@ use haul_sys::{Errno, Error, Fd, Stat};
 use crate::kind::FlowKind;
 use crate::policy::{CancelToken, Gauge};
 use crate::report::Problem;
+use crate::room::Room;
 
 /// Job order, backpressure and cancellation of a run; see `Tool::policy`.
 #[derive(Clone, Default)]
@@ -22,6 +23,8 @@ pub struct Policy {
     pub closed_waiting: ClosedWaiting,
     /// Cancelled when the run need not go on, in this process or another.
     pub cancel: CancelToken,
+    /// Where writes wait while the target's file system is full; `None` if that fails the file.
+    pub room: Option<Room>,
 }
 
 /// Limits on closed files waiting for `Tool::close_file`, per worker. The worker passes on all of
@@ -103,6 +106,9 @@ pub enum Failure<'a> {
     ReadCompared(&'a Error),
     /// The target could not be written.
     WriteTarget(&'a Error),
+    /// The target could not be written because its file system is full. That is no failure yet: the
+    /// run waits for room ([`Policy::room`]).
+    NoRoom(&'a Error),
     /// Closing the target failed.
     CloseTarget(&'a Error),
     /// Closing the source failed.
@@ -127,7 +133,7 @@ impl Failure<'_> {
             Self::OpenFile(cause) => (FlowKind::CannotOpen, Some(cause)),
             Self::StatFile(cause) => (FlowKind::CannotFstat, Some(cause)),
             Self::Read(cause) | Self::ReadCompared(cause) => (FlowKind::ErrorReading, Some(cause)),
-            Self::WriteTarget(cause) => (FlowKind::ErrorWriting, Some(cause)),
+            Self::WriteTarget(cause) | Self::NoRoom(cause) => (FlowKind::ErrorWriting, Some(cause)),
             Self::CloseSource(cause) | Self::CloseTarget(cause) => (FlowKind::FailedToClose, Some(cause)),
         };
         let problem = Problem::new(kind).naming(path);

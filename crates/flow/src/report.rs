@@ -189,6 +189,10 @@ pub trait Report: Sync {
         false
     }
 
+    /// Called when the run begins to wait for room on the file system of a target, and with `None`
+    /// when it goes on ([`Policy::room`](crate::Policy::room)).
+    fn waits_for_room(&self, _target: Option<&[u8]>) {}
+
     /// Passes on output of other processes that may explain a problem.
     fn note(&self, _printed: &[u8]) {}
 

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use haul_sys::{EntryType, Fd, Names, Standard};
+use haul_sys::{EntryType, Error, Fd, Names, Standard};
 
 use crate::batch::Batch;
 use crate::decision::{
@@ -331,6 +331,13 @@ impl<'r, T: Tool> Context<'r, T> {
     pub(crate) fn give_up(&self, entry: &Entry<T>, failure: Failure<'_>) {
         self.report_failure(entry, failure);
         self.complete(entry);
+    }
+
+    /// Reports that the run waits for room for the target of an entry.
+    pub(crate) fn tell_no_room(&self, entry: &Entry<T>, cause: &Error) {
+        if self.run.tool.failed(self, entry, Failure::NoRoom(cause)) == Reported::No {
+            self.run.report.waits_for_room(Some(&entry.path()));
+        }
     }
 
     /// Logs something about an entry (`--debug`).

@@ -10,6 +10,28 @@ use crate::operation::Operation;
 /// Maximum bytes to read of the mount list.
 const LIST_BYTES_MAX: usize = 16 << 20;
 
+/// Types of file systems that this kernel alone serves (`linux/magic.h`, `statfs(2)`): no other
+/// host writes to them, and no process serves them.
+const LOCAL_TYPES: [u64; 17] = [
+    0xef53,      // ext2, ext3, ext4
+    0x5846_5342, // xfs
+    0x9123_683e, // btrfs
+    0x0102_1994, // tmpfs
+    0x8584_58f6, // ramfs
+    0xf2f5_2010, // f2fs
+    0xca45_1a4e, // bcachefs
+    0x794c_7630, // overlayfs
+    0x2fc1_2fc1, // zfs
+    0x4d44,      // vfat
+    0x2011_bab0, // exfat
+    0x7366_746e, // ntfs3
+    0x3153_464a, // jfs
+    0x3434,      // nilfs2
+    0x5265_4973, // reiserfs
+    0x1501_3346, // udf
+    0x482b,      // hfsplus
+];
+
 /// Returns the kernel's number for the type of the file's file system (`f_type` of `fstatfs`).
 ///
 /// # Errors
@@ -18,6 +40,27 @@ pub fn file_system_type(file: impl AsFd) -> Result<u64> {
     let file = file.as_fd();
     gate::call(Operation::Fstatfs, || rustix::fs::fstatfs(file), || file.as_raw_fd().to_string())
         .map(|answer| answer.f_type.cast_unsigned())
+}
+
+/// Returns true if the file is on a local file system: no other host writes to it, and no process
+/// serves it.
+///
+/// # Errors
+/// Any error from `fstatfs(2)`.
+pub fn is_local(file: impl AsFd) -> Result<bool> {
+    file_system_type(file).map(|kind| LOCAL_TYPES.contains(&kind))
+}
+
+/// Returns how many bytes an unprivileged process may still write to the file's file system
+/// (`f_bavail` of `fstatvfs`). `None` if the file system doesn't say how large it is.
+///
+/// # Errors
+/// Any error from `fstatvfs(3)`.
+pub fn free_bytes(file: impl AsFd) -> Result<Option<u64>> {
+    let file = file.as_fd();
+    let answer =
+        gate::call(Operation::Fstatfs, || rustix::fs::fstatvfs(file), || file.as_raw_fd().to_string())?;
+    Ok((answer.f_blocks > 0).then(|| answer.f_bavail.saturating_mul(answer.f_frsize)))
 }
 
 /// Returns the id of the file's file system (`f_fsid` of `fstatvfs`). Unlike `st_dev`, most shared
@@ -79,6 +122,14 @@ mod tests {
         let device = file.metadata().unwrap().dev();
         assert_eq!(mount_type(device).unwrap().as_deref(), Some(&b"proc"[..]));
         assert_eq!(mount_type(u64::MAX >> 12).unwrap(), None);
+    }
+
+    #[test]
+    fn only_file_systems_with_a_size_have_room() {
+        let proc = std::fs::File::open("/proc/self/stat").unwrap();
+        assert_eq!((free_bytes(&proc).unwrap(), is_local(&proc).unwrap()), (None, false));
+        let memory = std::fs::File::open("/dev/shm").unwrap();
+        assert!(free_bytes(&memory).unwrap().is_some() && is_local(&memory).unwrap());
     }
 
     #[test]

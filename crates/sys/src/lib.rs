@@ -68,7 +68,9 @@ pub use direct::{Alignment, bypass_cache, direct_alignment, use_cache, write_bac
 pub use directory::DirectoryReader;
 pub use error::{Errno, Error, Result};
 pub use fd::Fd;
-pub use file_system::{file_system_id, file_system_type, mount_type, synchronize_file_system};
+pub use file_system::{
+    file_system_id, file_system_type, free_bytes, is_local, mount_type, synchronize_file_system,
+};
 pub use interposer::interposer;
 pub use kernel_aio::{Gather, KernelAio};
 pub use local_time::{LocalTime, local_time};

@@ -1,7 +1,7 @@
 //! The flags of `cp` about many hosts: layouts, block sizes, and how ranks share the work.
 
 use haul_cluster::Walk;
-use haul_copy::{Dereference, LayoutRule};
+use haul_copy::{Dereference, LayoutRule, OnFull};
 use haul_flow::BLOCK_BYTES as USUAL_BLOCK_BYTES;
 
 use super::values::{self, BLOCK_BYTES, Bounds};
@@ -85,6 +85,10 @@ impl Typed {
             // Ranks would have to send the hashes of their ranges to the one that leads the file.
             return Err(Error::Exclusive { flag, other: clients });
         }
+        if self.on_full == OnFull::Pause && (is_rank || hosts.clients.is_some()) {
+            // Each rank would wait by itself, and a rank that waits looks like one that is stuck.
+            return Err(Error::Exclusive { flag: "--on-full=pause", other: clients });
+        }
         let of_ranks = [
             ("--journal", hosts.journal.is_some()),
             ("--resume", self.resume),
@@ -149,6 +153,16 @@ mod tests {
         let words =
             request(&["--clients=2", "--launcher=srun  --mpi=pmix", "a", "b"]).unwrap().run.hosts.launcher;
         assert_eq!(words, Some(vec!["srun".into(), "--mpi=pmix".into()]));
+    }
+
+    #[test]
+    fn several_processes_do_not_pause() {
+        assert!(request(&["--on-full=stop", "--clients=2", "a", "b"]).is_ok());
+        let refused = request(&["--on-full=pause", "--clients=2", "a", "b"]).expect_err("with --clients");
+        assert_eq!(refused, Error::Exclusive { flag: "--on-full=pause", other: "--clients" });
+        let words = ["--on-full=pause", "a", "b"].map(OsString::from);
+        let rank = super::super::Environment { is_rank: true, ..Default::default() };
+        assert!(super::super::parse(&words, rank, &mut |_| {}).is_err());
     }
 
     #[test]

@@ -4,10 +4,12 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use haul_copy::{
-    Atomic, Backup, CopyOptions, Dereference, Existing, Fsync, IfChanged, Label, Make, Operands, Preserve,
-    Reflink, Sparse, Update, Verify,
+    Atomic, Backup, CopyOptions, Dereference, Existing, Fsync, IfChanged, Label, Make, OnFull, Operands,
+    Preserve, Reflink, Sparse, Update, Verify,
 };
+use haul_digest::Algorithm;
 use haul_digest::manifest::Format;
+use haul_engine::Ops;
 
 use super::cluster::{Interactive, Layout};
 use super::values::{self, Words};
@@ -101,10 +103,12 @@ pub(crate) struct Typed {
     pub(crate) atomic: Option<Atomic>,
     pub(crate) fsync: Fsync,
     pub(crate) if_changed: Option<IfChanged>,
+    pub(super) on_full: OnFull,
     pub(crate) verify: Verify,
     manifest: Option<CString>,
     pub(super) resume: bool,
     pub(super) manifest_format: Option<Format>,
+    pub(super) hash: Option<Algorithm>,
     /// `-Z`: the policy's context for the target.
     default_context: bool,
     /// `--context=CTX`.
@@ -155,10 +159,12 @@ impl Default for Typed {
             atomic: None,
             fsync: Fsync::Never,
             if_changed: None,
+            on_full: OnFull::Stop,
             verify: Verify::Never,
             manifest: None,
             resume: false,
             manifest_format: None,
+            hash: None,
             default_context: false,
             context: None,
             keep_context: false,
@@ -337,9 +343,7 @@ impl Typed {
         if let (Some(flag), Some(other)) = (self.reads_all(), self.not_read()) {
             return Err(Error::Exclusive { flag, other });
         }
-        if self.manifest_format.is_some() && self.manifest.is_none() {
-            return Err(Error::Requires { flag: "--manifest-format", other: "--manifest" });
-        }
+        self.check_manifest()?;
         if let Some(other) = self.not_atomic() {
             return Err(Error::Exclusive { flag: "--atomic", other });
         }
@@ -365,9 +369,8 @@ impl Typed {
             strip_trailing_slashes: self.strip_trailing_slashes,
         };
         let run = RunOptions { debug: options.debug, ..self.shared.run };
-        let manifest = self
-            .manifest
-            .map(|path| ManifestRequest { path, format: self.manifest_format.unwrap_or_default() });
+        let (format, algorithm) = (self.manifest_format.unwrap_or_default(), self.hash.unwrap_or_default());
+        let manifest = self.manifest.map(|path| ManifestRequest { path, format, algorithm });
         Ok(Request { operands, options, run, manifest, resume: self.resume })
     }
 
@@ -407,6 +410,29 @@ impl Typed {
         let count = Value { flag: "--if-changed=retry", bytes: count, ..what }.count(values::RETRIES)?;
         self.if_changed = Some(IfChanged::Retry(count as u32));
         Ok(())
+    }
+
+    /// Checks the options of a manifest against each other.
+    fn check_manifest(&self) -> Result<(), Error> {
+        let options =
+            [("--manifest-format", self.manifest_format.is_some()), ("--hash", self.hash.is_some())];
+        if let (None, Some((flag, _))) = (&self.manifest, options.iter().find(|(_, given)| *given)) {
+            return Err(Error::Requires { flag, other: "--manifest" });
+        }
+        let algorithm = self.hash.unwrap_or_default();
+        if self.manifest.is_some() {
+            values::check_manifest(self.manifest_format.unwrap_or_default(), algorithm)?;
+        }
+        // Several blocks of a file in flight arrive in any order.
+        match self.shared.run.config.ops {
+            Some(Ops::Multi | Ops::Batch) if algorithm != Algorithm::Blake3 => {
+                let name = algorithm.name();
+                Err(Error::Sentence(format!(
+                    "--hash={name} needs a file's blocks in order: use --ops=single"
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns a given option that needs the content of every file.
@@ -544,6 +570,7 @@ impl Typed {
                 Verify::Never => IfChanged::Ignore,
                 _ => values::USUAL_RETRY,
             }),
+            on_full: self.on_full,
             layout: self.layout.rule(),
             temporary_names: None,
             verbose: self.verbose || self.debug,

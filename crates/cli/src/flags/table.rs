@@ -222,22 +222,34 @@ static OWN: &[Flag] = &[
     Flag::own(
         "--manifest",
         Required("FILE", Typed::set_manifest),
-        "write the names of all copies and their BLAKE3 hashes to FILE, which appears when it is complete; 'b3sum -c' and \
-         'haul sum -c' check it",
+        "write the names of all copies and their hashes to FILE, which appears when it is complete; 'b3sum -c' and 'haul \
+         sum -c' check it",
     ),
     Flag::own(
         "--manifest-format",
         Required("NAME", |typed, value| {
             value.choose(values::MANIFEST_FORMAT).map(|format| typed.manifest_format = Some(format))
         }),
-        "write the manifest in this form: b3sum (the default), bsd (lines with the name of the hash) or json (an object \
-         on each line, with the size)",
+        "write the manifest in this form: b3sum (the default), bsd (lines with the name of the hash), json (an object on \
+         each line, with the size) or mhl (an ASC Media Hash List, with xxh128, xxh64 or md5)",
+    ),
+    Flag::own(
+        "--hash",
+        Required("NAME", |typed, value| value.choose(values::HASH).map(|hash| typed.hash = Some(hash))),
+        "write hashes of this kind to the manifest: blake3 (the default), xxh128, xxh64, sha256 or md5; --verify compares \
+         BLAKE3 hashes in any case",
     ),
     Flag::own(
         "--if-changed",
         Required("WHAT", Typed::set_if_changed),
         "what to do about a file that is written to while it is copied: ignore (the default), warn, or retry[=N] (the \
          default with --verify: copy it again, up to N times, 3 by default, then warn); a warning sets the exit status",
+    ),
+    Flag::own(
+        "--on-full",
+        Required("WHAT", |typed, value| value.choose(values::ON_FULL).map(|what| typed.on_full = what)),
+        "what to do when the target's file system is full: stop (the file is an error; the default) or pause (wait until \
+         there is room, then go on with the same file)",
     ),
     Flag::own(
         "--block-size",

@@ -4,7 +4,11 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::process::Command;
 
-use haul_copy::{Backup, CopyOptions, Dereference, Existing, Label, Make, Preserve, Reflink, Sparse, Update};
+use haul_copy::{
+    Backup, CopyOptions, Dereference, Existing, Label, Make, OnFull, Preserve, Reflink, Sparse, Update,
+};
+use haul_digest::Algorithm;
+use haul_digest::manifest::Format;
 use haul_engine::Choice;
 use haul_testkit::{Program, require};
 use proptest::prelude::*;
@@ -538,4 +542,31 @@ fn a_mistyped_option_is_recognised() {
     assert_eq!(meant("--jbos=3 a b"), "Did you mean '--jobs'?\n");
     assert_eq!(meant("--nonsense a b"), "");
     assert_eq!(meant("--xx a b"), "");
+}
+
+#[test]
+fn a_full_disk_is_an_error_unless_told_otherwise() {
+    assert_eq!(options("a b").on_full, OnFull::Stop);
+    assert_eq!(options("--on-full=pause a b").on_full, OnFull::Pause);
+    assert_eq!(options("--on-full=pause --on-full=stop a b").on_full, OnFull::Stop);
+    assert_eq!(first_line("--on-full=wait a b"), "cp: invalid argument 'wait' for '--on-full'");
+    assert_eq!(first_line("--on-full"), "cp: option '--on-full' requires an argument");
+}
+
+#[test]
+fn a_manifest_has_the_hashes_that_are_asked_for() {
+    let manifest = |line: &str| request(line).manifest.map(|manifest| (manifest.format, manifest.algorithm));
+    assert_eq!(manifest("a b"), None);
+    assert_eq!(manifest("--manifest=m a b"), Some((Format::B3sum, Algorithm::Blake3)));
+    assert_eq!(manifest("--manifest=m --hash=md5 a b"), Some((Format::B3sum, Algorithm::Md5)));
+    assert_eq!(
+        manifest("--manifest=m --hash=xxh64 --manifest-format=mhl a b"),
+        Some((Format::Mhl, Algorithm::Xxh64))
+    );
+    for line in ["--hash=md5 a b", "--manifest=m --hash=sha1 a b", "--manifest=m --manifest-format=mhl a b"] {
+        assert!(parse(&words(line), Environment::default()).is_err(), "{line}");
+    }
+    let several = |hash: &str| first_line(&format!("--manifest=m --hash={hash} --ops=multi a b"));
+    assert_eq!(several("xxh128"), "cp: --hash=xxh128 needs a file's blocks in order: use --ops=single");
+    assert!(parse(&words("--manifest=m --ops=multi a b"), Environment::default()).is_ok());
 }

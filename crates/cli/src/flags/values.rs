@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use haul_cluster::Walk;
-use haul_copy::{Backup, Fsync, IfChanged, Reflink, Sparse, Update, Verify};
+use haul_copy::{Backup, Fsync, IfChanged, OnFull, Reflink, Sparse, Update, Verify};
+use haul_digest::Algorithm;
 use haul_digest::manifest::Format;
 use haul_engine::{Choice, ENGINES, Ops};
 
@@ -140,9 +141,30 @@ pub(crate) const UPDATE: &Words<Update> = &[
 
 pub(crate) const FSYNC: &Words<Fsync> = &[("end", Fsync::End), ("each", Fsync::Each)];
 
-/// `cp --manifest-format`: MHL has no BLAKE3.
 pub(crate) const MANIFEST_FORMAT: &Words<Format> =
-    &[("b3sum", Format::B3sum), ("bsd", Format::Bsd), ("json", Format::Json)];
+    &[("b3sum", Format::B3sum), ("bsd", Format::Bsd), ("json", Format::Json), ("mhl", Format::Mhl)];
+
+pub(crate) const HASH: &Words<Algorithm> = &[
+    ("blake3", Algorithm::Blake3),
+    ("xxh128", Algorithm::Xxh128),
+    ("xxh64", Algorithm::Xxh64),
+    ("sha256", Algorithm::Sha256),
+    ("md5", Algorithm::Md5),
+];
+
+/// Refuses a manifest that can't have hashes of an algorithm.
+///
+/// # Errors
+/// For MHL files with others than the standard's.
+pub(crate) fn check_manifest(format: Format, algorithm: Algorithm) -> Result<(), Error> {
+    if format == Format::Mhl && matches!(algorithm, Algorithm::Blake3 | Algorithm::Sha256) {
+        let name = algorithm.name();
+        return Err(Error::Sentence(format!(
+            "an MHL file cannot have {name} hashes: use --hash=xxh128, xxh64 or md5"
+        )));
+    }
+    Ok(())
+}
 
 pub(crate) const VERIFY: &Words<Verify> =
     &[("target", Verify::Target), ("both", Verify::Both), ("stream", Verify::Stream)];
@@ -154,6 +176,8 @@ pub(crate) const RETRIES: Bounds = Bounds { least: 1, most: 1000, text: "1 to 10
 
 pub(crate) const IF_CHANGED: &Words<IfChanged> =
     &[("ignore", IfChanged::Ignore), ("warn", IfChanged::Warn), ("retry", USUAL_RETRY)];
+
+pub(crate) const ON_FULL: &Words<OnFull> = &[("stop", OnFull::Stop), ("pause", OnFull::Pause)];
 
 pub(crate) const OPS: &Words<Ops> = &[("single", Ops::Single), ("multi", Ops::Multi), ("batch", Ops::Batch)];
 

@@ -91,5 +91,8 @@ sentences! { sentence(CopyKind):
     Overwrite => "overwrite {}? ",
     Replace => "replace {}, overriding mode {bare} ({bare})? ",
     Unwritable => "unwritable {} (mode {bare}, {bare}); try anyway? ",
+    MoreThanFree => "warning: {bare} to copy, but only {bare} is free on {}",
+    WaitsForRoom => "no room left for {}: waiting until there is",
+    HasRoom => "there is room again: going on",
     CannotSweep => "cannot remove leftovers of an earlier run in {}",
 }

@@ -9,10 +9,9 @@ use haul_compare::{Attributes, Listing, Operands, Options, Outcome};
 use haul_flow::{Config, Report};
 use haul_sum::{Algorithm, CompareOptions};
 
-use super::sum::ALGORITHMS;
 use super::{Call, Tool};
 use crate::flags::Action::{Optional, Plain, Required, Word};
-use crate::flags::values::Words;
+use crate::flags::values::{HASH, Words};
 use crate::flags::{Arguments, Command, Error, Flag, Shared, Sharing};
 use crate::messages::{self, Charset};
 use crate::report::Console;
@@ -118,9 +117,7 @@ static FLAGS: &[Flag<Line>] = &[
     ),
     Flag::gnu(
         "--hash",
-        Required("NAME", |line, value| {
-            value.choose(ALGORITHMS).map(|algorithm| line.algorithm = Some(algorithm))
-        }),
+        Required("NAME", |line, value| value.choose(HASH).map(|algorithm| line.algorithm = Some(algorithm))),
         "with --manifest, take hashes that don't say what they are for: blake3, xxh128, xxh64, sha256, or md5",
     ),
     Flag::help("-h --help"),

@@ -10,7 +10,7 @@ use haul_sum::{Algorithm, CheckOptions, Format, Listing, Named, Options, Outcome
 
 use super::{Call, Tool};
 use crate::flags::Action::{Plain, Required, Word};
-use crate::flags::values::Words;
+use crate::flags::values::{HASH, MANIFEST_FORMAT, check_manifest};
 use crate::flags::{Arguments, Command, Error, Flag, Shared, Sharing};
 use crate::manifest;
 use crate::messages;
@@ -27,17 +27,6 @@ pub(super) const TOOL: Tool = Tool {
 
 /// Exit status if anything could not be read, or is not right.
 const TROUBLE: u8 = 1;
-
-pub(super) const ALGORITHMS: &Words<Algorithm> = &[
-    ("blake3", Algorithm::Blake3),
-    ("xxh128", Algorithm::Xxh128),
-    ("xxh64", Algorithm::Xxh64),
-    ("sha256", Algorithm::Sha256),
-    ("md5", Algorithm::Md5),
-];
-
-const FORMATS: &Words<Format> =
-    &[("b3sum", Format::B3sum), ("bsd", Format::Bsd), ("json", Format::Json), ("mhl", Format::Mhl)];
 
 static COMMAND: Command<Line> = Command {
     usage: &["[OPTION]... [FILE|DIRECTORY]...", "-c [OPTION]... [MANIFEST]..."],
@@ -70,16 +59,14 @@ Examples:
 static FLAGS: &[Flag<Line>] = &[
     Flag::gnu(
         "--hash",
-        Required("NAME", |line, value| {
-            value.choose(ALGORITHMS).map(|algorithm| line.algorithm = Some(algorithm))
-        }),
+        Required("NAME", |line, value| value.choose(HASH).map(|algorithm| line.algorithm = Some(algorithm))),
         "compute the hash NAME: blake3 (the default), xxh128, xxh64, sha256, or md5; with --check, for lines that \
          don't say which",
     ),
     Flag::gnu(
         "--manifest-format",
         Required("NAME", |line, value| {
-            value.choose(FORMATS).map(|format| line.formats.push(("--manifest-format", format)))
+            value.choose(MANIFEST_FORMAT).map(|format| line.formats.push(("--manifest-format", format)))
         }),
         "list the hashes in this form: b3sum (the default: hash and name, as all such programs print them), bsd (with the \
          name of the hash), json (an object on each line), or mhl (an ASC Media Hash List, with xxh128, xxh64 or md5)",
@@ -233,13 +220,7 @@ impl Line {
                 return Err(Error::Useless { flag, other });
             }
         }
-        if format == Format::Mhl && matches!(algorithm, Algorithm::Blake3 | Algorithm::Sha256) {
-            let name = algorithm.name();
-            return Err(Error::Sentence(format!(
-                "an MHL file cannot have {name} hashes: use --hash=xxh128, xxh64 or md5"
-            )));
-        }
-        Ok(())
+        check_manifest(format, algorithm)
     }
 }
 

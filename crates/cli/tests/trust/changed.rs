@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -22,7 +23,10 @@ enum Writes {
 
 /// Copies a file while somebody writes to it.
 fn copied_meanwhile(ours: &Program, options: &[&str], writes: Writes) -> (Outcome, bool) {
-    let sandbox = Sandbox::in_memory().unwrap();
+    copied_in(&Sandbox::in_memory().unwrap(), ours, options, writes)
+}
+
+fn copied_in(sandbox: &Sandbox, ours: &Program, options: &[&str], writes: Writes) -> (Outcome, bool) {
     let [source, target] = ["source", "target"].map(|name| sandbox.join(name));
     fs::write(&source, vec![0xff; BYTES]).unwrap();
     let is_over = AtomicBool::new(false);
@@ -93,5 +97,24 @@ fn a_source_that_stands_still_is_copied_once() {
         assert!(outcome.succeeded(), "{options:?}: {}", outcome.errors());
         assert!(outcome.printed().contains("\"retried\":0"), "{}", outcome.printed());
         assert_eq!(super::contents(&source), super::contents(&target), "{options:?}");
+    }
+}
+
+/// What is hashed of a file that is copied again is what was read then.
+#[test]
+fn the_hash_of_a_file_that_changed_is_of_its_last_copy() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for hash in ["--hash=blake3", "--hash=xxh64"] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let list = sandbox.join("SUMS");
+        let manifest = format!("--manifest={}", list.display());
+        let options = ["--if-changed=retry", "--stats=json", hash, manifest.as_str()];
+        let (outcome, is_same) = copied_in(&sandbox, &ours, &options, Writes::Once);
+        assert!(outcome.succeeded() && is_same, "{hash}: {}", outcome.errors());
+        assert!(outcome.printed().contains("\"retried\":1"), "{hash}: {}", outcome.printed());
+        let check =
+            Command::new(ours.path()).args(["sum", "-c", "--quiet", hash]).arg(&list).output().unwrap();
+        assert!(check.status.success(), "{hash}: {check:?}");
     }
 }

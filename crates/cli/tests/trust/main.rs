@@ -1,5 +1,6 @@
 //! What a copy leaves behind when it is killed, when the disk is full, when the power is cut, and
-//! when its sources change meanwhile: `--atomic`, `--fsync`, `--if-changed` and `--resume`.
+//! when its sources change meanwhile: `--atomic`, `--fsync`, `--on-full`, `--if-changed` and
+//! `--resume`.
 //!
 //! Each test shows in the same run that a copy without the option does leave what must not be
 //! left; otherwise it has proved nothing.
@@ -7,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod changed;
+mod full;
 mod manifest;
 mod power;
 mod replaced;

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::Command;
 
 use haul_testkit::mount::Mount;
@@ -139,4 +141,94 @@ fn a_manifest_that_cannot_be_written_is_an_error() {
     assert_eq!(status, Some(1));
     assert!(errors.ends_with(": No space left on device\n") && errors.contains("list"), "{errors}");
     assert_eq!(fs::read_dir(full.path()).unwrap().count(), 0, "a part of the manifest is left");
+}
+
+/// Hashes that need the bytes in order: with every engine, holes, unknown lengths, direct I/O, and
+/// while blocks are also compared.
+#[test]
+fn other_hashes_are_checked_by_their_own_programs() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::on_disk().unwrap();
+    let source = sandbox.join("source");
+    build(&source, &[0, 1, 1024, 100_000, 1 << 20, (5 << 20) + 3], 1);
+    let sparse = fs::File::create(source.join("sparse")).unwrap();
+    sparse.set_len(5 << 20).unwrap();
+    sparse.write_all_at(&[7; 70_000], 3 << 20).unwrap();
+    let programs =
+        [("md5", "md5sum"), ("sha256", "sha256sum"), ("xxh64", "xxh64sum"), ("xxh128", "xxh128sum")];
+    let ways = [[].as_slice(), &["--direct"], &["--verify"], &["--sparse=always"], &["--if-changed=retry"]];
+    for (hash, checker) in programs {
+        let mut lists = Vec::new();
+        for (engine, way) in each_engine().into_iter().zip(ways) {
+            let hash = format!("--hash={hash}");
+            let copy = [hash.as_str(), "--block-size=64K", "-aT", "--manifest=SUMS", "source", "target"];
+            let words = [&engine[..], way, &copy].concat();
+            let done = run(&ours, &sandbox, &words);
+            assert_eq!(done, (Some(0), String::new()), "{words:?}");
+            lists.push(fs::read(sandbox.join("SUMS")).unwrap());
+        }
+        assert!(lists.windows(2).all(|pair| pair[0] == pair[1]), "{hash}: two runs list differently");
+        assert_eq!(lists[0].iter().filter(|byte| **byte == b'\n').count(), 7);
+        let check = |program: &Path, options: &[&str]| {
+            let mut command = Command::new(program);
+            command.args(options).current_dir(sandbox.path()).output().unwrap().status.success()
+        };
+        assert!(check(ours.path(), &["sum", "--check", &format!("--hash={hash}"), "SUMS"]), "{hash}");
+        if needs::tool(checker).is_none() {
+            assert!(check(Path::new(checker), &["--check", "SUMS"]), "{hash}");
+        }
+        fs::write(sandbox.join("target/folder-1/file-1"), "x").unwrap();
+        assert!(!check(ours.path(), &["sum", "--check", &format!("--hash={hash}"), "SUMS"]), "{hash}");
+    }
+}
+
+#[test]
+fn a_media_hash_list_is_written_and_checked() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::on_disk().unwrap();
+    build(&sandbox.join("source"), &[0, 1, 70_000], 1);
+    let copy = |options: &[&str]| {
+        let words = [options, &["-rT", "--manifest=list.mhl", "source", "target"]].concat();
+        run(&ours, &sandbox, &words)
+    };
+    for hash in ["xxh64", "xxh128", "md5"] {
+        let option = format!("--hash={hash}");
+        assert_eq!(copy(&["--manifest-format=mhl", &option]), (Some(0), String::new()));
+        let list = fs::read_to_string(sandbox.join("list.mhl")).unwrap();
+        assert!(list.contains("<hashlist") && list.matches(&format!("<{hash} ")).count() == 3, "{list}");
+        let checked = Command::new(ours.path())
+            .args(["sum", "-c", "--quiet", "list.mhl"])
+            .current_dir(sandbox.path())
+            .output()
+            .unwrap();
+        assert!(checked.status.success(), "{checked:?}");
+        fs::remove_file(sandbox.join("list.mhl")).unwrap();
+    }
+    // Refused before anything is touched.
+    fs::remove_dir_all(sandbox.join("target")).unwrap();
+    for (options, wanted) in [
+        (
+            ["--manifest-format=mhl"].as_slice(),
+            "an MHL file cannot have blake3 hashes: use --hash=xxh128, xxh64 or md5",
+        ),
+        (
+            &["--manifest-format=mhl", "--hash=sha256"],
+            "an MHL file cannot have sha256 hashes: use --hash=xxh128, xxh64 or md5",
+        ),
+        (&["--hash=md5", "--ops=multi"], "--hash=md5 needs a file's blocks in order: use --ops=single"),
+        (&["--hash=xxh64", "--ops=batch"], "--hash=xxh64 needs a file's blocks in order: use --ops=single"),
+    ] {
+        let (status, errors) = copy(options);
+        assert_eq!(
+            (status, errors.as_str()),
+            (Some(1), format!("haul cp: {wanted}\n").as_str()),
+            "{options:?}"
+        );
+        assert!(!sandbox.join("target").exists() && !sandbox.join("list.mhl").exists(), "{options:?}");
+    }
+    let (status, errors) = run(&ours, &sandbox, &["--hash=md5", "-r", "source", "target"]);
+    assert!(status == Some(1) && errors.contains("--manifest"), "{errors}");
+    assert_eq!(copy(&["--hash=blake3", "--ops=multi", "--engine=io-uring"]).0, Some(0));
 }

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use haul_sys::{Advice, Fd, Stat};
+use haul_sys::{Advice, Error, Fd, Stat};
 use haul_sys::{advise, allocate};
 
 use super::stream::Io;
@@ -40,7 +40,7 @@ pub(super) fn copy<T: Tool>(
     if switches.allocate
         && stat.size > 0
         && !transfer.skips_holes()
-        && let Err(cause) = allocate(target, stat.size)
+        && let Err(cause) = reserve(cx, entry, (target, stat.size))
     {
         cx.remark(entry, &format!("its space is not reserved: {cause:#}"));
     }
@@ -49,6 +49,15 @@ pub(super) fn copy<T: Tool>(
         advise(source, Advice::Sequential, 0).unwrap_or_default();
     }
     choose_policy(cx, io, entry, (source, target), transfer)
+}
+
+/// Reserves space for a target. Waits for room if the run does so.
+fn reserve<T: Tool>(cx: &Context<'_, T>, entry: &Entry<T>, (target, bytes): (&Fd, u64)) -> Result<(), Error> {
+    let reserve = || allocate(target, bytes);
+    match &cx.run.policy.room {
+        None => reserve(),
+        Some(room) => room.retry_and_tell(cx.report(), &|cause| cx.tell_no_room(entry, cause), reserve),
+    }
 }
 
 /// Chooses the cache policy of a file.

@@ -21,11 +21,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_engine::{Call, Caps, Ops, Outcome, Wait};
-use haul_sys::{Buffer, Cache, Errno, Error, Operation, Seek, seek};
+use haul_sys::{Buffer, Cache, Errno, Error, Operation, Seek, is_local, seek};
 
 use crate::cache_policy::{Special, Tail, Writable};
 use crate::decision::{Block, Failure, Holes, Transfer, Write};
 use crate::report::Tally;
+use crate::room::{RoomWait, is_full};
 use crate::settings::Settings;
 use crate::tool::{Context, OpenFile, Tool};
 
@@ -100,6 +101,8 @@ pub(super) struct Stream<T: Tool> {
     tried: Special,
     /// Source of the next block, if several streams of one worker share a range.
     cursor: Option<Arc<BlockCursor>>,
+    /// Set while a write of it waits for room.
+    room: RoomWait,
 }
 
 /// Progress of the current block.
@@ -138,6 +141,7 @@ impl<T: Tool> Stream<T> {
             transfer,
             tried: Special::default(),
             cursor: None,
+            room: RoomWait::default(),
         }
     }
 
@@ -163,6 +167,7 @@ impl<T: Tool> Stream<T> {
     /// Goes on with the next operation, or ends the stream.
     pub(super) fn next(mut self, cx: &Context<'_, T>, io: &mut Io) -> Progress<T> {
         if self.file.has_failed() || (self.position >= self.end && !self.take_from_cursor()) {
+            self.end_wait(cx);
             return Progress::Over(self);
         }
         if self.position >= self.data_end {
@@ -334,6 +339,7 @@ impl<T: Tool> Stream<T> {
     ) -> Progress<T> {
         let cause = match result {
             Ok(written) if written > 0 => {
+                self.end_wait(cx);
                 if let Doing::Writing { current, .. } = &mut self.doing {
                     current.start = (current.start + written).min(current.end);
                 }
@@ -344,12 +350,16 @@ impl<T: Tool> Stream<T> {
             Err(cause) if self.falls_back(cx, &cause) => return self.write(cx, io, buffer),
             Err(cause) => cause,
         };
+        if self.waits_for_room(cx, &cause) {
+            return self.write(cx, io, buffer);
+        }
         io.buffers.push(buffer);
         self.fail(cx, Failure::WriteTarget(&cause))
     }
 
     /// Fails the file. Several streams may meet the same full disk; one reports it.
-    fn fail(self, cx: &Context<'_, T>, failure: Failure<'_>) -> Progress<T> {
+    fn fail(mut self, cx: &Context<'_, T>, failure: Failure<'_>) -> Progress<T> {
+        self.end_wait(cx);
         if self.file.fail() {
             cx.report_failure(&self.file.entry, failure);
         }
@@ -370,6 +380,26 @@ impl<T: Tool> Stream<T> {
             cx.remark(entry, &format!("goes on through the page cache: {cause:#}"));
         }
         falls_back
+    }
+
+    /// Waits for room if that is why the target could not be written, and the run does so. Returns
+    /// true if the failed operation should be retried.
+    fn waits_for_room(&mut self, cx: &Context<'_, T>, cause: &Error) -> bool {
+        let (Some(room), Some(target)) = (&cx.run.policy.room, &self.file.target) else { return false };
+        // Other file systems may report it late (NFS): what was lost then are earlier bytes.
+        if !is_full(cause) || self.file.has_failed() || !is_local(&**target).unwrap_or(false) {
+            return false;
+        }
+        // The worker may sleep now, and its counts must not sleep with it.
+        cx.flush();
+        room.wait(&mut self.room, &|| cx.tell_no_room(&self.file.entry, cause))
+    }
+
+    /// Ends the wait for room, if there was one.
+    fn end_wait(&mut self, cx: &Context<'_, T>) {
+        if let Some(room) = &cx.run.policy.room {
+            room.end(&mut self.room, cx.report());
+        }
     }
 
     // Pairs: engines that read and write in one operation.
@@ -411,10 +441,12 @@ impl<T: Tool> Stream<T> {
     fn copied(mut self, cx: &Context<'_, T>, io: &mut Io, result: Result<usize, Error>) -> Progress<T> {
         match result {
             Ok(copied) if copied > 0 => {
+                self.end_wait(cx);
                 self.file.note_kernel();
                 self.position += copied as u64;
                 cx.count(Tally { bytes: copied as u64, ..Tally::default() });
             }
+            Err(cause) if self.waits_for_room(cx, &cause) => {}
             // The disk's errors, not the call's: writing blocks would meet them again.
             Err(cause) if matches!(cause.errno(), Errno::NOSPC | Errno::DQUOT | Errno::IO) => {
                 return self.fail(cx, Failure::WriteTarget(&cause));

@@ -193,7 +193,7 @@ fn make_new_directory(
         Special { kind: FileType::Directory, mode, device_number: 0 },
         copy.entry.node.own.is_shared,
     );
-    make_directory(parent, name, mode)?;
+    copy.with_room(|| make_directory(parent, name, mode))?;
     let opened = creation.open_directory(parent, name, copy.entry.node.own.is_shared);
     // `stat` has the mode it was created with, so that finishing knows the effect of the umask
     // and the parent.

@@ -20,36 +20,14 @@ use std::sync::{Arc, Mutex};
 
 use haul_flow::{Context, DirCache, DirHandle, Problem, lock};
 use haul_sys::{Errno, Error, Fd, Open};
-use haul_sys::{file_system_type, open, open_parent, stat, synchronize, synchronize_file_system};
+use haul_sys::{is_local, open, open_parent, stat, synchronize, synchronize_file_system};
 
 use super::entry_copy::EntryCopy;
 use super::options::Fsync;
 use super::staged::Staged;
 use super::{Copier, CopyKind};
 
-/// Types of file systems that `syncfs` flushes to the device (`linux/magic.h`, `statfs(2)`): no
-/// other host writes to them, and no process serves them.
-const LOCAL_TYPES: [u64; 17] = [
-    0xef53,      // ext2, ext3, ext4
-    0x5846_5342, // xfs
-    0x9123_683e, // btrfs
-    0x0102_1994, // tmpfs
-    0x8584_58f6, // ramfs
-    0xf2f5_2010, // f2fs
-    0xca45_1a4e, // bcachefs
-    0x794c_7630, // overlayfs
-    0x2fc1_2fc1, // zfs
-    0x4d44,      // vfat
-    0x2011_bab0, // exfat
-    0x7366_746e, // ntfs3
-    0x3153_464a, // jfs
-    0x3434,      // nilfs2
-    0x5265_4973, // reiserfs
-    0x1501_3346, // udf
-    0x482b,      // hfsplus
-];
-
-/// Types that keep files in memory only.
+/// Types of file systems that keep files in memory only (`linux/magic.h`).
 const MEMORY_TYPES: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// The file systems that a run copies to, by device.
@@ -83,8 +61,8 @@ impl FileSystem {
         // The handle may be open for resolving names only, and syncfs(2) refuses such a descriptor.
         let opened = cache.open(held).and_then(|directory| open(&*directory, c".", Open::DIRECTORY));
         let descriptor = opened.ok();
-        let kind = descriptor.as_ref().and_then(|descriptor| file_system_type(descriptor).ok());
-        let is_local = kind.is_some_and(|kind| LOCAL_TYPES.contains(&kind));
+        // `syncfs` flushes a local one to the device.
+        let is_local = descriptor.as_ref().is_some_and(|descriptor| is_local(descriptor).unwrap_or(false));
         let method = match copier.options.fsync {
             Fsync::End | Fsync::Never if is_local => Method::Whole,
             _ => Method::Each,

@@ -52,6 +52,15 @@ impl<'a> EntryCopy<'a> {
         self.copier.follows_here(self.entry)
     }
 
+    /// Makes a call that needs room on the target's file system. If that is full, and the copy
+    /// waits for room, makes it again.
+    pub(super) fn with_room<R>(self, mut call: impl FnMut() -> Result<R, Error>) -> Result<R, Error> {
+        match &self.copier.room {
+            None => call(),
+            Some(room) => room.retry(self.cx.report(), &|| self.target_path(), call),
+        }
+    }
+
     /// Opens the directory the copy is in.
     pub(super) fn open_directory(self) -> Result<Arc<Fd>, Error> {
         self.cx.cache().open(&self.entry.node.own.held)

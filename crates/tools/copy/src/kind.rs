@@ -180,6 +180,12 @@ haul_flow::kinds! {
         Replace,
         /// `-i` question about an unwritable target that would be opened anyway.
         Unwritable,
+        /// More is to be copied than is free on the target's file system.
+        MoreThanFree,
+        /// The copy waits for room on the target's file system (`--on-full=pause`).
+        WaitsForRoom,
+        /// The copy goes on after such a wait.
+        HasRoom,
         /// Files left by an earlier run can't be removed from a directory.
         CannotSweep,
     }

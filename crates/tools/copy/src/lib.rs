@@ -39,6 +39,7 @@ mod place;
 mod regular;
 mod run;
 mod source_xattrs;
+mod space;
 mod staged;
 mod stream;
 mod survey;
@@ -55,19 +56,20 @@ use std::time::Duration;
 use haul_flow::{
     Block, CancelToken, ClosedWaiting, Context, DirCache, DirHandle, DirNode, Enter, Entry, Failure,
     Finished, FlowKind, Handled, LinkTable, OpenDir, OpenFile, OpenSource, Plan, Policy, Probe, Problem,
-    Reported, Start, Tool, Write, is_shared,
+    Reported, Room, Start, Tool, Write, is_shared,
 };
 use haul_sys::{EntryType, Errno, Error, FileContexts, Mode, ProcessIdentity, Stat, stat};
 
 pub use kind::CopyKind;
 pub use options::{
-    Atomic, Backup, CopyOptions, Dereference, Existing, Fsync, IfChanged, Label, LayoutRule, Make, Operands,
-    Preserve, Reflink, Sparse, TemporaryNames, Update, Verify,
+    Atomic, Backup, CopyOptions, Dereference, Existing, Fsync, IfChanged, Label, LayoutRule, Make, OnFull,
+    Operands, Preserve, Reflink, Sparse, TemporaryNames, Update, Verify,
 };
 
 pub use verify::{DigestSink, FileDigest};
 
 pub use run::{CopyRequest, Outcome, Refused, run};
+pub use space::FreeSpace;
 pub use survey::survey;
 
 use age::Resolutions;
@@ -98,6 +100,8 @@ const CLOSED_WAITING: ClosedWaiting =
 pub struct Copier {
     options: CopyOptions,
     cancel: CancelToken,
+    /// Where the copy waits for room (`--on-full=pause`).
+    room: Option<Room>,
     process: ProcessIdentity,
     umask: Mode,
     offload_bytes: u64,
@@ -139,6 +143,7 @@ impl Copier {
         let made_links = MadeLinks::new(options.existing.keep_directory_symlink);
         Self {
             made_links,
+            room: (options.on_full == OnFull::Pause).then(|| Room::new(cancel.clone())),
             options,
             cancel,
             process: haul_sys::effective_identity(),
@@ -215,7 +220,7 @@ impl Tool for Copier {
         let waits =
             self.options.names_after_flush() || self.options.reads_device_again() || self.journal.is_some();
         let closed_waiting = if waits { CLOSED_WAITING } else { ClosedWaiting::default() };
-        Policy { cancel: self.cancel.clone(), closed_waiting, ..Policy::default() }
+        Policy { cancel: self.cancel.clone(), closed_waiting, room: self.room.clone(), ..Policy::default() }
     }
 
     fn plan(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
@@ -286,6 +291,10 @@ impl Tool for Copier {
     fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
         let (kind, cause) = match failure {
             Failure::WriteTarget(cause) => (FlowKind::ErrorWriting, cause),
+            Failure::NoRoom(_) => {
+                cx.report().waits_for_room(Some(&target_path(entry)));
+                return Reported::Yes;
+            }
             Failure::CloseTarget(cause) => (FlowKind::FailedToClose, cause),
             Failure::OpenDir(cause) | Failure::OpenFile(cause)
                 if entry.kind != EntryType::Directory && !cause.is(Errno::NOENT) =>

@@ -201,10 +201,11 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
     let follow = copy.options.make == Make::Symlink && copy.follows();
     let Some(first_copy) = first.find(&old).map_err(failed)? else { return Ok(Linking::Stale) };
     let new = copy.open_directory().map_err(failed)?;
-    let make = |name: &CStr| match &first_copy {
+    let make_once = |name: &CStr| match &first_copy {
         FirstCopy::Pinned(pinned) if !follow => pinned.link(&new, name),
         _ => link_at_path(Some(&*old), &first.name, follow, &new, name),
     };
+    let make = |name: &CStr| copy.with_room(|| make_once(name));
     match make(copy.target_name()) {
         Err(cause) if cause.is(Errno::EXIST) => {}
         outcome => {

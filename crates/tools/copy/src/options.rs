@@ -181,6 +181,15 @@ pub enum IfChanged {
     Retry(u32),
 }
 
+/// What happens when a target's file system is full, or a quota is used up (`--on-full`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum OnFull {
+    /// The file is an error.
+    Stop,
+    /// The copy waits until there is room.
+    Pause,
+}
+
 /// Placement of a new file's data, on file systems that stripe files over storage targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum LayoutRule {
@@ -255,6 +264,8 @@ pub struct CopyOptions {
     pub verify: Verify,
     /// What happens when a source has changed while it was copied.
     pub if_changed: IfChanged,
+    /// What happens when a target's file system is full.
+    pub on_full: OnFull,
     /// Placement of new files' data.
     pub layout: LayoutRule,
     /// Print a line for each entry (`-v`).
@@ -325,6 +336,7 @@ impl Default for CopyOptions {
             fsync: Fsync::Never,
             verify: Verify::Never,
             if_changed: IfChanged::Ignore,
+            on_full: OnFull::Stop,
             layout: LayoutRule::Inherit,
             verbose: false,
             debug: false,

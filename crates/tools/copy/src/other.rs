@@ -201,7 +201,7 @@ fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<M
         },
     };
     let creation = Cell::new(Creation::begin(special, copy.entry.node.own.is_shared));
-    let make = |name: &CStr| {
+    let make_once = |name: &CStr| {
         creation.set(Creation::begin(special, copy.entry.node.own.is_shared));
         match &content {
             Some(content) => {
@@ -210,6 +210,7 @@ fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<M
             None => make_special(&directory, name, special),
         }
     };
+    let make = |name: &CStr| copy.with_room(|| make_once(name));
     match make(name) {
         Ok(()) => copy.tell_copied(),
         Err(cause) if cause.is(Errno::EXIST) => {
@@ -309,8 +310,9 @@ fn make_hard_link(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> 
     };
     let directory = copy.open_place().map_err(failed)?;
     let follow = copy.follows();
-    let make =
+    let make_once =
         |name: &CStr| link_at_path(Some(source_directory), copy.entry.name(), follow, &directory, name);
+    let make = |name: &CStr| copy.with_room(|| make_once(name));
     match make(copy.target_name()) {
         Ok(()) => copy.tell_copied(),
         Err(cause) if cause.is(Errno::EXIST) => {
@@ -341,10 +343,11 @@ fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Probl
     let leads = content.starts_with(b"/") || is_current_directory(copy);
     let content = CString::new(content).unwrap_or_default();
     let creation = Cell::new(Creation::begin(SYMLINK, copy.entry.node.own.is_shared));
-    let make = |name: &CStr| {
+    let make_once = |name: &CStr| {
         creation.set(Creation::begin(SYMLINK, copy.entry.node.own.is_shared));
         make_symlink(&content, &directory, name)
     };
+    let make = |name: &CStr| copy.with_room(|| make_once(name));
     if leads && !copy.options.existing.backs_up() && make(copy.target_name()).is_ok() {
         copy.tell_copied();
     } else {

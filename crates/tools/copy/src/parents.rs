@@ -204,7 +204,12 @@ impl<'a> Parents<'a> {
         let mode = wanted.without(omitted);
         let creation =
             Creation::begin(Special { kind: FileType::Directory, mode, device_number: 0 }, is_shared);
-        make_directory(&directory, &component.name, mode).map_err(problem(CopyKind::CannotMakeParent))?;
+        let make = || make_directory(&directory, &component.name, mode);
+        let made = match &self.copier.room {
+            None => make(),
+            Some(room) => room.retry(self.report, &|| component.shown.to_vec(), make),
+        };
+        made.map_err(problem(CopyKind::CannotMakeParent))?;
         if self.copier.options.verbose {
             let names = vec![component.source.to_vec(), component.shown.to_vec()];
             self.report.line(Line::new(CopyKind::ParentMade, names));

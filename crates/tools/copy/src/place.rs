@@ -169,7 +169,7 @@ pub(super) fn clear(
         }
         Decision::BackUp => {
             let Some(turn) = turn else { return Ok(Place::Taken(Some(there))) };
-            turn.back_up(directory, name, &copy.options.existing)
+            copy.with_room(|| turn.back_up(directory, name, &copy.options.existing))
                 .map(Place::Free)
                 .map_err(|cause| copy.problem(CopyKind::CannotBackup, cause))
         }

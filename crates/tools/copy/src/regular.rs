@@ -182,7 +182,8 @@ fn create(
     match staged::create(copy, directory, mode, source)? {
         Some(target) => Ok(target),
         None => {
-            let made = layouts::make_file(copy, (directory, copy.target_name()), mode, source.layout);
+            let name = (directory, copy.target_name());
+            let made = copy.with_room(|| layouts::make_file(copy, name, mode, source.layout));
             made.map(OpenTarget::new)
         }
     }
@@ -301,7 +302,7 @@ fn make_anew(copy: EntryCopy<'_>, source: Original<'_>, directory: &Fd) -> Resul
             if !copy.options.through_dangling {
                 return Err(Problem::new(CopyKind::Dangling).naming(copy.target_path()));
             }
-            open(directory, name, Open::create_through(mode)).map(OpenTarget::new)
+            copy.with_room(|| open(directory, name, Open::create_through(mode))).map(OpenTarget::new)
         }
         outcome => outcome,
     };
@@ -316,7 +317,7 @@ fn share_blocks(copy: EntryCopy<'_>, source: &Arc<Fd>, stat: &Stat, target: &Fd)
     if copy.options.reflink == Reflink::Never || (refused && !always) {
         return Ok(false);
     }
-    match reflink(source, target) {
+    match copy.with_room(|| reflink(source, target)) {
         Ok(()) => Ok(true),
         // A full or broken disk: another method would hide the error or hit it too.
         Err(cause) if always || is_terminal(&cause) => Err(cause),

@@ -81,6 +81,10 @@ impl UnnamedFiles {
     /// to name a file shows before its bytes are copied, not after.
     fn work(&self, copy: EntryCopy<'_>, directory: &Fd) -> bool {
         let place = &copy.entry.node.own.held;
+        let device = place.identity().device;
+        if let Some(work) = lock(&self.0).get(&device) {
+            return *work;
+        }
         let try_once = || {
             let name = temporary_name();
             let file = open(directory, c".", Open::unnamed(Mode::OWNER))?;
@@ -91,7 +95,9 @@ impl UnnamedFiles {
             }
             file.close()
         };
-        *lock(&self.0).entry(place.identity().device).or_insert_with(|| try_once().is_ok())
+        // Without the lock: it may wait for room.
+        let work = copy.with_room(try_once).is_ok();
+        *lock(&self.0).entry(device).or_insert(work)
     }
 }
 
@@ -194,11 +200,11 @@ fn create_incomplete(
         && interposer().is_none()
         && !durable::flushes_before_names(copy);
     if may_be_unnamed && copy.copier.unnamed_files.work(copy, directory) {
-        let file = open(directory, c".", Open::unnamed(mode))?;
+        let file = copy.with_room(|| open(directory, c".", Open::unnamed(mode)))?;
         return Ok(OpenTarget { staged: Some(Staged::unnamed()), ..OpenTarget::new(file) });
     }
     let name = temporary_name();
-    let file = layouts::make_file(copy, (directory, &name), mode, layout)?;
+    let file = copy.with_room(|| layouts::make_file(copy, (directory, &name), mode, layout))?;
     Ok(OpenTarget { staged: Some(Staged::named(name)), ..OpenTarget::new(file) })
 }
 
@@ -209,14 +215,14 @@ pub(super) fn name_open(copy: EntryCopy<'_>, staged: Option<&Staged>, file: &Fd)
     let name = copy.target_name();
     let named = copy.open_directory().and_then(|directory| {
         if !replaces {
-            match link_unnamed(file, &directory, name) {
+            match copy.with_room(|| link_unnamed(file, &directory, name)) {
                 // Someone else has created it meanwhile.
                 Err(cause) if cause.is(Errno::EXIST) && replaces_new_names(copy) => {}
                 outcome => return outcome,
             }
         }
         // linkat(2) can't replace a name.
-        replace(&directory, name, &|passing| link_unnamed(file, &directory, passing))
+        replace(&directory, name, &|passing| copy.with_room(|| link_unnamed(file, &directory, passing)))
     });
     named.map_err(|cause| copy.cx.problem(copy.problem(CopyKind::CannotCreateFile, cause))).is_ok()
 }
@@ -237,10 +243,10 @@ pub(super) fn name_closed(copy: EntryCopy<'_>, staged: Option<&Staged>, is_compl
     }
     let name = copy.target_name();
     let named = copy.open_directory().and_then(|directory| {
-        let renamed = match replaces {
+        let renamed = copy.with_room(|| match replaces {
             true => rename(&*directory, temporary, name),
             false => rename_to_new(&*directory, temporary, name),
-        };
+        });
         match renamed {
             // Someone else has created it meanwhile.
             Err(cause) if cause.is(Errno::EXIST) && replaces_new_names(copy) => {

@@ -4,10 +4,11 @@
 //! --copy-contents` does it with special files in a tree. Such a copy waits for its other end as
 //! long as it takes, so it occupies a worker of its own.
 
-use haul_flow::{Context, FlowKind, Problem, Tally};
+use haul_flow::{FlowKind, Problem, Tally};
 use haul_sys::{Errno, Error, Fd, FileType, Operation, Stat};
-use haul_sys::{read_on, write_on};
+use haul_sys::{is_local, read_on, stat, write_on};
 
+use super::CopyKind;
 use super::attributes::NewAttributes;
 use super::creation_mode;
 use super::debug;
@@ -20,7 +21,6 @@ use super::place::{self};
 use super::source_xattrs;
 use super::staged;
 use super::verify::Verification;
-use super::{Copier, CopyKind};
 
 /// Bytes moved at a time: the capacity of a pipe.
 const BLOCK_BYTES: usize = 64 << 10;
@@ -35,7 +35,7 @@ pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: Op
         copy.cx.problem(Problem::new(CopyKind::NotVerified).naming(copy.target_path()).as_warning());
     }
     let (mut is_whole, mut has_attributes) = (true, true);
-    let length = pump(copy.cx, (source, &file), verification.as_ref()).unwrap_or_else(|(kind, cause)| {
+    let length = pump(copy, (source, &file), verification.as_ref()).unwrap_or_else(|(kind, cause)| {
         let path = if kind == FlowKind::ErrorReading { copy.entry.path() } else { copy.target_path() };
         copy.cx.problem(Problem::new(kind).naming(path).because(cause));
         is_whole = false;
@@ -77,11 +77,14 @@ pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: Op
 
 /// Moves everything up to EOF. Returns the number of bytes, or which side failed.
 fn pump(
-    cx: &Context<'_, Copier>,
+    copy: EntryCopy<'_>,
     (source, target): (&Fd, &Fd),
     verification: Option<&Verification>,
 ) -> Result<u64, (FlowKind, Error)> {
     let (mut buffer, mut offset) = (vec![0; BLOCK_BYTES], 0);
+    // A device never gets more room. Other file systems may report that earlier bytes are lost.
+    let is_file = || stat(target).is_ok_and(|stat| stat.kind == FileType::Regular);
+    let may_wait = copy.copier.room.is_some() && is_file() && is_local(target).unwrap_or(false);
     loop {
         let length = read_on(source, &mut buffer).map_err(|cause| (FlowKind::ErrorReading, cause))?;
         if length == 0 {
@@ -92,12 +95,16 @@ fn pump(
         let mut rest = &buffer[..length];
         while !rest.is_empty() {
             let failed = |cause| (FlowKind::ErrorWriting, cause);
-            let written = write_on(target, rest).map_err(failed)?;
+            let written = match may_wait {
+                true => copy.with_room(|| write_on(target, rest)),
+                false => write_on(target, rest),
+            };
+            let written = written.map_err(failed)?;
             if written == 0 {
                 return Err(failed(Error::new(Operation::Write, "0 bytes written".to_owned(), Errno::NOSPC)));
             }
             rest = &rest[written..];
         }
-        cx.count(Tally { bytes: length as u64, ..Tally::default() });
+        copy.cx.count(Tally { bytes: length as u64, ..Tally::default() });
     }
 }

@@ -3,17 +3,19 @@
 //! It repeats the copy's walk with one worker and a tool that only calls `stat`. It reads no data,
 //! and the inodes it fetches are the ones the copy needs a moment later.
 
-use std::sync::Mutex;
+use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use haul_flow::{
-    Config, Context, DirCache, Enter, Entry, Handled, Local, OpenDir, OpenSource, Operand, Plan, Report,
-    RunSpec, Settings, Split, Start, Tally, Tool,
+    Config, Context, DirCache, DirHandle, Enter, Entry, Handled, Local, OpenDir, OpenSource, Operand, Plan,
+    Report, RunSpec, Settings, Split, Start, Tally, Tool,
 };
-use haul_sys::{EntryType, c_string, stat_path};
+use haul_sys::{EntryType, FileType, Open, Stat, c_string, stat_path};
 
 use super::operands;
 use super::options::{CopyOptions, Dereference, Operands};
+use super::space::{FreeSpace, Needed};
 
 /// Maximum number of directory handles; descriptors are needed by the copy.
 const HELD: usize = 16;
@@ -22,23 +24,84 @@ const HELD: usize = 16;
 /// Reports them to `report` as `found` and `bytes` along the way. Ends early once `stop` is set.
 ///
 /// Problems are not reported: the copy hits them too.
-pub fn survey(operands: &Operands, options: &CopyOptions, report: &dyn Report, stop: &AtomicBool) {
+///
+/// Returns how many bytes the files need on the file system that `space` describes, at least.
+/// Without it nothing is looked up in the target.
+pub fn survey(
+    (operands, options): (&Operands, &CopyOptions),
+    space: Option<&FreeSpace>,
+    report: &dyn Report,
+    stop: &AtomicBool,
+) -> u64 {
     let cache = DirCache::new(HELD);
-    let Ok(assignments) = operands::assign(operands, options, &cache) else { return };
-    let places = assignments.iter().filter_map(|assignment| {
+    let Ok(assignments) = operands::assign(operands, options, &cache) else { return 0 };
+    let places = assignments.into_iter().filter_map(|assignment| {
         let split = Split::of(&assignment.text);
         let place = split.hold(&cache).ok()?;
-        Some(Operand::named(place, &c_string(split.name), ()))
+        let is_counted = space.is_some_and(|space| {
+            // The directory is on the same file system as the source, or above a mount point.
+            !cache.open(&place).is_ok_and(|place| space.may_be_shared(&place))
+        });
+        let (held, name) = assignment.target;
+        let own = match is_counted {
+            true => Counterpart::There(held, Some(name)),
+            false => Counterpart::Irrelevant,
+        };
+        Some(Operand::named(place, &c_string(split.name), own))
     });
     let settings = Settings { jobs: 1, window: 1, held: HELD, ..Settings::resolve(&Config::default()) };
-    let (tool, report) = (Survey { options, stop }, Quiet { report });
+    let (tool, report) = (Survey { options, space, needed: Needed::default(), stop }, Quiet { report });
     let spec = RunSpec { tool: &tool, settings, cache: &cache, report: &report, engine: Mutex::default() };
     haul_flow::run(&spec, &Local::new(1), places.collect::<Vec<_>>());
+    tool.needed.bytes()
 }
 
 struct Survey<'s> {
     options: &'s CopyOptions,
+    /// The room there was for what is counted.
+    space: Option<&'s FreeSpace>,
+    needed: Needed,
     stop: &'s AtomicBool,
+}
+
+/// The directory that the entries of a source directory are copied to.
+enum Counterpart {
+    /// It exists. At an operand's parent, with the name of the operand's copy.
+    There(Arc<DirHandle>, Option<CString>),
+    /// The copy makes it.
+    Missing,
+    /// What is copied there takes no room of interest.
+    Irrelevant,
+}
+
+impl Counterpart {
+    /// Stats what is in the place of an entry's copy.
+    fn stat(&self, cx: &Context<'_, Survey<'_>>, name: &CStr) -> Option<Stat> {
+        let Self::There(held, rename) = self else { return None };
+        let directory = cx.cache().open(held).ok()?;
+        stat_path(Some(&*directory), rename.as_deref().unwrap_or(name), true).ok()
+    }
+}
+
+impl Survey<'_> {
+    /// Finds the counterpart of a directory.
+    fn counterpart(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Counterpart {
+        let (above, Some(space)) = (&entry.node.own, self.space) else { return Counterpart::Irrelevant };
+        let Counterpart::There(held, rename) = above else {
+            return match above {
+                Counterpart::Irrelevant => Counterpart::Irrelevant,
+                _ => Counterpart::Missing,
+            };
+        };
+        match above.stat(cx, entry.name()) {
+            Some(there) if space.is_elsewhere(&there) => Counterpart::Irrelevant,
+            Some(there) if there.kind == FileType::Directory && !space.is_new(&there) => {
+                let (name, how) = (rename.as_deref().unwrap_or(entry.name()), Open::SEARCH.following());
+                Counterpart::There(cx.cache().hold(held, name, how, there.identity, None), None)
+            }
+            _ => Counterpart::Missing,
+        }
+    }
 }
 
 /// Forwards counts and drops everything else.
@@ -57,7 +120,7 @@ impl Report for Quiet<'_> {
 }
 
 impl Tool for Survey<'_> {
-    type Directory = ();
+    type Directory = Counterpart;
     type File = ();
 
     fn follow(&self, entry: &Entry<Self>) -> bool {
@@ -77,10 +140,16 @@ impl Tool for Survey<'_> {
         }
     }
 
-    fn enter_dir(&self, _: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<()> {
+    fn enter_dir(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        opened: &OpenDir<'_>,
+    ) -> Enter<Counterpart> {
+        let own = self.counterpart(cx, entry);
         let crossing =
             entry.node.stat.is_some_and(|above| above.identity.device != opened.stat.identity.device);
-        if self.options.one_file_system && crossing { Enter::Bare(()) } else { Enter::Visit(()) }
+        if self.options.one_file_system && crossing { Enter::Bare(own) } else { Enter::Visit(own) }
     }
 
     fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, _: EntryType) -> Handled {
@@ -91,6 +160,10 @@ impl Tool for Survey<'_> {
             .and_then(|directory| stat_path(Some(&*directory), entry.name(), follow));
         if let Ok(stat) = looked {
             cx.count(Tally { bytes: stat.size, ..Tally::default() });
+            let own = &entry.node.own;
+            if let (Some(space), false) = (self.space, matches!(own, Counterpart::Irrelevant)) {
+                self.needed.add(self.options, space, &stat, own.stat(cx, entry.name()).as_ref());
+            }
         }
         Handled::Over
     }

@@ -21,10 +21,10 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use haul_digest::{Digest, PIECE_BYTES, Pieces, TreeHash};
-use haul_flow::{Pool, Problem, Tally};
+use haul_digest::{Algorithm, Digest, OutOfOrder, PIECE_BYTES, Pieces, StreamHash, TreeHash};
+use haul_flow::{Pool, Problem, Tally, lock};
 use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, Open, Operation, Stat, Times};
 use haul_sys::{
     advise, bypass_cache, cached_pages, change_times, file_system_type, open, read, stat, synchronize,
@@ -41,11 +41,46 @@ const REPAIRS_MAX: u32 = 2;
 /// What is verified of a file.
 #[derive(Debug)]
 pub(super) struct Verification {
-    hash: TreeHash,
+    /// The hash by the piece, if the target is verified or its BLAKE3 hash is wanted.
+    hash: Option<TreeHash>,
+    /// The hash that needs the bytes in order, if that is wanted.
+    stream: Option<OrderedHash>,
+    /// Length and hash of the content, once all of it is written.
+    digest: OnceLock<(u64, Digest)>,
     /// Set when all of the content is written.
     written: OnceLock<Written>,
     /// Its number among the files that wait for a flush (`durable.rs`).
     number: AtomicU64,
+}
+
+/// The hash of content that one stream reads in order, leaving holes out.
+struct OrderedHash(Algorithm, Mutex<Result<StreamHash, OutOfOrder>>);
+
+impl OrderedHash {
+    fn new(algorithm: Algorithm) -> Self {
+        Self(algorithm, Mutex::new(Ok(StreamHash::new(algorithm))))
+    }
+
+    fn add(&self, offset: u64, bytes: &[u8]) {
+        let mut state = lock(&self.1);
+        if let Ok(hash) = &mut *state
+            && let Err(misplaced) = hash.insert(offset, bytes)
+        {
+            // Never with one stream. Should it happen, a wrong hash must not be passed on.
+            *state = Err(misplaced);
+        }
+    }
+
+    /// Begins again. Returns the hash of what was added so far, unless that was out of order.
+    fn take(&self) -> Result<StreamHash, OutOfOrder> {
+        std::mem::replace(&mut *lock(&self.1), Ok(StreamHash::new(self.0)))
+    }
+}
+
+impl fmt::Debug for OrderedHash {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("OrderedHash").field(&self.0).finish()
+    }
 }
 
 /// A target whose content is written.
@@ -64,18 +99,22 @@ pub struct FileDigest {
     pub path: Vec<u8>,
     /// Its length, in bytes.
     pub size: u64,
-    /// BLAKE3 of the content that was read, which is the content of the copy.
+    /// Hash of the content that was read, which is the content of the copy.
     pub digest: Digest,
 }
 
 /// Receives the hash of each regular file that was copied, from any worker and in any order.
 #[derive(Clone)]
-pub struct DigestSink(Arc<dyn Fn(FileDigest) + Send + Sync>);
+pub struct DigestSink {
+    algorithm: Algorithm,
+    receive: Arc<dyn Fn(FileDigest) + Send + Sync>,
+}
 
 impl DigestSink {
-    /// Creates a sink that calls `receive`, which must not block.
-    pub fn new(receive: impl Fn(FileDigest) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(receive))
+    /// Creates a sink that calls `receive`, which must not block. With all algorithms but BLAKE3
+    /// there must be one block of a file in flight (`Config::ops`).
+    pub fn new(algorithm: Algorithm, receive: impl Fn(FileDigest) + Send + Sync + 'static) -> Self {
+        Self { algorithm, receive: Arc::new(receive) }
     }
 }
 
@@ -96,8 +135,12 @@ pub(super) struct Verifications {
 impl Verification {
     /// Begins a file; `None` if its content isn't hashed.
     pub(super) fn begin(copier: &Copier) -> Option<Self> {
-        (copier.options.verify != Verify::Never || copier.digests.is_some()).then(|| Self {
-            hash: TreeHash::with_pieces(),
+        let wanted = copier.digests.as_ref().map(|sink| sink.algorithm);
+        let by_piece = copier.options.verify != Verify::Never || wanted == Some(Algorithm::Blake3);
+        (by_piece || wanted.is_some()).then(|| Self {
+            hash: by_piece.then(TreeHash::with_pieces),
+            stream: wanted.filter(|wanted| *wanted != Algorithm::Blake3).map(OrderedHash::new),
+            digest: OnceLock::new(),
             written: OnceLock::new(),
             number: AtomicU64::new(0),
         })
@@ -105,12 +148,14 @@ impl Verification {
 
     /// Adds a block of the source.
     pub(super) fn add(&self, offset: u64, bytes: &[u8]) {
-        self.hash.insert(offset, bytes);
+        self.hash.iter().for_each(|hash| hash.insert(offset, bytes));
+        self.stream.iter().for_each(|hash| hash.add(offset, bytes));
     }
 
     /// Forgets the content, which is copied again.
     pub(super) fn begin_again(&self) {
-        drop(self.hash.take());
+        self.hash.iter().for_each(|hash| drop(hash.take()));
+        self.stream.iter().for_each(|hash| drop(hash.take()));
     }
 
     /// Records that all of the content, `length` bytes, is in `target`. Returns false if that
@@ -118,23 +163,31 @@ impl Verification {
     pub(super) fn end(&self, copy: EntryCopy<'_>, target: &Fd, length: u64, source: Option<&Stat>) -> bool {
         let failed = |cause| copy.cx.problem(copy.problem(CopyKind::CannotVerify, cause));
         let Ok(target) = stat(target).map_err(failed) else { return false };
+        let pieces = self.hash.as_ref().and_then(|hash| hash.finish_pieces(length));
+        let digest = match &self.stream {
+            Some(hash) => hash.take().ok().and_then(|hash| hash.finish(length)),
+            None => pieces.as_ref().map(Pieces::digest),
+        };
         // `None` if a block beyond the end was read: the source has shrunk meanwhile.
-        let Some(pieces) = self.hash.finish_pieces(length) else {
+        let (true, Some(digest)) = (pieces.is_some() == self.hash.is_some(), digest) else {
             copy.cx.problem(Problem::new(CopyKind::SourceChanged).naming(copy.entry.path()));
             return false;
         };
+        self.digest.get_or_init(|| (length, digest));
         self.number.store(durable::note_written(copy), Ordering::Relaxed);
-        self.written.get_or_init(|| Written { pieces, target, source: source.copied() });
+        if let Some(pieces) = pieces {
+            self.written.get_or_init(|| Written { pieces, target, source: source.copied() });
+        }
         true
     }
 
     /// Verifies a target that is closed and has its name. Returns false if it differs or can't be
     /// verified, which was reported.
     pub(super) fn check(&self, copy: EntryCopy<'_>) -> bool {
-        let Some(written) = self.written.get() else { return false };
         if copy.options.verify == Verify::Never {
-            return true;
+            return self.digest.get().is_some();
         }
+        let Some(written) = self.written.get() else { return false };
         let outcome = self.flush(copy).and_then(|()| {
             check_target(copy, written)?;
             if copy.options.verify == Verify::Both { check_source(copy, written) } else { Ok(()) }
@@ -151,9 +204,8 @@ impl Verification {
 
     /// Passes on the hash of a file whose copy is complete.
     pub(super) fn pass_on(&self, copy: EntryCopy<'_>) {
-        if let (Some(DigestSink(receive)), Some(written)) = (&copy.copier.digests, self.written.get()) {
-            let (size, digest) = (written.pieces.length(), written.pieces.digest());
-            receive(FileDigest { path: copy.target_path(), size, digest });
+        if let (Some(sink), Some((size, digest))) = (&copy.copier.digests, self.digest.get()) {
+            (sink.receive)(FileDigest { path: copy.target_path(), size: *size, digest: *digest });
         }
     }
 
@@ -271,7 +323,7 @@ fn repair(copy: EntryCopy<'_>, written: &Written, range: Range<u64>) -> Result<(
     let (reader, _) = open_target(copy, written, Open::READ)?;
     let times = Times { accessed: written.target.accessed, modified: written.target.modified };
     for _ in 0..REPAIRS_MAX {
-        write_all(&target, range.start, &bytes)
+        copy.with_room(|| write_all(&target, range.start, &bytes))
             .and_then(|()| change_times(&target, times))
             .and_then(|()| synchronize(&target))
             .map_err(failed)?;

@@ -1,0 +1,258 @@
+//! Waiting for room on a full file system.
+//!
+//! Only another try shows that there is room: `statfs` knows nothing of quotas, nor of what a
+//! copy-on-write file system needs besides the data. So the call that failed is made again, at
+//! growing intervals.
+//!
+//! A worker may have many files whose calls have failed, and must not sleep for each of them. So
+//! tries are numbered by rounds: a call that was last made before the latest sleep is made again at
+//! once, and only one made since then sleeps.
+//!
+//! Termination: a wait ends when there is room, when the call fails for another reason, when the
+//! run is cancelled, or with the process.
+
+use std::sync::{Arc, Mutex};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use haul_sys::{Errno, Error};
+
+use crate::lock::lock;
+use crate::policy::CancelToken;
+use crate::report::Report;
+
+/// First interval between two tries. Each is twice as long as the one before.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+/// Maximum interval between two tries.
+const INTERVAL_MAX: Duration = Duration::from_secs(2);
+
+/// How often a sleeping worker looks whether the run was cancelled.
+const LOOKS: Duration = Duration::from_millis(100);
+
+/// How soon after the end of a wait the next one continues with its interval. Where room appears
+/// bit by bit, this bounds the number of messages.
+const SAME_WAIT: Duration = Duration::from_secs(10);
+
+/// Lets the workers of a run wait while a target's file system is full. Clones share one state.
+#[derive(Clone, Debug)]
+pub struct Room {
+    state: Arc<Mutex<State>>,
+    cancel: CancelToken,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Calls that wait.
+    waiting: usize,
+    /// Sleeps so far. Those of several workers at the same time count as one.
+    round: u32,
+    /// When the last of the calls went on.
+    ended: Option<Instant>,
+}
+
+/// A call that may have to wait: the round in which it was made last, if it waits.
+#[derive(Debug, Default)]
+pub(crate) struct RoomWait(Option<u32>);
+
+impl Room {
+    /// Creates the state for a run that `cancel` ends.
+    #[must_use]
+    pub fn new(cancel: CancelToken) -> Self {
+        Self { state: Arc::default(), cancel }
+    }
+
+    /// Makes `call` until it doesn't fail because the file system is full. `target` is the path for
+    /// [`Report::waits_for_room`].
+    ///
+    /// # Errors
+    /// Any other error of the call, or the last one if the run was cancelled.
+    pub fn retry<R>(
+        &self,
+        report: &dyn Report,
+        target: &dyn Fn() -> Vec<u8>,
+        call: impl FnMut() -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        self.retry_and_tell(report, &|_| report.waits_for_room(Some(&target())), call)
+    }
+
+    /// Does the same, and calls `tell` where that reports the beginning of the wait.
+    pub(crate) fn retry_and_tell<R>(
+        &self,
+        report: &dyn Report,
+        tell: &dyn Fn(&Error),
+        mut call: impl FnMut() -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let mut wait = RoomWait::default();
+        loop {
+            match call() {
+                Err(cause) if is_full(&cause) && self.wait(&mut wait, &|| tell(&cause)) => {}
+                outcome => {
+                    self.end(&mut wait, report);
+                    return outcome;
+                }
+            }
+        }
+    }
+
+    /// Waits until a call that found the file system full should be made again. Returns false if
+    /// the run was cancelled. `tell` is called if nothing waited before.
+    pub(crate) fn wait(&self, wait: &mut RoomWait, tell: &dyn Fn()) -> bool {
+        let round = {
+            let mut state = lock(&self.state);
+            match wait.0 {
+                None if state.waiting == 0 => {
+                    if state.ended.is_none_or(|ended| ended.elapsed() > SAME_WAIT) {
+                        state.round = 0;
+                    }
+                    state.waiting = 1;
+                    wait.0 = Some(state.round);
+                    tell();
+                }
+                None => {
+                    // It may have failed before the latest sleep.
+                    state.waiting += 1;
+                    wait.0 = Some(state.round);
+                    return !self.cancel.is_cancelled();
+                }
+                Some(last) if last < state.round => {
+                    wait.0 = Some(state.round);
+                    return !self.cancel.is_cancelled();
+                }
+                Some(_) => {}
+            }
+            state.round
+        };
+        let until = Instant::now() + interval(round);
+        while !self.cancel.is_cancelled() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let mut state = lock(&self.state);
+                state.round = state.round.max(round + 1);
+                wait.0 = Some(state.round);
+                return true;
+            }
+            sleep(left.min(LOOKS));
+        }
+        false
+    }
+
+    /// Ends the wait of a call, if it has waited. The last one is reported.
+    pub(crate) fn end(&self, wait: &mut RoomWait, report: &dyn Report) {
+        if wait.0.take().is_none() {
+            return;
+        }
+        let mut state = lock(&self.state);
+        state.waiting -= 1;
+        if state.waiting == 0 {
+            state.ended = Some(Instant::now());
+            // With the lock held, so that the next wait is reported after this.
+            report.waits_for_room(None);
+        }
+    }
+}
+
+fn interval(round: u32) -> Duration {
+    INTERVAL_MIN.saturating_mul(1 << round.min(10)).min(INTERVAL_MAX)
+}
+
+/// Returns true if a call failed because a file system is full, or a quota is used up.
+pub(crate) fn is_full(cause: &Error) -> bool {
+    matches!(cause.errno(), Errno::NOSPC | Errno::DQUOT)
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_sys::Operation;
+
+    use super::*;
+    use crate::report::{Line, Problem, Tally};
+
+    /// Remembers the waits it hears of.
+    #[derive(Default)]
+    struct Waits(Mutex<Vec<Option<Vec<u8>>>>);
+
+    impl Report for Waits {
+        fn count(&self, _: Tally) {}
+        fn problem(&self, _: Problem) {}
+        fn line(&self, _: Line) {}
+        fn output(&self, _: haul_sys::Standard, _: &[u8]) {}
+        fn debug(&self, _: &str) {}
+        fn waits_for_room(&self, target: Option<&[u8]>) {
+            lock(&self.0).push(target.map(<[u8]>::to_vec));
+        }
+    }
+
+    fn failed(errno: Errno) -> Error {
+        Error::new(Operation::Write, String::new(), errno)
+    }
+
+    #[test]
+    fn a_call_is_made_again_until_there_is_room() {
+        for errno in [Errno::NOSPC, Errno::DQUOT] {
+            let (room, report, mut calls) = (Room::new(CancelToken::default()), Waits::default(), 0);
+            let outcome = room.retry(&report, &|| b"target".to_vec(), || {
+                calls += 1;
+                if calls < 3 { Err(failed(errno)) } else { Ok(calls) }
+            });
+            assert_eq!(outcome.ok(), Some(3));
+            assert_eq!(*lock(&report.0), [Some(b"target".to_vec()), None]);
+        }
+    }
+
+    #[test]
+    fn other_errors_end_a_wait_and_begin_none() {
+        let (room, report, mut calls) = (Room::new(CancelToken::default()), Waits::default(), 0);
+        let mut retry = |errnos: [Errno; 2]| {
+            calls = 0;
+            let outcome = room.retry(&report, &Vec::new, || {
+                calls += 1;
+                Err::<(), _>(failed(errnos[calls - 1]))
+            });
+            (outcome.map_err(|cause| cause.errno()), calls)
+        };
+        assert_eq!(retry([Errno::IO, Errno::IO]), (Err(Errno::IO), 1));
+        assert_eq!(retry([Errno::NOSPC, Errno::IO]), (Err(Errno::IO), 2));
+        assert_eq!(*lock(&report.0), [Some(Vec::new()), None]);
+    }
+
+    #[test]
+    fn several_calls_wait_together_and_are_reported_once() {
+        let (room, report) = (Room::new(CancelToken::default()), Waits::default());
+        let tell = || report.waits_for_room(Some(b"target"));
+        let mut waits: [RoomWait; 20] = Default::default();
+        let began = Instant::now();
+        // The first sleeps, and all are made again.
+        waits.iter_mut().for_each(|wait| assert!(room.wait(wait, &tell)));
+        waits.iter_mut().for_each(|wait| assert!(room.wait(wait, &tell)));
+        let took = began.elapsed();
+        assert!(took >= 2 * INTERVAL_MIN && took < INTERVAL_MIN * 20, "{took:?}");
+        assert_eq!(lock(&report.0).len(), 1);
+        waits.iter_mut().for_each(|wait| room.end(wait, &report));
+        assert_eq!(*lock(&report.0), [Some(b"target".to_vec()), None]);
+        assert_eq!(lock(&room.state).waiting, 0);
+        // The next one soon after continues with the interval.
+        let began = Instant::now();
+        assert!(room.wait(&mut waits[0], &tell));
+        assert!(began.elapsed() >= 4 * INTERVAL_MIN);
+    }
+
+    #[test]
+    fn cancelling_ends_a_wait_with_the_error() {
+        let (cancel, report) = (CancelToken::default(), Waits::default());
+        let room = Room::new(cancel.clone());
+        let outcome = room.retry(&report, &Vec::new, || {
+            cancel.cancel();
+            Err::<(), _>(failed(Errno::NOSPC))
+        });
+        assert!(outcome.is_err_and(|cause| cause.is(Errno::NOSPC)));
+        assert_eq!(lock(&report.0).len(), 2);
+    }
+
+    #[test]
+    fn intervals_grow_up_to_a_limit() {
+        assert_eq!(interval(0), INTERVAL_MIN);
+        assert_eq!(interval(1), 2 * INTERVAL_MIN);
+        assert!((5..100).all(|round| interval(round) == INTERVAL_MAX));
+    }
+}
