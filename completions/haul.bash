@@ -46,7 +46,7 @@ _haul() {
         option=${COMP_WORDS[COMP_CWORD-2]}
     else
         case $command:$prev in
-            haul_cp:--no-preserve | haul_cp:--sparse | haul_cp:--suffix | haul_cp:--target-directory | haul_cp:--manifest | haul_cp:--manifest-format | haul_cp:--hash | haul_cp:--if-changed | haul_cp:--on-full | haul_cp:--block-size | haul_cp:--ops | haul_cp:--walk | haul_cp:--range-size | haul_cp:--journal | haul_cp:--io-factor | haul_cp:--jobs | haul_cp:--engine | haul_cp:--queue-depth | haul_cp:--look-ahead | haul_cp:--clients | haul_cp:--account | haul_cp:--walltime | haul_cp:--queue | haul_cp:--launcher | haul_cp:--mpi-lib) option=$prev ;;
+            haul_cp:--no-preserve | haul_cp:--sparse | haul_cp:--suffix | haul_cp:--target-directory | haul_cp:--journal | haul_cp:--manifest | haul_cp:--manifest-format | haul_cp:--hash | haul_cp:--if-changed | haul_cp:--on-full | haul_cp:--block-size | haul_cp:--ops | haul_cp:--walk | haul_cp:--range-size | haul_cp:--io-factor | haul_cp:--jobs | haul_cp:--engine | haul_cp:--queue-depth | haul_cp:--look-ahead | haul_cp:--clients | haul_cp:--account | haul_cp:--walltime | haul_cp:--queue | haul_cp:--launcher | haul_cp:--mpi-lib) option=$prev ;;
             haul_cp:-[Stj] | haul_cp:-[!-]*[Stj]) option=-${prev: -1} ;;
             haul_spdcp:-[bsAwq] | haul_spdcp:-[!-]*[bsAwq]) option=-${prev: -1} ;;
             haul_bzip2:--jobs | haul_bzip2:--engine | haul_bzip2:--queue-depth | haul_bzip2:--look-ahead | haul_bzip2:--clients | haul_bzip2:--account | haul_bzip2:--walltime | haul_bzip2:--queue | haul_bzip2:--launcher | haul_bzip2:--mpi-lib) option=$prev ;;
@@ -79,6 +79,7 @@ _haul() {
             haul_cp:--reflink) words='auto always never' ;;
             haul_cp:-t | haul_cp:--target-directory) names=directories ;;
             haul_cp:-u | haul_cp:--update) words='all none none-fail older' ;;
+            haul_cp:--journal) names=files ;;
             haul_cp:--fsync) words='end each' ;;
             haul_cp:--verify) words='target both stream' ;;
             haul_cp:--manifest) names=files ;;
@@ -88,7 +89,6 @@ _haul() {
             haul_cp:--on-full) words='stop pause' ;;
             haul_cp:--ops) words='single multi batch' ;;
             haul_cp:--walk) words='launch ranks' ;;
-            haul_cp:--journal) names=files ;;
             haul_cp:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
             haul_cp:-g | haul_cp:--progress) words='auto always never' ;;
             haul_cp:--stats) words='json' ;;
@@ -169,7 +169,7 @@ _haul() {
         names=files
         case $command in
             haul) words='cp spdcp bzip2 cmp each grep sum tar bench help --help --version' ;;
-            haul_cp) words='-a --archive --attributes-only --backup --backup= -b --copy-contents -d --debug -L --dereference -f --force -H -i --interactive -l --link -n --no-clobber -P --no-dereference -p --no-preserve= -T --no-target-directory -x --one-file-system --parents --preserve --preserve= -R -r --recursive --remove-destination --sparse= --reflink --reflink= --strip-trailing-slashes -S --suffix= -s --symbolic-link -t --target-directory= -u --update --update= -v --verbose --keep-directory-symlink -Z --context --context= --help --version --strict --atomic --no-atomic --fsync --fsync= --verify --verify= --manifest= --manifest-format= --hash= --if-changed= --on-full= --block-size= --ops= --direct --registered-buffers --direct-descriptors --fallocate --no-fallocate --no-readahead --no-advise --drop-cache --no-directory-first --no-inode-order --walk= --range-size= --journal= --copy-layout --reduce-stripes --no-stripe-offset --io-factor= -j --jobs= --engine= --queue-depth= --look-ahead= -g --progress --progress= --stats --stats= --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
+            haul_cp) words='-a --archive --attributes-only --backup --backup= -b --copy-contents -d --debug -L --dereference -f --force -H -i --interactive -l --link -n --no-clobber -P --no-dereference -p --no-preserve= -T --no-target-directory -x --one-file-system --parents --preserve --preserve= -R -r --recursive --remove-destination --sparse= --reflink --reflink= --strip-trailing-slashes -S --suffix= -s --symbolic-link -t --target-directory= -u --update --update= -v --verbose --keep-directory-symlink -Z --context --context= --help --version --strict --atomic --resume --journal= --no-atomic --fsync --fsync= --verify --verify= --manifest= --manifest-format= --hash= --if-changed= --on-full= --block-size= --ops= --direct --registered-buffers --direct-descriptors --fallocate --no-fallocate --no-readahead --no-advise --drop-cache --no-directory-first --no-inode-order --walk= --range-size= --copy-layout --reduce-stripes --no-stripe-offset --io-factor= -j --jobs= --engine= --queue-depth= --look-ahead= -g --progress --progress= --stats --stats= --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
             haul_spdcp) words='-h --help -V --version -d -v -p -r -R -c -n -b -s -A -w -q' ;;
             haul_bzip2) words='-d --decompress -z --compress -k --keep -f --force -t --test -c --stdout -q --quiet -v --verbose -r --recursive -s --small -1 --fast -2 -3 -4 -5 -6 -7 -8 -9 --best -h --help -L -V --license -j --jobs= --engine= --queue-depth= --look-ahead= -g --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
             haul_cmp) words='--attributes --attributes= -q -s --quiet --brief --json -L --dereference -x --exclude= --one-file-system --direct --manifest= --hash= -h --help --version -j --jobs= --engine= --queue-depth= --look-ahead= -g --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
