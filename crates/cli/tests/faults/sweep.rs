@@ -33,7 +33,7 @@ use std::time::{Duration, Instant, SystemTime};
 use haul_testkit::everything::ACCESS_ACL;
 use haul_testkit::mount::Mount;
 use haul_testkit::random::{self, choose, seeded};
-use haul_testkit::run::Ending;
+use haul_testkit::run::{Ending, Run};
 use haul_testkit::sandbox::remove_tree;
 use haul_testkit::spec::{Kind, Node, Piece, Spec, acl};
 use haul_testkit::verdict::{Verdict, judge, judge_refusal};
@@ -126,10 +126,11 @@ enum Scene {
     OntoOlderReplaced,
     Staged,
     Verified,
+    Resumed,
     Switched,
 }
 
-const SCENES: [Scene; 9] = [
+const SCENES: [Scene; 10] = [
     Scene::FreshAlone,
     Scene::FreshTogether,
     Scene::OntoOlder,
@@ -138,6 +139,7 @@ const SCENES: [Scene; 9] = [
     Scene::OntoOlderReplaced,
     Scene::Staged,
     Scene::Verified,
+    Scene::Resumed,
     Scene::Switched,
 ];
 
@@ -154,6 +156,7 @@ impl Scene {
             Self::OntoOlderReplaced => &["-j1", "--reflink=never", "--atomic", "--fsync=each"],
             Self::Staged => &["-j1", "--reflink=never", "--atomic", "--fsync"],
             Self::Verified => &["-j4", "--verify=both", "--if-changed=retry"],
+            Self::Resumed => &["-j1", "--reflink=never", "--resume"],
             Self::Switched => &["-j1", "--reflink=never", "--fallocate", "--drop-cache"],
         }
     }
@@ -257,17 +260,39 @@ impl Sweep {
         if scene.is_onto_older() {
             build_older(&target)?;
         }
-        let run = self.program.run_with(&self.way.options()).args(scene.options()).args(more);
-        let run = run.args(["-a", "-T"]).args([self.sandbox.join("source"), target]).within(HANG);
+        let run = self.command(scene, worker).args(more);
         let outcome = run.env("HAUL_FAULT", fault).env("HAUL_FAULT_LOG", &log).finish()?;
         Ok((outcome, fs::read_to_string(&log)?))
+    }
+
+    fn command(&self, scene: Scene, worker: usize) -> Run {
+        let run = self.program.run_with(&self.way.options()).args(scene.options()).args(["-a", "-T"]);
+        run.args([self.sandbox.join("source"), self.sandbox.join(format!("target-{worker}"))]).within(HANG)
+    }
+
+    /// Runs the same command without a fault after one that has failed. It must complete the copy.
+    fn resume(&self, worker: usize) -> std::result::Result<(), String> {
+        let outcome = self.command(Scene::Resumed, worker).finish().map_err(|error| error.to_string())?;
+        if !outcome.succeeded() {
+            return Err(format!("not resumed: {}", outcome.errors()));
+        }
+        let target = self.sandbox.join(format!("target-{worker}"));
+        let differences = self.differences(&self.expected, &target)?;
+        match differences.is_empty() {
+            true => Ok(()),
+            false => Err(format!("wrong after it was resumed: {differences}")),
+        }
     }
 
     fn try_case(&self, case: &Case, worker: usize) -> io::Result<Result> {
         let fault = format!("{}:{}:{}", case.operation, case.occurrence, case.effect);
         let (outcome, log) = self.copy(case.scene, &[], &fault, worker)?;
         let fired = log.lines().any(|line| line.starts_with("fired "));
-        Ok(Result { fired, verdict: self.verdict(&outcome, case.scene, worker) })
+        let mut verdict = self.verdict(&outcome, case.scene, worker);
+        if case.scene == Scene::Resumed && !outcome.succeeded() {
+            verdict = verdict.and_then(|verdict| self.resume(worker).map(|()| verdict));
+        }
+        Ok(Result { fired, verdict })
     }
 
     fn verdict(
@@ -348,6 +373,7 @@ impl Sweep {
             Scene::Staged => &["syncfs", "renameat2"],
             Scene::OntoOlderReplaced => &["fsync", "linkat", "renameat2"],
             Scene::Verified => &["syncfs", "cachestat"],
+            Scene::Resumed => &["syncfs", "fstatfs"],
             _ => &[],
         };
         for operation in marks {

@@ -167,7 +167,9 @@ fn replace_quietly(path: &Path) {
 }
 
 /// A change that a rerun must notice, on either side.
-const CHANGES: &[(&str, fn(&Path))] = &[
+type Change = fn(&Path);
+
+const CHANGES: &[(&str, Change)] = &[
     ("changed quietly", change_quietly),
     ("replaced quietly", replace_quietly),
     ("truncated", |path| {

@@ -78,6 +78,7 @@ fn try_handle(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> 
             journaled::record(copy, &source);
             complete(copy, link, Some(source));
         }
+        Ok(Made::LacksAttribute) => complete(copy, link, None),
         // A file as good as a copy can also serve the source's other names.
         Ok(Made::Left(Left::AsCopy)) => {
             if let Some(file) = link {
@@ -227,9 +228,10 @@ fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<M
             return Err(problem);
         }
     }
-    give_pinned_attributes(copy, source_directory, (&directory, creation.get()), source)?;
+    let has_attributes =
+        give_pinned_attributes(copy, source_directory, (&directory, creation.get()), source)?;
     count_remade(copy, source.kind);
-    Ok(Made::Whole)
+    Ok(if has_attributes { Made::Whole } else { Made::LacksAttribute })
 }
 
 /// Creates something that can't be written into, where something exists. Returns what stays, if
@@ -264,7 +266,8 @@ fn make_in_place(
     }
 }
 
-/// Sets a new entry's attributes. Failures are reported; the copy counts anyway.
+/// Sets a new entry's attributes. Returns false if one could not be set, which was reported; the
+/// copy counts anyway.
 ///
 /// # Errors
 /// When it was replaced, or can't be pinned.
@@ -273,7 +276,7 @@ fn give_pinned_attributes(
     source_directory: &Fd,
     (directory, creation): (&Fd, Creation),
     source: &Stat,
-) -> Result<(), Problem> {
+) -> Result<bool, Problem> {
     let plain = source.mode.without(copy.copier.umask);
     let made_with =
         source.mode.without(creation_mode::omitted(copy.copier, source.kind)).without(copy.copier.umask);
@@ -284,15 +287,14 @@ fn give_pinned_attributes(
     let gets_mode = plain_mode.is_some() && source.kind != FileType::Symlink;
     let keeps = copy.options.preserve.difference(Preserve::LINKS);
     if keeps.is_empty() && !copy.options.reads_xattrs() && !gets_mode {
-        return Ok(());
+        return Ok(true);
     }
     let pinned = creation
         .pin(directory, copy.target_name(), copy.entry.node.own.is_shared)
         .map_err(|cause| copy.not_ours(CopyKind::Permissions, cause))?;
     let xattrs = source_xattrs::read_named(copy, (source_directory, copy.entry.name()));
     let object = Object::Pinned(&pinned);
-    NewAttributes { plain_mode, ..NewAttributes::of(copy, object, source, &xattrs) }.give();
-    Ok(())
+    Ok(NewAttributes { plain_mode, ..NewAttributes::of(copy, object, source, &xattrs) }.give())
 }
 
 fn count_remade(copy: EntryCopy<'_>, kind: FileType) {
