@@ -1,8 +1,9 @@
-//! The journal of a copy: what is finished, so that a later run of the same copy goes on from there.
+//! The journal of a copy: what is finished, so that a later run of the same copy goes on from
+//! there.
 //!
 //! - [`Journal`]: the file, which one run at a time appends to.
-//! - [`Stamp`]: the state of an entry's source and target at completion. A later run skips the entry
-//!   only if neither has changed.
+//! - [`Stamp`]: the state of an entry's source and target at completion. A later run skips the
+//!   entry only if neither has changed.
 //!
 //! One machine and ranks use the same format, so a copy may be begun by one and finished by the
 //! other.

@@ -8,8 +8,8 @@
 //! target; `place.rs` does it, with `age.rs` and `backup.rs`. Semantics and wording are GNU's.
 //!
 //! What is true of a copy that is interrupted is in `staged.rs` (`--atomic`), `durable.rs`
-//! (`--fsync`), `verify.rs` (`--verify`, `--manifest`) and `journaled.rs` (`--resume`, `--journal`);
-//! docs/trust.md has the promises.
+//! (`--fsync`), `verify.rs` (`--verify`, `--manifest`) and `journaled.rs` (`--resume`,
+//! `--journal`); docs/trust.md has the promises.
 
 mod age;
 mod attributes;
@@ -91,8 +91,8 @@ use xattr_rules::XattrRules;
 const OFFLOAD_BYTES: u64 = 256 << 10;
 
 /// Limits on written files per worker that wait for a flush before they are named
-/// (`--atomic --fsync`), verified, or recorded in a journal: enough to hide the cost of a flush, in about a megabyte of
-/// memory. A kill costs at most the last seconds of a copy with a journal.
+/// (`--atomic --fsync`), verified, or recorded in a journal: enough to hide the cost of a flush, in
+/// about a megabyte of memory. A kill costs at most the last seconds of a copy with a journal.
 const CLOSED_WAITING: ClosedWaiting =
     ClosedWaiting { files_max: 4096, bytes_max: 256 << 20, age_max: Duration::from_secs(1) };
 
