@@ -256,6 +256,7 @@ pub struct Context<'r, T: Tool> {
     pub(crate) run: &'r Shared<'r, T>,
     pub(crate) worker: usize,
     tally: Cell<Tally>,
+    errors: Cell<u64>,
     /// Owner of the entries that the worker is handling.
     owner: RefCell<Option<Arc<dyn RootOwner<T>>>>,
     /// Closed files waiting for [`Tool::close_file`].
@@ -281,7 +282,8 @@ impl<T: Tool> Default for ClosedFiles<T> {
 impl<'r, T: Tool> Context<'r, T> {
     pub(crate) fn new(run: &'r Shared<'r, T>, worker: usize) -> Self {
         let (owner, closed) = (RefCell::new(None), RefCell::default());
-        Self { run, worker, tally: Cell::new(Tally::default()), owner, closed }
+        let (tally, errors) = (Cell::default(), Cell::new(0));
+        Self { run, worker, tally, errors, owner, closed }
     }
 
     /// Returns the tool.
@@ -313,11 +315,19 @@ impl<'r, T: Tool> Context<'r, T> {
         if problem.severity == Severity::Error {
             // Relaxed: it is read after the workers' threads were joined.
             self.run.has_failed.store(true, Ordering::Relaxed);
+            self.errors.set(self.errors.get() + 1);
         }
         match &*self.owner.borrow() {
             Some(owner) => owner.problem(problem),
             None => self.run.report.problem(problem),
         }
+    }
+
+    /// Returns how many errors this worker has reported: a step that leaves the number alone had
+    /// none.
+    #[must_use]
+    pub fn errors(&self) -> u64 {
+        self.errors.get()
     }
 
     /// Reports a failure of an entry, unless the tool does.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::{File, TryLockError};
+use std::fs::{File, FileTimes, TryLockError};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem::take;
@@ -265,12 +265,18 @@ impl Journal {
         self.lock().failure.take()
     }
 
-    /// Removes the file: the copy is complete.
+    /// Removes the file: the copy is complete. Its directory keeps its times, which the copy may
+    /// have set.
     ///
     /// # Errors
-    /// Any error from `unlink(2)`.
+    /// If it can't be removed.
     pub fn remove(&self) -> io::Result<()> {
-        std::fs::remove_file(&self.path)
+        let directory = File::open(parent_of(&self.path))?;
+        let before = directory.metadata()?;
+        std::fs::remove_file(&self.path)?;
+        let times = FileTimes::new().set_accessed(before.accessed()?).set_modified(before.modified()?);
+        // Only its owner may, and nobody else has set them before.
+        directory.set_times(times).or(Ok(()))
     }
 
     fn add_work(&self, record: &Record) {

@@ -387,6 +387,23 @@ fn a_target_that_the_interrupted_run_made_is_the_target_of_the_next() {
     assert!(scene.target().join("source").is_dir());
 }
 
+/// The directory that has the hidden journal gets the source's times all the same.
+#[test]
+fn the_hidden_journal_leaves_no_trace_in_the_times_of_a_directory() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for operands in [["-aT", "source"], ["-a", "source/."]] {
+        let scene = Scene::new(program!(), &[]);
+        build(&scene.source(), &[100; 8], 1);
+        fs::create_dir(scene.target()).unwrap();
+        let run = scene.ours.run().args(operands).args(["--resume", "target"]);
+        run.in_folder(scene.sandbox.path()).succeed().unwrap();
+        let modified = |path: PathBuf| fs::metadata(path).unwrap().modified().unwrap();
+        assert_eq!(modified(scene.target()), modified(scene.source()), "{operands:?}");
+        assert_eq!(hidden(scene.sandbox.path()), Vec::<PathBuf>::new());
+    }
+}
+
 /// A run that never began leaves nothing hidden.
 #[test]
 fn the_hidden_journal_of_a_run_without_work_is_removed() {

@@ -140,6 +140,7 @@ pub struct Copier {
 
 impl Copier {
     fn new(options: CopyOptions, cancel: CancelToken, several_groups: bool) -> Self {
+        let temporary_names = options.temporary_names.map_or_else(OnceLock::new, OnceLock::from);
         let made_links = MadeLinks::new(options.existing.keep_directory_symlink);
         Self {
             made_links,
@@ -165,7 +166,7 @@ impl Copier {
             resolutions: Resolutions::default(),
             agreed: AtomicBool::new(false),
             declined: AtomicBool::new(false),
-            temporary_names: OnceLock::new(),
+            temporary_names,
             keeps_temporary: AtomicBool::new(false),
         }
     }

@@ -67,6 +67,7 @@ fn try_handle(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> 
         });
         return Ok(Handled::Over);
     }
+    let errors_before = copy.cx.errors();
     let made = match (is_read_as_file(copy.copier, source.kind), copy.options.attributes_only) {
         _ if copy.options.make == Make::Symlink => make_link_to_source(copy, &source),
         (true, true) => without_data::make(copy, &directory, &source),
@@ -75,10 +76,11 @@ fn try_handle(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> 
     };
     match made {
         Ok(Made::Whole) => {
-            journaled::record(copy, &source);
-            complete(copy, link, Some(source));
+            // A copy that lacks an attribute counts, but the next run tries again.
+            let recorded = Some(source).filter(|_| copy.cx.errors() == errors_before);
+            recorded.iter().for_each(|source| journaled::record(copy, source));
+            complete(copy, link, recorded);
         }
-        Ok(Made::LacksAttribute) => complete(copy, link, None),
         // A file as good as a copy can also serve the source's other names.
         Ok(Made::Left(Left::AsCopy)) => {
             if let Some(file) = link {
@@ -228,10 +230,9 @@ fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<M
             return Err(problem);
         }
     }
-    let has_attributes =
-        give_pinned_attributes(copy, source_directory, (&directory, creation.get()), source)?;
+    give_pinned_attributes(copy, source_directory, (&directory, creation.get()), source)?;
     count_remade(copy, source.kind);
-    Ok(if has_attributes { Made::Whole } else { Made::LacksAttribute })
+    Ok(Made::Whole)
 }
 
 /// Creates something that can't be written into, where something exists. Returns what stays, if
@@ -266,8 +267,7 @@ fn make_in_place(
     }
 }
 
-/// Sets a new entry's attributes. Returns false if one could not be set, which was reported; the
-/// copy counts anyway.
+/// Sets a new entry's attributes. Failures are reported; the copy counts anyway.
 ///
 /// # Errors
 /// When it was replaced, or can't be pinned.
@@ -276,7 +276,7 @@ fn give_pinned_attributes(
     source_directory: &Fd,
     (directory, creation): (&Fd, Creation),
     source: &Stat,
-) -> Result<bool, Problem> {
+) -> Result<(), Problem> {
     let plain = source.mode.without(copy.copier.umask);
     let made_with =
         source.mode.without(creation_mode::omitted(copy.copier, source.kind)).without(copy.copier.umask);
@@ -287,14 +287,15 @@ fn give_pinned_attributes(
     let gets_mode = plain_mode.is_some() && source.kind != FileType::Symlink;
     let keeps = copy.options.preserve.difference(Preserve::LINKS);
     if keeps.is_empty() && !copy.options.reads_xattrs() && !gets_mode {
-        return Ok(true);
+        return Ok(());
     }
     let pinned = creation
         .pin(directory, copy.target_name(), copy.entry.node.own.is_shared)
         .map_err(|cause| copy.not_ours(CopyKind::Permissions, cause))?;
     let xattrs = source_xattrs::read_named(copy, (source_directory, copy.entry.name()));
     let object = Object::Pinned(&pinned);
-    Ok(NewAttributes { plain_mode, ..NewAttributes::of(copy, object, source, &xattrs) }.give())
+    NewAttributes { plain_mode, ..NewAttributes::of(copy, object, source, &xattrs) }.give();
+    Ok(())
 }
 
 fn count_remade(copy: EntryCopy<'_>, kind: FileType) {

@@ -44,8 +44,6 @@ pub(super) enum Left {
 pub(super) enum Made {
     /// It was created.
     Whole,
-    /// The same, but an attribute could not be set, which was reported.
-    LacksAttribute,
     /// It is missing or incomplete, and that was reported.
     Broken,
     /// The existing file stays, and that was reported.

@@ -411,6 +411,7 @@ fn complete(copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) -> bool {
     if copy.options.debug {
         debug::print_file(copy, file);
     }
+    let errors_before = copy.cx.errors();
     let creation_mode = file.own.creation_mode;
     let xattrs = match creation_mode.is_some_and(|creation_mode| creation_mode.is_final) {
         true => SourceXattrs::default(),
@@ -429,7 +430,9 @@ fn complete(copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) -> bool {
         && file.own.verification.as_ref().is_none_or(|verification| {
             verification.end(copy, target, file.length(), Some(&file.stat))
         });
-    file.own.journaled.iter().for_each(|journaled| journaled.end(copy, file, target));
+    if copy.cx.errors() == errors_before {
+        file.own.journaled.iter().for_each(|journaled| journaled.end(copy, file, target));
+    }
     file.own.lacks_attributes.store(is_named && !has_attributes, Ordering::Relaxed);
     is_named && has_attributes
 }

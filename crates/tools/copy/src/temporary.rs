@@ -30,23 +30,22 @@ fn is_temporary_name(name: &CStr, run: TemporaryNames) -> bool {
         && parts.next().is_none()
 }
 
-/// Removes what earlier runs left in a directory: those with this journal, and with `--atomic` any
-/// run on this host. Nothing of it is in use: the journal's lock, or the name, proves that those
+/// Removes what earlier runs left in a directory: with a journal or `--atomic`, those that used it
+/// and any run on this host. Nothing of it is in use: the journal's lock, or the name, proves that those
 /// runs ended, and this one has completed the directory's entries. If the job is lost everything is
 /// kept, so a later run can continue with it.
 pub(super) fn sweep(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) -> Vec<Problem> {
     let run = copier.temporary_names.get().filter(|run| run.epoch > 1);
-    let is_atomic = copier.options.atomic == Atomic::Always;
-    if run.is_none() && !is_atomic {
+    let is_wanted = run.is_some() || copier.options.atomic == Atomic::Always;
+    if !is_wanted {
         return Vec::new();
     }
     if copier.keeps_temporary.load(Ordering::Relaxed) || held.is_absent() {
         return Vec::new();
     }
     let told = |cause| Problem::new(CopyKind::CannotSweep).naming(held.path()).because(cause).as_warning();
-    let is_leftover = |name: &CStr| {
-        run.is_some_and(|run| is_temporary_name(name, *run)) || is_atomic && is_left_behind(name)
-    };
+    let is_leftover =
+        |name: &CStr| run.is_some_and(|run| is_temporary_name(name, *run)) || is_left_behind(name);
     let swept = haul_flow::sweep(cache, held, is_leftover);
     swept.unwrap_or_else(|cause| vec![cause]).into_iter().map(told).collect()
 }
