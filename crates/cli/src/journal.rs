@@ -31,7 +31,7 @@ pub(crate) fn open(request: &Request) -> Result<Option<Arc<Journal>>, String> {
     let Request { operands, run, resume, .. } = request;
     let fingerprint = fingerprint(request);
     let has_ranks = run.hosts.clients.is_some() || is_under_launcher();
-    let of_job = || Spool::of_process().filter(|_| has_ranks).map(|spool| spool.journal());
+    let of_job = || has_ranks.then(Spool::of_process).flatten().map(|spool| spool.journal());
     let hidden = resume.then(|| hidden_path(operands, fingerprint)).flatten();
     let given = run.hosts.journal.clone();
     let Some(path) = hidden.clone().or(given).or_else(of_job) else { return Ok(None) };

@@ -84,8 +84,7 @@ impl From<io::Error> for JournalError {
 struct Known {
     run: Option<(u64, u8)>,
     starts: u32,
-    /// Completed entries, sorted by key.
-    done: Vec<(EntryKey, Stamp)>,
+    done: HashMap<EntryKey, Stamp>,
     begun: HashMap<EntryKey, PartialFile>,
 }
 
@@ -95,7 +94,7 @@ pub struct Journal {
     path: PathBuf,
     run: RunId,
     note: u8,
-    done: Vec<(EntryKey, Stamp)>,
+    done: HashMap<EntryKey, Stamp>,
     begun: HashMap<EntryKey, PartialFile>,
     file: Mutex<Appended>,
     not_locked: Option<io::Error>,
@@ -210,7 +209,7 @@ impl Journal {
     /// Returns the stamp of an entry that an earlier run completed; [`Stamp::NONE`] if none did.
     #[must_use]
     pub fn stamp(&self, entry: EntryKey) -> Stamp {
-        self.done.binary_search_by_key(&entry, |(key, _)| *key).map_or(Stamp::NONE, |at| self.done[at].1)
+        self.done.get(&entry).copied().unwrap_or_default()
     }
 
     /// Returns the progress of earlier runs on a large file.
@@ -341,6 +340,7 @@ impl Known {
                 }
                 Record::Run { .. } => return Err(JournalError::OtherRun),
                 Record::Start => known.starts = known.starts.saturating_add(1),
+                // Of several records of an entry, the last one counts.
                 Record::Done(entries) => known.done.extend(entries),
                 Record::Begun { entry, ticket } => {
                     let begun = known
@@ -359,10 +359,6 @@ impl Known {
                 }
             }
         }
-        // Of several records of an entry, the last one counts.
-        known.done.reverse();
-        known.done.sort_by_key(|(key, _)| *key);
-        known.done.dedup_by_key(|(key, _)| *key);
         Ok(known)
     }
 }

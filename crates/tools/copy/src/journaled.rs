@@ -132,13 +132,10 @@ pub(super) enum Look {
 
 /// Looks an entry up that isn't open.
 pub(super) fn look(copy: EntryCopy<'_>) -> Look {
-    let Some(state) = &copy.copier.journal else { return Look::Unknown };
-    if key_of(copy).is_none_or(|key| state.journal.stamp(key) == Stamp::NONE) {
-        return Look::Unknown;
-    }
+    let Some((state, known)) = known(copy) else { return Look::Unknown };
     match copy.stat_source() {
         Ok(source) if has_other_names(copy, &source) => Look::OneOfSeveralNames,
-        Ok(source) if stays(copy, &source).is_some() => Look::Done,
+        Ok(source) if stays_as(copy, (state, known), &source).is_some() => Look::Done,
         // Errors are reported when it is copied.
         _ => Look::Unknown,
     }
@@ -147,11 +144,17 @@ pub(super) fn look(copy: EntryCopy<'_>) -> Look {
 /// Returns the target's `stat` if an earlier run has completed an entry, and nothing has changed
 /// since. The caller has its hard-link claim.
 pub(super) fn stays(copy: EntryCopy<'_>, source: &Stat) -> Option<Stat> {
+    stays_as(copy, known(copy)?, source)
+}
+
+/// Returns the stamp that an earlier run gave to an entry.
+fn known(copy: EntryCopy<'_>) -> Option<(&JournalState, Stamp)> {
     let state = copy.copier.journal.as_ref()?;
     let known = state.journal.stamp(key_of(copy)?);
-    if known == Stamp::NONE {
-        return None;
-    }
+    (known != Stamp::NONE).then_some((state, known))
+}
+
+fn stays_as(copy: EntryCopy<'_>, (state, known): (&JournalState, Stamp), source: &Stat) -> Option<Stat> {
     let target = copy.open_directory().and_then(|directory| stat_at(&directory, copy.target_name())).ok();
     let target = target.filter(|target| stamp(copy, state, source, target) == Some(known));
     let counted = match target {
