@@ -89,7 +89,7 @@ impl Manifest {
 
     pub(crate) fn sink(&self) -> DigestSink {
         let files = Arc::clone(&self.files);
-        DigestSink::new(self.algorithm, move |file| lock(&files).push(file))
+        DigestSink::new(move |file| lock(&files).push(file)).with_algorithm(self.algorithm)
     }
 
     /// Writes the list, sorted by path, so that two runs give the same bytes.

@@ -21,6 +21,8 @@ pub(crate) fn check() -> Result<(), Failure> {
         "-D",
         "warnings",
     ]))?;
+    // The features of other members of the workspace don't help who uses the library.
+    run(&mut cargo(&["clippy", "--package", "haul", "--lib", "--", "-D", "warnings"]))?;
     // The binary and the library have the same name and output path. `--workspace` documents only
     // the library, so the binary needs its own run.
     document(&["--package", "haul-cli", "--bin", "haul"])?;

@@ -33,6 +33,7 @@ mod object;
 mod open_target;
 mod operands;
 mod options;
+mod ordered_hash;
 mod other;
 mod parents;
 mod place;

@@ -21,10 +21,10 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
-use haul_digest::{Algorithm, Digest, OutOfOrder, PIECE_BYTES, Pieces, StreamHash, TreeHash};
-use haul_flow::{Pool, Problem, Tally, lock};
+use haul_digest::{Algorithm, Digest, PIECE_BYTES, Pieces, TreeHash};
+use haul_flow::{Pool, Problem, Tally};
 use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, Open, Operation, Stat, Times};
 use haul_sys::{
     advise, bypass_cache, cached_pages, change_times, file_system_type, open, read, stat, synchronize,
@@ -33,6 +33,7 @@ use haul_sys::{
 
 use super::entry_copy::EntryCopy;
 use super::options::Verify;
+use super::ordered_hash::OrderedHash;
 use super::{Copier, CopyKind, durable};
 
 /// How often a piece is written again before the file is given up.
@@ -51,36 +52,6 @@ pub(super) struct Verification {
     written: OnceLock<Written>,
     /// Its number among the files that wait for a flush (`durable.rs`).
     number: AtomicU64,
-}
-
-/// The hash of content that one stream reads in order, leaving holes out.
-struct OrderedHash(Algorithm, Mutex<Result<StreamHash, OutOfOrder>>);
-
-impl OrderedHash {
-    fn new(algorithm: Algorithm) -> Self {
-        Self(algorithm, Mutex::new(Ok(StreamHash::new(algorithm))))
-    }
-
-    fn add(&self, offset: u64, bytes: &[u8]) {
-        let mut state = lock(&self.1);
-        if let Ok(hash) = &mut *state
-            && let Err(misplaced) = hash.insert(offset, bytes)
-        {
-            // Never with one stream. Should it happen, a wrong hash must not be passed on.
-            *state = Err(misplaced);
-        }
-    }
-
-    /// Begins again. Returns the hash of what was added so far, unless that was out of order.
-    fn take(&self) -> Result<StreamHash, OutOfOrder> {
-        std::mem::replace(&mut *lock(&self.1), Ok(StreamHash::new(self.0)))
-    }
-}
-
-impl fmt::Debug for OrderedHash {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_tuple("OrderedHash").field(&self.0).finish()
-    }
 }
 
 /// A target whose content is written.
@@ -111,10 +82,17 @@ pub struct DigestSink {
 }
 
 impl DigestSink {
-    /// Creates a sink that calls `receive`, which must not block. With all algorithms but BLAKE3
-    /// there must be one block of a file in flight (`Config::ops`).
-    pub fn new(algorithm: Algorithm, receive: impl Fn(FileDigest) + Send + Sync + 'static) -> Self {
-        Self { algorithm, receive: Arc::new(receive) }
+    /// Creates a sink that calls `receive`, which must not block, with BLAKE3 hashes.
+    pub fn new(receive: impl Fn(FileDigest) + Send + Sync + 'static) -> Self {
+        Self { algorithm: Algorithm::Blake3, receive: Arc::new(receive) }
+    }
+
+    /// The same with hashes of another algorithm. With all but BLAKE3 there must be one block of a
+    /// file in flight (`Config::ops`).
+    #[cfg(feature = "hashes")]
+    #[must_use]
+    pub fn with_algorithm(self, algorithm: Algorithm) -> Self {
+        Self { algorithm, ..self }
     }
 }
 
@@ -139,7 +117,7 @@ impl Verification {
         let by_piece = copier.options.verify != Verify::Never || wanted == Some(Algorithm::Blake3);
         (by_piece || wanted.is_some()).then(|| Self {
             hash: by_piece.then(TreeHash::with_pieces),
-            stream: wanted.filter(|wanted| *wanted != Algorithm::Blake3).map(OrderedHash::new),
+            stream: wanted.filter(|wanted| *wanted != Algorithm::Blake3).and_then(OrderedHash::new),
             digest: OnceLock::new(),
             written: OnceLock::new(),
             number: AtomicU64::new(0),
@@ -155,7 +133,7 @@ impl Verification {
     /// Forgets the content, which is copied again.
     pub(super) fn begin_again(&self) {
         self.hash.iter().for_each(|hash| drop(hash.take()));
-        self.stream.iter().for_each(|hash| drop(hash.take()));
+        self.stream.iter().for_each(OrderedHash::begin_again);
     }
 
     /// Records that all of the content, `length` bytes, is in `target`. Returns false if that
@@ -165,7 +143,7 @@ impl Verification {
         let Ok(target) = stat(target).map_err(failed) else { return false };
         let pieces = self.hash.as_ref().and_then(|hash| hash.finish_pieces(length));
         let digest = match &self.stream {
-            Some(hash) => hash.take().ok().and_then(|hash| hash.finish(length)),
+            Some(hash) => hash.finish(length),
             None => pieces.as_ref().map(Pieces::digest),
         };
         // `None` if a block beyond the end was read: the source has shrunk meanwhile.
