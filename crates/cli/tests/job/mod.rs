@@ -65,8 +65,8 @@ pub(crate) fn assert_whole(source: &Path, copy: &Path) {
 /// An interrupted copy.
 pub(crate) struct Half {
     pub(crate) files: Files,
-    /// Completed batches in its journal: one per file.
-    parts: usize,
+    /// Completed files in its journal.
+    recorded: usize,
 }
 
 impl Half {
@@ -75,7 +75,7 @@ impl Half {
         let mut names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
         let spool = names.find(|name| name.file_name().as_encoded_bytes().starts_with(b".haul-job-"));
         let journal = fs::read(spool.unwrap().path().join("journal")).unwrap();
-        Self { files: files_in(copy), parts: parts_in(&journal) }
+        Self { files: files_in(copy), recorded: recorded_in(&journal) }
     }
 
     /// Asserts that the resumed copy is complete and didn't repeat the journaled files.
@@ -84,25 +84,26 @@ impl Half {
         let after = files_in(copy);
         assert_eq!(after.len(), FILES);
         let kept = self.files.iter().filter(|(path, file)| after.get(*path) == Some(*file)).count();
-        let (before, parts) = (self.files.len(), self.parts);
-        note!(
-            "of {before} files that were there, {parts} parts were in the journal, and {kept} were left as they are"
-        );
-        assert!(parts > 0 && kept >= parts, "{parts} parts, {kept} of {before} files");
+        let (before, recorded) = (self.files.len(), self.recorded);
+        note!("{before} files were there, {recorded} were in the journal, and {kept} were left as they are");
+        assert!(recorded > 0 && kept >= recorded, "{recorded} recorded, {kept} of {before} files");
     }
 }
 
-/// Counts the completed batches in a journal: a header line, then records of a length (2 bytes), a
-/// checksum (4) and a payload that starts with its kind.
-fn parts_in(journal: &[u8]) -> usize {
-    const PART: u8 = 2;
-    let mut journal = journal.strip_prefix(b"haul journal 2\n").unwrap();
-    let mut parts = 0;
+/// Counts the completed files in a journal: a header line, then records of a length (2 bytes), a
+/// checksum (4) and a payload that starts with its type. Of each completed entry the payload has a
+/// key and a stamp (8 bytes each).
+fn recorded_in(journal: &[u8]) -> usize {
+    const DONE: u8 = 3;
+    let mut journal = journal.strip_prefix(b"haul journal 3\n").unwrap();
+    let mut recorded = 0;
     while let Some((head, rest)) = journal.split_at_checked(6) {
         let length = usize::from(u16::from_le_bytes([head[0], head[1]]));
         let Some((payload, rest)) = rest.split_at_checked(length) else { break };
-        parts += usize::from(payload.first() == Some(&PART));
+        if let Some((&DONE, entries)) = payload.split_first() {
+            recorded += entries.len() / 16;
+        }
         journal = rest;
     }
-    parts
+    recorded
 }
