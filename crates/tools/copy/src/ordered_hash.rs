@@ -35,8 +35,8 @@ impl OrderedHash {
         *lock(&self.1) = Ok(StreamHash::new(self.0));
     }
 
-    /// Returns the hash of a file of `length` bytes; `None` if its bytes were not added in order, or
-    /// are more. Begins again.
+    /// Returns the hash of a file of `length` bytes; `None` if its bytes were not added in order,
+    /// or are more. Begins again.
     pub(super) fn finish(&self, length: u64) -> Option<Digest> {
         let state = std::mem::replace(&mut *lock(&self.1), Ok(StreamHash::new(self.0)));
         state.ok()?.finish(length)
