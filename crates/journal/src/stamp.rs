@@ -70,11 +70,14 @@ impl State {
         Self { numbers, kind: stat.kind }
     }
 
-    /// Leaves the ctime out: another name that is linked to a file changes it.
+    /// Returns the state of a file that may get further names, which changes the ctime: mode and
+    /// owner are in its place.
     #[must_use]
-    pub fn without_change_time(mut self) -> Self {
-        self.numbers[5..].fill(0);
-        self
+    pub fn of_linked(file_system: u64, stat: &Stat) -> Self {
+        let mut state = Self::new(file_system, stat);
+        let owner = u64::from(stat.owner) << 32 | u64::from(stat.group);
+        state.numbers[5..].copy_from_slice(&[u64::from(stat.mode.bits()), owner]);
+        state
     }
 }
 

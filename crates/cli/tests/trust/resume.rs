@@ -283,7 +283,8 @@ fn after_any_kills_the_same_command_completes_the_copy() {
         let source = if into { scene.sandbox.join("tree") } else { scene.source() };
         // With -n and -u, what is there is kept by request.
         if last.is_none() && options[0] == "-a" {
-            let name = format!("folder-{}/file-{}", round % 4, round % 4 + 4);
+            // One with a single name: of others the target's ctime doesn't count.
+            let name = format!("folder-{}/file-{}", round % 4, round % 4 + 8);
             let (_, change) = CHANGES.choose(&mut random).unwrap();
             for root in [&source, &copy] {
                 if root.join(&name).exists() && random.random() {

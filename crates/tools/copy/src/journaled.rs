@@ -10,8 +10,8 @@
 //!
 //! A file is recorded only if nobody can have changed it unnoticed: its source was older than a
 //! tick of the clock when it was opened, and its target still has the size and mtime that this run
-//! gave it. Hard links are recorded for each name, and without the target's ctime, which every
-//! further link changes.
+//! gave it. Hard links are recorded for each name, and with the target's mode and owner instead of
+//! its ctime, which every further link changes.
 //!
 //! Invariant: data is flushed before its record is written (tests: `cli/tests/trust/resume.rs`).
 
@@ -202,10 +202,6 @@ fn stamp(copy: EntryCopy<'_>, state: &JournalState, source: &Stat, target: &Stat
     let (from, to) = (&copy.entry.node.source, &copy.entry.node.own.held);
     let source_system = state.file_system_of(from, || copy.cx.cache().open(from))?;
     let target_system = state.file_system_of(to, || copy.open_directory())?;
-    let target_state = State::new(target_system, target);
-    let target_state = match has_other_names(copy, source) {
-        true => target_state.without_change_time(),
-        false => target_state,
-    };
-    Some(Stamp::of(&State::new(source_system, source), &target_state))
+    let of_target = if has_other_names(copy, source) { State::of_linked } else { State::new };
+    Some(Stamp::of(&State::new(source_system, source), &of_target(target_system, target)))
 }
