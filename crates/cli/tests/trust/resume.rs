@@ -230,6 +230,19 @@ fn what_changed_since_it_was_recorded_is_copied_again() {
     }
 }
 
+/// Options of the copies that are killed.
+const KILLED: &[&[&str]] = &[
+    &["-a", "-j1"],
+    &["-a", "--atomic", "--fsync", "-j1"],
+    &["-a", "--no-atomic", "-j3"],
+    &["-au", "-j1"],
+    &["-an", "-j1"],
+    &["-a", "--verify=stream", "--engine=io-uring", "-j1"],
+    &["-a", "--engine=posix-aio"],
+    &["-a", "--engine=kernel-aio", "--ops=multi"],
+    &["-a", "--engine=retry"],
+];
+
 /// Whenever a copy is killed, and whatever then changes: the same command completes it, and its
 /// hidden journal is gone.
 #[test]
@@ -238,21 +251,10 @@ fn after_any_kills_the_same_command_completes_the_copy() {
     require!(ours.needs_haul());
     let kills = needs::count_from("HAUL_KILLS", if needs::is_full_run() { 300 } else { 20 });
     let mut random = seeded(seed("resumed copies", None));
-    let commands: &[&[&str]] = &[
-        &["-a", "-j1"],
-        &["-a", "--atomic", "--fsync", "-j1"],
-        &["-a", "--no-atomic", "-j3"],
-        &["-au", "-j1"],
-        &["-an", "-j1"],
-        &["-a", "--verify=stream", "--engine=io-uring", "-j1"],
-        &["-a", "--engine=posix-aio"],
-        &["-a", "--engine=kernel-aio", "--ops=multi"],
-        &["-a", "--engine=retry"],
-    ];
     let (mut killed, mut skipped) = (0, 0);
     let mut usual = Duration::from_millis(60);
     for round in 0.. {
-        let options = commands[round % commands.len()];
+        let options = KILLED[round % KILLED.len()];
         let scene = Scene::new(program!(), &[options, &["--resume"]].concat());
         build_all_kinds(&scene.source());
         build_many(&scene.source().join("many"));
