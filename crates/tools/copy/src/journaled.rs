@@ -83,8 +83,8 @@ impl JournaledFile {
 
     /// Notes what was written to an open target.
     pub(super) fn end(&self, copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) {
-        // The file has failed if its content is not as long as its source. Without a `stat` it
-        // isn't recorded, and copied again.
+        // If the source has grown or shrunk meanwhile, or the target can't be stat'ed, the file
+        // isn't recorded, so the next run copies it again.
         if self.is_settled.load(Ordering::Relaxed)
             && file.length() == file.stat.size
             && let Ok(target) = stat(target)
