@@ -211,10 +211,12 @@ fn what_changed_since_it_was_recorded_is_copied_again() {
             }
         }
         // Removed from the target: a file, a name of one, a link, a directory.
-        for name in ["folder-3/file-3", "folder-1/linked-0", "special/link"] {
+        // The file is copied again if the removed one of its three names comes first.
+        for (name, names) in [("folder-3/file-3", 1), ("folder-1/linked-0", 3), ("special/link", 1)] {
             fs::remove_file(scene.target().join(name)).unwrap();
             let [copied, unchanged, _] = scene.succeed(name);
-            assert_eq!([copied, unchanged], [1, entries - 1], "{name}");
+            assert!((1..=names).contains(&copied), "{name}: {copied}");
+            assert_eq!(copied + unchanged, entries, "{name}");
         }
         remove_tree(&scene.target().join("folder-2"));
         assert!(scene.succeed("a directory")[0] > 40);
