@@ -22,7 +22,7 @@ mod tree;
 pub use algorithm::{Algorithm, DIGEST_BYTES_MAX, Digest};
 #[cfg(feature = "manifests")]
 pub use atomic_file::{AtomicFile, CreateError};
-pub use pieces::{PIECE_BYTES, Pieces};
+pub use pieces::{PIECE_BYTES, PieceValue, Pieces};
 #[cfg(feature = "manifests")]
 pub use stream::{OutOfOrder, StreamHash};
 pub use subtrees::{Malformed, Subtrees};

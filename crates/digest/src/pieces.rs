@@ -11,6 +11,9 @@ use crate::subtrees::{Content, Subtrees};
 /// Length of a piece, in bytes. A file is compared and repaired by the piece.
 pub const PIECE_BYTES: u64 = 1 << 20;
 
+/// Value of a piece: the BLAKE3 chaining value of its subtree, which depends on its offset.
+pub type PieceValue = ChainingValue;
+
 /// Level of a piece's subtree: it has 2^10 chunks of 1 KiB.
 pub(crate) const PIECE_LEVEL: u8 = 10;
 

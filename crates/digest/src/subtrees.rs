@@ -11,7 +11,8 @@
 //! from beginning to end leaves one subtree per level.
 //!
 //! Invariant: chunk 0 is kept as bytes and is in no subtree. The root of a tree is hashed
-//! differently from other nodes, and any subtree at offset 0 may turn out to be the root.
+//! differently from other nodes, and any subtree at offset 0 may turn out to be the root. The one
+//! exception is the first piece of a file that has several ([`Addition::of_pieces`]).
 //!
 //! Invariant: no two subtrees overlap, and no chunk with bytes is in a subtree (property tests:
 //! `tests/split.rs`).
@@ -24,6 +25,8 @@ use blake3::hazmat::merge_subtrees_root;
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, left_subtree_len, merge_subtrees_non_root};
 use blake3::{CHUNK_LEN, Hasher};
 use serde::{Deserialize, Serialize};
+
+use crate::pieces::{PIECE_BYTES, PIECE_LEVEL};
 
 /// Length of a chunk, in bytes.
 const CHUNK_BYTES: u64 = CHUNK_LEN as u64;
@@ -152,6 +155,16 @@ impl<'a> Addition<'a> {
             (offset, content) = (offset + part_bytes, rest);
         }
         addition
+    }
+
+    /// Whole pieces from `start`, which were hashed before.
+    pub(crate) fn of_pieces(start: u64, values: &[ChainingValue]) -> Self {
+        let chunk_at = |index: usize| start / CHUNK_BYTES + ((index as u64) << PIECE_LEVEL);
+        let node = |(index, value): (usize, &ChainingValue)| {
+            (chunk_at(index), Node { level: PIECE_LEVEL, value: *value })
+        };
+        let nodes = values.iter().enumerate().map(node).collect();
+        Self { nodes, fragments: Vec::new(), end: start + values.len() as u64 * PIECE_BYTES }
     }
 }
 

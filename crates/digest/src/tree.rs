@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::algorithm::{Algorithm, Digest};
-use crate::pieces::{PIECE_LEVEL, Pieces};
+use crate::pieces::{PIECE_BYTES, PIECE_LEVEL, PieceValue, Pieces};
 use crate::subtrees::{Addition, Content, LEVEL_MAX, Malformed, Subtrees};
 
 /// Computes BLAKE3 of a file. Blocks of any size come in any order, from several threads.
@@ -54,6 +54,22 @@ impl TreeHash {
     /// hashed by the threads that add them, instead of by the one that finishes.
     pub fn insert_zeros(&self, range: Range<u64>) {
         self.add(range.start, Content::Zeros(range.end.saturating_sub(range.start)));
+    }
+
+    /// Returns the values of the pieces in `range`, which begins at a multiple of [`PIECE_BYTES`].
+    /// All of its content was added. The hash must keep pieces.
+    #[must_use]
+    pub fn pieces_in(&self, range: Range<u64>) -> Vec<PieceValue> {
+        let subtrees = self.lock();
+        let starts = range.clone().step_by(PIECE_BYTES as usize);
+        starts.map(|start| subtrees.value(start, PIECE_BYTES.min(range.end - start))).collect()
+    }
+
+    /// Adds whole pieces from `start`, a multiple of [`PIECE_BYTES`], by their values. Only for
+    /// files longer than a piece. The hash must keep pieces.
+    pub fn insert_pieces(&self, start: u64, values: &[PieceValue]) {
+        let addition = Addition::of_pieces(start, values);
+        self.lock().add(addition, self.level_max);
     }
 
     fn add(&self, offset: u64, content: Content<'_>) {

@@ -239,6 +239,31 @@ fn a_hash_read_in_order_stays_small() {
     assert!(sent.len() < 2048, "{}", sent.len());
 }
 
+/// Pieces that were hashed before are as good as their bytes, in any mixture.
+#[test]
+fn pieces_may_be_added_by_their_values() {
+    let size = 5 * PIECE_BYTES as usize + 77;
+    let content = &CONTENT[..size];
+    let piece =
+        |number: usize| number * PIECE_BYTES as usize..((number + 1) * PIECE_BYTES as usize).min(size);
+    let before = TreeHash::with_pieces();
+    before.insert(0, content);
+    let values = before.pieces_in(0..size as u64);
+    assert_eq!(values.len(), 6);
+    for by_value in 0..1 << 5_u32 {
+        let hash = TreeHash::with_pieces();
+        for number in 0..6 {
+            match by_value >> number & 1 == 1 {
+                true => hash.insert_pieces(piece(number).start as u64, &values[number..=number]),
+                false => hash.insert(piece(number).start as u64, &content[piece(number)]),
+            }
+        }
+        let pieces = hash.finish_pieces(size as u64).unwrap();
+        assert_eq!(pieces.digest().to_string(), expected(content), "{by_value:b}");
+        assert_eq!(Some(pieces), pieces_of(content, 100_000));
+    }
+}
+
 #[test]
 fn folded_subtrees_have_no_pieces() {
     let (folded, with_pieces) = (TreeHash::new(), TreeHash::with_pieces());

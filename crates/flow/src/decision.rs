@@ -240,6 +240,9 @@ pub enum Start<F> {
         /// True if `Tool::block` must see each block before it is written. If false, an engine
         /// may write a block as soon as it is read.
         inspect: bool,
+        /// The range to move first; `None` to move all. After it `Tool::finish_file` is called,
+        /// which chooses the next one ([`Finished::Next`]).
+        part: Option<Range<u64>>,
     },
     /// Read its content, and show it to `Tool::block`.
     Inspect {
@@ -303,12 +306,14 @@ pub enum Write {
 }
 
 /// Answer of `Tool::finish_file`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finished {
     /// The file is complete.
     Done,
     /// Something failed, and was reported.
     Failed,
+    /// Move this range too, by the same method. In bytes.
+    Next(Range<u64>),
     /// The source has changed: move all of its content again. The tool has emptied the target.
     Again {
         /// Result of `fstat` on the source now.

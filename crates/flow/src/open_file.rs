@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use haul_sys::{Fd, Stat};
 
 use crate::cache_policy::CachePolicy;
+use crate::decision::Transfer;
 
 /// A file whose content is being moved, by one worker or several.
 /// `E` is its entry, `F` the tool's state for it.
@@ -24,6 +25,8 @@ pub struct OpenFile<E, F> {
     pub(crate) other: Option<Arc<Fd>>,
     /// True if the tool sees each block before it is written.
     pub(crate) inspect: bool,
+    /// How its ranges are moved, unless that proves impossible.
+    pub(crate) transfer: Transfer,
     failed: AtomicBool,
     in_blocks: AtomicBool,
     by_kernel: AtomicBool,
@@ -33,6 +36,7 @@ pub struct OpenFile<E, F> {
 
 /// Settings of [`OpenFile::new`].
 pub(crate) struct MoveSetup {
+    pub(crate) transfer: Transfer,
     pub(crate) cache_policy: CachePolicy,
     pub(crate) inspect: bool,
     pub(crate) other: Option<Arc<Fd>>,
@@ -45,7 +49,7 @@ impl<E, F> OpenFile<E, F> {
         stat: Stat,
         target: Option<Fd>,
         own: F,
-        MoveSetup { cache_policy, inspect, other }: MoveSetup,
+        MoveSetup { transfer, cache_policy, inspect, other }: MoveSetup,
     ) -> Self {
         Self {
             entry,
@@ -55,6 +59,7 @@ impl<E, F> OpenFile<E, F> {
             own,
             other,
             inspect,
+            transfer,
             failed: AtomicBool::new(false),
             in_blocks: AtomicBool::new(false),
             by_kernel: AtomicBool::new(false),

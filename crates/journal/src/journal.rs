@@ -249,9 +249,10 @@ impl Journal {
         self.add_work(&Record::Begun { entry, ticket });
     }
 
-    /// Records that a range of a large file was moved. Its data must be on storage.
-    pub fn range_moved(&self, entry: EntryKey, range: Range<u64>) {
-        self.add_work(&Record::Moved { entry, range });
+    /// Records that a range of a large file was moved, with hashes of its content, or without.
+    /// Its data must be on storage.
+    pub fn range_moved(&self, entry: EntryKey, range: Range<u64>, hashes: Vec<u8>) {
+        self.add_work(&Record::Moved { entry, range, hashes });
     }
 
     /// Writes what waits, and flushes the file.
@@ -343,18 +344,16 @@ impl Known {
                 // Of several records of an entry, the last one counts.
                 Record::Done(entries) => known.done.extend(entries),
                 Record::Begun { entry, ticket } => {
-                    let begun = known
-                        .begun
-                        .entry(entry)
-                        .or_insert_with(|| PartialFile { ticket: ticket.clone(), done: Vec::new() });
+                    let begun = known.begun.entry(entry).or_default();
                     // Another target was begun: the ranges moved so far are not in it.
                     if begun.ticket != ticket {
-                        *begun = PartialFile { ticket, done: Vec::new() };
+                        *begun = PartialFile { ticket, ..PartialFile::default() };
                     }
                 }
-                Record::Moved { entry, range } => {
+                Record::Moved { entry, range, hashes } => {
                     if let Some(begun) = known.begun.get_mut(&entry) {
-                        begun.done.push(range);
+                        begun.done.push(range.clone());
+                        begun.hashes.extend((!hashes.is_empty()).then_some((range, hashes)));
                     }
                 }
             }
@@ -444,7 +443,7 @@ mod tests {
         done(&journal, 0..5000);
         journal.flush();
         journal.file_begun(EntryKey(5), b"ticket".to_vec());
-        journal.range_moved(EntryKey(5), 0..10);
+        journal.range_moved(EntryKey(5), 0..10, vec![7; 32]);
         assert!(journal.take_failure().is_none() && journal.has_work());
         drop(journal);
         let whole = std::fs::read(&path).unwrap();
@@ -456,6 +455,8 @@ mod tests {
             assert!((0..5000).all(|key| knows(&journal, key)) && !knows(&journal, 5000));
             let moved = journal.begun(EntryKey(5)).map(|begun| begun.done.clone());
             assert_eq!(moved.unwrap_or_default(), Vec::from_iter((cut == 0).then_some(0..10)));
+            let hashes = journal.begun(EntryKey(5)).map(|begun| begun.hashes.clone());
+            assert_eq!(hashes.unwrap_or_default(), Vec::from_iter((cut == 0).then(|| (0..10, vec![7; 32]))));
             done(&journal, 5000..5001);
             drop(journal);
             let journal = Journal::open(&path, 7, 1).unwrap();
@@ -501,12 +502,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::open(&folder.path().join("journal"), 7, 1).unwrap();
         journal.lock().file = File::options().write(true).open("/dev/full").unwrap();
-        journal.range_moved(EntryKey(1), 0..1);
+        journal.range_moved(EntryKey(1), 0..1, Vec::new());
         assert!(matches!(journal.take_failure(), Some(JournalError::Io(_))));
         journal.lock().file = File::options().write(true).open(folder.path().join("journal")).unwrap();
         let length = || std::fs::metadata(folder.path().join("journal")).unwrap().len();
         let before = length();
-        journal.range_moved(EntryKey(1), 0..1);
+        journal.range_moved(EntryKey(1), 0..1, Vec::new());
         assert!(length() == before && journal.take_failure().is_none());
     }
 

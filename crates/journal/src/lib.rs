@@ -23,10 +23,12 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 /// A partial target of a large file, left by an earlier run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialFile {
     /// What the tool needs to open the target.
     pub ticket: Vec<u8>,
     /// Ranges already moved, in any order.
     pub done: Vec<Range<u64>>,
+    /// Hashes of the content of some of these ranges, as the tool has packed them.
+    pub hashes: Vec<(Range<u64>, Vec<u8>)>,
 }

@@ -35,8 +35,8 @@ pub(crate) enum Record {
     Done(Vec<(EntryKey, Stamp)>),
     /// A large file was begun.
     Begun { entry: EntryKey, ticket: Vec<u8> },
-    /// A range of it was moved.
-    Moved { entry: EntryKey, range: Range<u64> },
+    /// A range of it was moved. Its content has these hashes, if they are known.
+    Moved { entry: EntryKey, range: Range<u64>, hashes: Vec<u8> },
 }
 
 impl Record {
@@ -56,7 +56,7 @@ impl Record {
                 put(3, &numbers, &[]);
             }
             Self::Begun { entry, ticket } => put(4, &[entry.0], ticket),
-            Self::Moved { entry, range } => put(5, &[entry.0, range.start, range.end], &[]),
+            Self::Moved { entry, range, hashes } => put(5, &[entry.0, range.start, range.end], hashes),
         }
         bytes
     }
@@ -79,7 +79,10 @@ impl Record {
                 Self::Done(std::iter::from_fn(pair).collect())
             }
             4 => Self::Begun { entry: EntryKey(number()?), ticket: std::mem::take(&mut rest).to_vec() },
-            5 => Self::Moved { entry: EntryKey(number()?), range: number()?..number()? },
+            5 => {
+                let (entry, range) = (EntryKey(number()?), number()?..number()?);
+                Self::Moved { entry, range, hashes: std::mem::take(&mut rest).to_vec() }
+            }
             _ => return None,
         };
         rest.is_empty().then_some(record)
@@ -138,7 +141,8 @@ mod tests {
             Record::Done(Vec::new()),
             Record::Done((0..1000).map(|key| (EntryKey(key), Stamp(key * 3))).collect()),
             Record::Begun { entry: EntryKey(6), ticket: b"ticket".to_vec() },
-            Record::Moved { entry: EntryKey(6), range: 1..u64::MAX },
+            Record::Moved { entry: EntryKey(6), range: 1..u64::MAX, hashes: Vec::new() },
+            Record::Moved { entry: EntryKey(6), range: 1..7, hashes: vec![8; 4096] },
         ];
         let mut bytes = MAGIC.to_vec();
         records.iter().for_each(|record| bytes.extend(record.framed().unwrap()));

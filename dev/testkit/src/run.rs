@@ -201,6 +201,13 @@ impl Run {
         self
     }
 
+    /// Limits the length of the files it writes, in bytes. A write beyond it kills the program
+    /// (`SIGXFSZ`), or fails.
+    pub fn file_bytes(mut self, bytes: u64) -> Self {
+        self.shell.push(format!("ulimit -f {}", bytes / 512));
+        self
+    }
+
     /// Sets the umask.
     pub fn umask(mut self, mask: u32) -> Self {
         self.shell.push(format!("umask {mask:04o}"));
@@ -488,8 +495,9 @@ mod tests {
 
     #[test]
     fn limits_and_umask_hold() {
-        let run = shell("ulimit -n; ulimit -l; umask").open_files(64).locked_memory(0).umask(0o27);
-        assert_eq!(run.finish().unwrap().printed(), "64\n0\n0027\n");
+        let run = shell("ulimit -n; ulimit -l; ulimit -f; umask").open_files(64).locked_memory(0);
+        let run = run.file_bytes(4 << 10).umask(0o27);
+        assert_eq!(run.finish().unwrap().printed(), "64\n0\n8\n0027\n");
         let closed = shell("echo x").without_stdout().finish().unwrap();
         assert_ne!(closed.ending, Ending::Exited(0));
     }

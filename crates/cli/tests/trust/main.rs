@@ -9,6 +9,7 @@
 
 mod changed;
 mod full;
+mod large;
 mod manifest;
 mod power;
 mod replaced;

@@ -135,7 +135,7 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
         }
         for (_, large) in std::mem::take(&mut self.large) {
             let item = ItemSpec {
-                begun: Some(PartialFile { ticket: large.ticket, done: large.done }),
+                begun: Some(PartialFile { ticket: large.ticket, done: large.done, hashes: Vec::new() }),
                 ..large.item
             };
             let number = self.number();

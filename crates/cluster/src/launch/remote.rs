@@ -254,7 +254,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         }
         let key = self.table().range_moved(over.file, over.range.clone());
         if let (Some(journal), Some(key)) = (self.group.journal(), key) {
-            journal.range_moved(key, over.range);
+            journal.range_moved(key, over.range, Vec::new());
         }
     }
 

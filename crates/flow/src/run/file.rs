@@ -237,8 +237,12 @@ impl<T: Tool> StatedFile<T> {
         let first = block.as_ref().map(|(buffer, length)| &buffer.bytes()[..*length]);
         let opened = OpenSource { source: &self.source, stat: &self.stat, first };
         let start = cx.open_file(&self.entry, &opened);
+        let mut part = None;
         let (own, target, transfer, inspect, other) = match start {
-            Start::Move { own, target, transfer, inspect } => (own, Some(target), transfer, inspect, None),
+            Start::Move { own, target, transfer, inspect, part: first } => {
+                part = first;
+                (own, Some(target), transfer, inspect, None)
+            }
             Start::Inspect { own, transfer } => (own, None, transfer, true, None),
             Start::Compare { own, other } => (own, None, Transfer::Blocks(Holes::Read), true, Some(other)),
             Start::MoveRange(range) => {
@@ -265,11 +269,16 @@ impl<T: Tool> StatedFile<T> {
             // speed changes.
             advise(&**other, Advice::WillNeed, stat.size.min(FETCH_AHEAD_BYTES)).unwrap_or_default();
         }
-        let setup = MoveSetup { cache_policy, inspect, other };
+        let setup = MoveSetup { transfer, cache_policy, inspect, other };
         let file = Arc::new(OpenFile::<T>::new(entry, source, stat, target, own, setup));
         if cx.detach(&file, transfer) || transfer == Transfer::Nothing {
             io.recycle(block);
             return release(cx, io, file, true);
+        }
+        if let Some(part) = part {
+            // The probing read is of no use in a file that is resumed somewhere else.
+            io.recycle(block);
+            return begin_part(cx, io, file, &part);
         }
         let range = share_ranges(cx, &file, ranges_of(&io.settings, &stat), transfer);
         match block {
@@ -289,11 +298,23 @@ impl<T: Tool> StatedFile<T> {
         // several workers at once anyway.
         advise(&source, Advice::Random, 0).unwrap_or_default();
         let (transfer, cache_policy) = prepare::choose_policy(cx, io, &entry, (&source, &target), transfer);
-        let setup = MoveSetup { cache_policy, inspect, other: None };
+        let setup = MoveSetup { transfer, cache_policy, inspect, other: None };
         let file = Arc::new(OpenFile::<T>::new(entry, source, stat, Some(target), own, setup));
         let range = share_ranges(cx, &file, prepare::shares_of(&io.settings, &range), transfer);
         begin_range(cx, io, file, range, transfer)
     }
+}
+
+/// Begins to move a part of a file, shared by all workers.
+fn begin_part<T: Tool>(
+    cx: &Context<'_, T>,
+    io: &mut Io,
+    file: Arc<OpenFile<T>>,
+    part: &Range<u64>,
+) -> Next<T> {
+    let transfer = file.transfer;
+    let range = share_ranges(cx, &file, prepare::ranges_in(&io.settings, &file.stat, part), transfer);
+    begin_range(cx, io, file, range, transfer)
 }
 
 /// Shares all ranges of a file but the first, and returns that.
@@ -345,6 +366,7 @@ fn release<T: Tool>(cx: &Context<'_, T>, io: &mut Io, file: Arc<OpenFile<T>>, is
         true => false,
         false => match cx.finish_file(&file) {
             Finished::Again { stat, transfer } => return move_again(cx, io, file, (stat, transfer)),
+            Finished::Next(range) => return begin_part(cx, io, Arc::new(file), &range),
             finished => finished == Finished::Done,
         },
     };

@@ -87,10 +87,20 @@ pub(super) fn choose_policy<T: Tool>(
 pub(super) fn ranges_of(settings: &Settings, stat: &Stat) -> impl Iterator<Item = Range<u64>> + use<> {
     // The end of a file that reports no size is unknown.
     let unknown = (stat.size == 0).then_some(0..u64::MAX);
+    let known = (stat.size > 0).then(|| ranges_in(settings, stat, &(0..stat.size)));
+    unknown.into_iter().chain(known.into_iter().flatten())
+}
+
+/// Returns the ranges that workers move of a part of a file.
+pub(super) fn ranges_in(
+    settings: &Settings,
+    stat: &Stat,
+    part: &Range<u64>,
+) -> impl Iterator<Item = Range<u64>> + use<> {
     let range_bytes = settings.range_bytes.max(settings.block_bytes as u64);
-    let known = plan::ranges(stat.size, range_bytes, u64::from(stat.block_size));
-    let count = if unknown.is_some() { 0 } else { usize::MAX };
-    unknown.into_iter().chain(known.take(count))
+    let start = part.start;
+    let ranges = plan::ranges(part.end - start, range_bytes, u64::from(stat.block_size));
+    ranges.map(move |range| start + range.start..start + range.end)
 }
 
 /// Cuts a range for the workers of this process, so that one reads while another writes.

@@ -192,7 +192,7 @@ fn record_if(copy: EntryCopy<'_>, source: &Stat, is_ours: impl Fn(&Stat) -> bool
 }
 
 /// Returns the key of an entry. Only a plain name in a directory identifies it in later runs too.
-fn key_of(copy: EntryCopy<'_>) -> Option<EntryKey> {
+pub(super) fn key_of(copy: EntryCopy<'_>) -> Option<EntryKey> {
     let held = &copy.entry.node.own.held;
     let is_plain = is_plain_name(copy.target_name()) && !held.is_absent();
     is_plain.then(|| EntryKey::new(&copy.entry.path(), &held.path_of(copy.target_name())))

@@ -36,6 +36,7 @@ mod options;
 mod ordered_hash;
 mod other;
 mod parents;
+mod partial;
 mod place;
 mod regular;
 mod run;
@@ -46,6 +47,7 @@ mod stream;
 mod survey;
 mod target;
 mod temporary;
+mod ticket;
 mod verify;
 mod without_data;
 mod xattr_rules;
@@ -82,6 +84,7 @@ use layouts::Layouts;
 use links::LinkedName;
 use named::NamedCopies;
 use open_target::CopiedFile;
+use partial::KeptNames;
 use staged::UnnamedFiles;
 use target::{MadeLinks, MadeTargets, TargetDirectory, Tops, target_path};
 use verify::Verifications;
@@ -137,6 +140,8 @@ pub struct Copier {
     temporary_names: OnceLock<TemporaryNames>,
     /// True if incomplete files are kept for a later run.
     keeps_temporary: AtomicBool,
+    /// Incomplete files that are kept for a later run in any case.
+    kept_names: KeptNames,
 }
 
 impl Copier {
@@ -169,6 +174,7 @@ impl Copier {
             declined: AtomicBool::new(false),
             temporary_names,
             keeps_temporary: AtomicBool::new(false),
+            kept_names: KeptNames::default(),
         }
     }
 

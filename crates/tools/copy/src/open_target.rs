@@ -10,6 +10,7 @@ use super::journaled::JournaledFile;
 use super::links::MadeFile;
 #[cfg(feature = "distributed")]
 use super::options::{CopyOptions, Sparse};
+use super::partial::Partial;
 use super::place::Left;
 use super::staged::Staged;
 use super::verify::Verification;
@@ -43,6 +44,8 @@ pub struct CopiedFile {
     pub(super) verification: Option<Verification>,
     /// What the journal will be told of it.
     pub(super) journaled: Option<JournaledFile>,
+    /// What is recorded of it before it is complete.
+    pub(super) partial: Option<Box<Partial>>,
     /// How often its content was moved again, because the source had changed.
     pub(super) retries: AtomicU32,
 }
@@ -66,6 +69,7 @@ impl CopiedFile {
             lacks_attributes: AtomicBool::new(false),
             verification: None,
             journaled: None,
+            partial: None,
             retries: AtomicU32::new(0),
         }
     }
@@ -82,11 +86,13 @@ pub(super) struct OpenTarget {
     pub(super) creation_mode: Option<CreationMode>,
     /// Set until it has its own name.
     pub(super) staged: Option<Staged>,
+    /// What is recorded of it before it is complete.
+    pub(super) partial: Option<Box<Partial>>,
 }
 
 impl OpenTarget {
     pub(super) fn new(file: Fd) -> Self {
-        Self { file, before: None, backup: None, creation_mode: None, staged: None }
+        Self { file, before: None, backup: None, creation_mode: None, staged: None, partial: None }
     }
 }
 

@@ -20,6 +20,7 @@ use super::links::{self, MadeFile, NameClaim};
 use super::object::Object;
 use super::open_target::{CopiedFile, OpenTarget, Target};
 use super::options::{Atomic, IfChanged, Reflink, Sparse};
+use super::partial;
 use super::place::{self, Left, Place};
 use super::source_xattrs;
 use super::staged::{self, Staged};
@@ -88,7 +89,7 @@ fn fill(
         stream::fill(copy, (source, stat), target);
         return None;
     }
-    let OpenTarget { file, before, backup, creation_mode, staged } = target;
+    let OpenTarget { file, before, backup, creation_mode, staged, partial } = target;
     let reflinked = match share_blocks(copy, source, stat, &file) {
         Ok(shared) => shared,
         Err(cause) => {
@@ -112,6 +113,9 @@ fn fill(
     let has_the_name = link.is_some() && creation_mode.is_some();
     let made = has_the_name.then(|| haul_sys::stat(&file).ok()).flatten();
     let made = made.map(|stat| MadeFile::of(&stat));
+    let verification = Verification::begin(copy.copier);
+    let part = partial.as_ref().filter(|_| transfer != Transfer::Nothing);
+    let part = part.map(|partial| partial.begin(stat.size, verification.as_ref()));
     let own = CopiedFile {
         before,
         backup,
@@ -124,12 +128,13 @@ fn fill(
         creation_mode,
         staged,
         lacks_attributes: AtomicBool::new(false),
-        verification: Verification::begin(copy.copier),
+        verification,
         journaled: JournaledFile::begin(copy.copier, stat),
+        partial,
         retries: AtomicU32::new(0),
     };
     let inspect = has_holes || own.verification.is_some();
-    Some(Start::Move { own, target: file, transfer, inspect })
+    Some(Start::Move { own, target: file, transfer, inspect, part })
 }
 
 /// Closes a target that was not needed, and removes it if it is new.
@@ -179,6 +184,9 @@ fn create(
     mode: Mode,
     source: Original<'_>,
 ) -> Result<OpenTarget, Error> {
+    if let Some(target) = partial::open_named(copy, directory, source.stat) {
+        return Ok(target);
+    }
     match staged::create(copy, directory, mode, source)? {
         Some(target) => Ok(target),
         None => {
@@ -271,7 +279,7 @@ fn empty(
         return Err(Problem::new(CopyKind::SameFile).naming(copy.entry.path()).naming(copy.target_path()));
     }
     if copy.options.atomic == Atomic::Always {
-        let target = staged::replace_file(copy, directory, (&file, opened), source.layout)?;
+        let target = staged::replace_file(copy, directory, (&file, opened), source)?;
         file.close().map_err(failed)?;
         return Ok(target);
     }
@@ -290,7 +298,7 @@ fn replace(copy: EntryCopy<'_>, source: Original<'_>, directory: &Fd) -> Result<
     }
     copy.tell_removed();
     let mode = creation_mode::new_file_mode(copy.copier, source.stat);
-    staged::create_replacement(copy, directory, mode, source.layout)
+    staged::create_replacement(copy, directory, mode, source)
         .map_err(|cause| copy.problem(CopyKind::CannotCreateFile, cause))
 }
 
@@ -350,6 +358,11 @@ fn transfer(copy: EntryCopy<'_>, source: &Fd, stat: &Stat) -> Transfer {
 
 pub(super) fn finish(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Finished {
     let Some(target) = &file.target else { return Finished::Done };
+    if let Some(partial) = &file.own.partial
+        && let Some(next) = partial.advance(copy, file, target)
+    {
+        return next;
+    }
     match source_now(copy, file) {
         Ok(None) => Finished::if_complete(complete(copy, file, target)),
         Ok(Some(stat)) if empty_again(copy, file, target) => {
@@ -391,6 +404,7 @@ fn source_now(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Result<Option<Sta
 fn empty_again(copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) -> bool {
     copy.cx.count(Tally { retried: 1, ..Tally::default() });
     file.own.verification.iter().for_each(Verification::begin_again);
+    file.own.partial.iter().for_each(|partial| partial.begin_again(copy));
     let emptied = truncate(target, 0).map_err(|cause| {
         let problem = Problem::new(FlowKind::ErrorWriting).naming(target_path(&file.entry));
         copy.cx.problem(problem.because(cause));
@@ -439,8 +453,9 @@ fn complete(copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) -> bool {
 
 pub(super) fn end(copy: EntryCopy<'_>, own: &CopiedFile, moved: bool) {
     let is_whole = moved || own.lacks_attributes.load(Ordering::Relaxed);
-    let is_named = staged::name_closed(copy, own.staged.as_ref(), is_whole);
-    if !is_whole && own.staged.is_none() {
+    let is_kept = !is_whole && own.partial.as_ref().is_some_and(|partial| partial.keep(copy, own));
+    let is_named = !is_kept && staged::name_closed(copy, own.staged.as_ref(), is_whole);
+    if !is_whole && !is_kept && own.staged.is_none() {
         remove_part(copy, own);
     }
     let is_verified =

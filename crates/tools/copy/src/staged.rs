@@ -27,7 +27,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_flow::{Problem, lock};
-use haul_striping::Layout;
 use haul_sys::{Errno, Error, Fd, FileType, Mode, Open, Owner, Stat};
 use haul_sys::{
     change_mode, change_owner, get_xattr, interposer, link_unnamed, list_xattrs, open, remove, rename,
@@ -41,6 +40,7 @@ use super::layouts::{self, Original};
 use super::links::replace;
 use super::open_target::OpenTarget;
 use super::options::{Atomic, Update};
+use super::partial;
 use super::target::is_plain_name;
 
 /// Minimum size, in bytes, of a new file that is staged without `--atomic`: from there on the cost
@@ -125,7 +125,7 @@ pub(super) fn create(
     if !copy.entry.node.own.is_new() && !stat_at(directory, name).is_err_and(|cause| cause.is(Errno::NOENT)) {
         return Ok(None);
     }
-    create_incomplete(copy, directory, mode, source.layout).map(Some)
+    create_incomplete(copy, directory, mode, source).map(Some)
 }
 
 /// Creates the replacement of an existing entry that keeps nothing of it.
@@ -133,9 +133,9 @@ pub(super) fn create_replacement(
     copy: EntryCopy<'_>,
     directory: &Fd,
     mode: Mode,
-    layout: Option<&Layout>,
+    source: Original<'_>,
 ) -> Result<OpenTarget, Error> {
-    let mut target = create_incomplete(copy, directory, mode, layout)?;
+    let mut target = create_incomplete(copy, directory, mode, source)?;
     target.staged.iter_mut().for_each(|staged| staged.replaces = true);
     Ok(target)
 }
@@ -146,7 +146,7 @@ pub(super) fn replace_file(
     copy: EntryCopy<'_>,
     directory: &Fd,
     (existing, before): (&Fd, Stat),
-    layout: Option<&Layout>,
+    source: Original<'_>,
 ) -> Result<OpenTarget, Problem> {
     let refused = |kind| Problem::new(kind).naming(copy.target_path());
     if before.links > 1 {
@@ -157,7 +157,7 @@ pub(super) fn replace_file(
         return Err(refused(CopyKind::ReplacesSymlink));
     }
     let mode = before.mode.and(Mode::OWNER);
-    let target = create_replacement(copy, directory, mode, layout).map_err(failed)?;
+    let target = create_replacement(copy, directory, mode, source).map_err(failed)?;
     match inherit(copy, (existing, &before), &target.file) {
         Ok(()) => Ok(OpenTarget { before: Some(before), ..target }),
         Err(cause) => {
@@ -192,10 +192,13 @@ fn create_incomplete(
     copy: EntryCopy<'_>,
     directory: &Fd,
     mode: Mode,
-    layout: Option<&Layout>,
+    source: Original<'_>,
 ) -> Result<OpenTarget, Error> {
+    if let Some(target) = partial::create(copy, directory, mode, source)? {
+        return Ok(target);
+    }
     // A layout is set by creating a file under a name. A rank's file may be opened by other ranks.
-    let may_be_unnamed = layout.is_none()
+    let may_be_unnamed = source.layout.is_none()
         && copy.entry.node.owner.is_none()
         && interposer().is_none()
         && !durable::flushes_before_names(copy);
@@ -204,7 +207,7 @@ fn create_incomplete(
         return Ok(OpenTarget { staged: Some(Staged::unnamed()), ..OpenTarget::new(file) });
     }
     let name = temporary_name();
-    let file = copy.with_room(|| layouts::make_file(copy, (directory, &name), mode, layout))?;
+    let file = copy.with_room(|| layouts::make_file(copy, (directory, &name), mode, source.layout))?;
     Ok(OpenTarget { staged: Some(Staged::named(name)), ..OpenTarget::new(file) })
 }
 

@@ -11,7 +11,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use haul_flow::{DirCache, DirHandle, Problem};
+use haul_flow::{DirCache, DirHandle, Problem, lock};
 use haul_sys::{TEMPORARY_PREFIX, is_left_behind};
 
 use super::options::{Atomic, TemporaryNames};
@@ -44,8 +44,11 @@ pub(super) fn sweep(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) ->
         return Vec::new();
     }
     let told = |cause| Problem::new(CopyKind::CannotSweep).naming(held.path()).because(cause).as_warning();
-    let is_leftover =
-        |name: &CStr| run.is_some_and(|run| is_temporary_name(name, *run)) || is_left_behind(name);
+    let kept = lock(&copier.kept_names).clone();
+    let is_leftover = |name: &CStr| {
+        let is_earlier = run.is_some_and(|run| is_temporary_name(name, *run)) && !kept.contains(name);
+        is_earlier || is_left_behind(name)
+    };
     let swept = haul_flow::sweep(cache, held, is_leftover);
     swept.unwrap_or_else(|cause| vec![cause]).into_iter().map(told).collect()
 }

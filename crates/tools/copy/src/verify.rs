@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use haul_digest::{Algorithm, Digest, PIECE_BYTES, Pieces, TreeHash};
+use haul_digest::{Algorithm, Digest, PIECE_BYTES, PieceValue, Pieces, TreeHash};
 use haul_flow::{Pool, Problem, Tally};
 use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, Open, Operation, Stat, Times};
 use haul_sys::{
@@ -128,6 +128,17 @@ impl Verification {
     pub(super) fn add(&self, offset: u64, bytes: &[u8]) {
         self.hash.iter().for_each(|hash| hash.insert(offset, bytes));
         self.stream.iter().for_each(|hash| hash.add(offset, bytes));
+    }
+
+    /// Adds whole pieces from `start` that an earlier run has hashed.
+    pub(super) fn insert_pieces(&self, start: u64, values: &[PieceValue]) {
+        self.hash.iter().for_each(|hash| hash.insert_pieces(start, values));
+    }
+
+    /// Returns the values of the pieces in a range that was moved; nothing if the target isn't
+    /// hashed by the piece.
+    pub(super) fn pieces_in(&self, range: Range<u64>) -> Vec<PieceValue> {
+        self.hash.as_ref().map_or_else(Vec::new, |hash| hash.pieces_in(range))
     }
 
     /// Forgets the content, which is copied again.

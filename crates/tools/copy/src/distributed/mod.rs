@@ -18,8 +18,8 @@ use haul_flow::{
 use haul_striping::{Striping, striping};
 use haul_sys::{Error, Fd, FileType, Identity, Open, stat, stat_path};
 use serde::{Deserialize, Serialize};
-use ticket::Ticket;
-pub(super) use ticket::open_temporary;
+
+pub(super) use resumed::open_temporary;
 
 use super::default_label;
 use super::entry_copy::EntryCopy;
@@ -29,9 +29,10 @@ use super::options::{CopyOptions, Dereference, Label, TemporaryNames};
 use super::target::{
     CreationModes, MadeDirectory, OperandCopy, TargetDirectory, is_plain_name, target_name, target_path,
 };
+use super::ticket::Ticket;
 use super::{Copier, CopyKind};
 
-mod ticket;
+mod resumed;
 
 /// Content of a copy's init message.
 #[derive(Serialize, Deserialize)]
@@ -81,11 +82,11 @@ fn ticket_of(copier: &Copier, file: &OpenFile<Copier>) -> Option<Vec<u8>> {
         Some(name) => Ticket::temporary(name.clone(), &file.stat, &target),
         None => Ticket::in_place(target_name(entry).to_owned(), &file.stat, &target, epoch),
     };
-    ticket.pack()
+    Some(ticket.pack())
 }
 
 fn join(copy: EntryCopy<'_>, opened: &OpenSource<'_>, ticket: &[u8]) -> Option<Joined<CopiedFile>> {
-    let Some(ticket) = Ticket::unpack(ticket, opened.stat) else {
+    let Some(ticket) = Ticket::unpack(ticket).filter(|ticket| ticket.is_of(opened.stat)) else {
         copy.cx.problem(Problem::new(FlowKind::Replaced).naming(copy.entry.path()));
         return None;
     };

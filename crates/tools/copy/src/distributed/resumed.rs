@@ -1,0 +1,104 @@
+//! Targets of files that a rank creates: under temporary names, resumed after a loss, and joined by
+//! other ranks.
+
+use std::ffi::CString;
+
+use haul_cluster::{WorkItem, item_of};
+use haul_flow::Problem;
+use haul_sys::{Errno, Fd, Stat, TEMPORARY_PREFIX, remove, stat, stat_at};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::Copier;
+use crate::creation_mode::CreationMode;
+use crate::entry_copy::EntryCopy;
+use crate::kind::CopyKind;
+use crate::layouts::{self, Original};
+use crate::open_target::OpenTarget;
+use crate::options::TemporaryNames;
+use crate::staged::Staged;
+use crate::target::is_plain_name;
+use crate::ticket::Ticket;
+
+/// Creates a work item entry's target under a temporary name, or opens what an earlier attempt
+/// left of it. `None` if a file exists in its place.
+pub(crate) fn open_temporary(
+    copy: EntryCopy<'_>,
+    source: Original<'_>,
+    creation_mode: CreationMode,
+) -> Result<Option<OpenTarget>, Problem> {
+    let (Some(item), name) = (item_of(&*copy.entry.node), copy.target_name()) else { return Ok(None) };
+    if !is_plain_name(name) {
+        return Ok(None);
+    }
+    let Ok(directory) = copy.open_directory() else { return Ok(None) };
+    let is_new = copy.entry.node.own.is_new();
+    if let Some(target) = go_on_with(copy.copier, item, &directory, source.stat) {
+        return Ok(Some(target));
+    }
+    if (!is_new || item.spec.attempt > 1)
+        && !stat_at(&directory, name).is_err_and(|cause| cause.is(Errno::NOENT))
+    {
+        return Ok(None);
+    }
+    for earlier in 1..item.spec.attempt {
+        if let Some(name) = temporary_name(copy, earlier) {
+            // Usually there is none.
+            remove(&*directory, &name).unwrap_or_default();
+        }
+    }
+    let Some(name) = temporary_name(copy, item.spec.attempt) else { return Ok(None) };
+    create_temporary(copy, (&directory, name), source, creation_mode).map(Some)
+}
+
+/// Opens what an earlier attempt wrote of a large file, if the source is unchanged.
+fn go_on_with(copier: &Copier, item: &WorkItem<Copier>, directory: &Fd, source: &Stat) -> Option<OpenTarget> {
+    let begun = item.spec.begun.as_ref()?;
+    let ticket = Ticket::unpack(&begun.ticket)?;
+    let epoch = copier.temporary_names.get().map(|run| run.epoch);
+    if !ticket.is_of_unchanged(source) || ticket.epoch().is_some_and(|of| Some(of) != epoch) {
+        // The source has changed, so what was copied of it is useless.
+        if ticket.is_temporary() {
+            remove(directory, ticket.name()).unwrap_or_default();
+        }
+        return None;
+    }
+    let file = ticket.open(directory).ok()?;
+    let there = stat(&file).ok()?;
+    let moved_to = begun.done.iter().map(|range| range.end).max().unwrap_or(0);
+    if there.size < moved_to {
+        return None;
+    }
+    let temporary_name = ticket.is_temporary().then(|| ticket.name().to_owned());
+    let before = temporary_name.is_none().then_some(there);
+    Some(OpenTarget { staged: temporary_name.map(Staged::named), before, ..OpenTarget::new(file) })
+}
+
+/// Returns the temporary name for an entry's copy. `None` if copies are created under their
+/// own names.
+fn temporary_name(copy: EntryCopy<'_>, attempt: u32) -> Option<CString> {
+    let TemporaryNames { number, epoch } = copy.copier.temporary_names.get()?;
+    let name = xxh3_64(copy.target_name().to_bytes());
+    CString::new(format!("{TEMPORARY_PREFIX}{number:016x}-{name:016x}-{epoch}-{attempt}")).ok()
+}
+
+/// Creates an entry's target under a temporary name.
+fn create_temporary(
+    copy: EntryCopy<'_>,
+    (directory, name): (&Fd, CString),
+    source: Original<'_>,
+    creation_mode: CreationMode,
+) -> Result<OpenTarget, Problem> {
+    let make = || layouts::make_file(copy, (directory, &name), creation_mode.mode, source.layout);
+    let made = match make() {
+        // Left by an interrupted run with the same journal.
+        Err(cause) if cause.is(Errno::EXIST) => remove(directory, &name).and_then(|()| make()),
+        outcome => outcome,
+    };
+    let file = made.map_err(|cause| copy.failure(directory, CopyKind::CannotCreateFile, cause))?;
+    copy.tell_copied();
+    Ok(OpenTarget {
+        creation_mode: Some(creation_mode),
+        staged: Some(Staged::named(name)),
+        ..OpenTarget::new(file)
+    })
+}
