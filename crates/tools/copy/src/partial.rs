@@ -79,7 +79,7 @@ pub(super) fn create(
     let Some(state) = copy.copier.journal.as_ref().filter(|_| is_long) else { return Ok(None) };
     // In a directory of others nobody knows who has written to the file since.
     let is_safe = is_settled(source.stat) && !copy.entry.node.own.is_shared;
-    let (true, Some(key), Some(name)) = (is_safe, journaled::key_of(copy), copy.copier.temporary_names.get())
+    let (true, Some(key), Some(run)) = (is_safe, journaled::key_of(copy), copy.copier.temporary_names.get())
     else {
         return Ok(None);
     };
@@ -88,7 +88,11 @@ pub(super) fn create(
     {
         return Ok(Some(target));
     }
-    let name = temporary_name(key, *name);
+    // Left by a run whose last records were lost in a power cut. Usually there is none.
+    for epoch in 1..run.epoch {
+        remove(directory, &temporary_name(key, TemporaryNames { epoch, ..*run })).unwrap_or_default();
+    }
+    let name = temporary_name(key, *run);
     let make = || layouts::make_file(copy, (directory, &name), mode, source.layout);
     let made = copy.with_room(|| match make() {
         // Left by an earlier attempt of this run.
@@ -221,7 +225,10 @@ impl Partial {
             copy.cx.problem(copy.problem(CopyKind::Syncing, cause));
             return Some(Finished::Failed);
         }
-        self.journal(copy)?.range_moved(self.key, current, hashes.unwrap_or_default());
+        let journal = self.journal(copy)?;
+        journal.range_moved(self.key, current, hashes.unwrap_or_default());
+        // Also the record of what was begun. Without these a power cut would cost the whole file.
+        journal.flush();
         lock(&self.progress).has_recorded = true;
         self.next().map(Finished::Next)
     }
