@@ -26,6 +26,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -261,12 +262,16 @@ pub struct Context<'r, T: Tool> {
     owner: RefCell<Option<Arc<dyn RootOwner<T>>>>,
     /// Closed files waiting for [`Tool::close_file`].
     closed: RefCell<ClosedFiles<T>>,
+    /// Those of them that are being passed to it.
+    closing: RefCell<VecDeque<ClosedFile<T>>>,
 }
+
+/// A closed file: its entry, the tool's state, and true if its content was moved.
+type ClosedFile<T> = (Entry<T>, <T as Tool>::File, bool);
 
 /// Closed files waiting for [`Tool::close_file`].
 struct ClosedFiles<T: Tool> {
-    /// The entries, their files, and true for each whose content was moved.
-    files: Vec<(Entry<T>, T::File, bool)>,
+    files: VecDeque<ClosedFile<T>>,
     /// Length of all of them.
     bytes: u64,
     /// When the first of them was closed.
@@ -275,15 +280,15 @@ struct ClosedFiles<T: Tool> {
 
 impl<T: Tool> Default for ClosedFiles<T> {
     fn default() -> Self {
-        Self { files: Vec::new(), bytes: 0, since: Instant::now() }
+        Self { files: VecDeque::new(), bytes: 0, since: Instant::now() }
     }
 }
 
 impl<'r, T: Tool> Context<'r, T> {
     pub(crate) fn new(run: &'r Shared<'r, T>, worker: usize) -> Self {
-        let (owner, closed) = (RefCell::new(None), RefCell::default());
+        let (owner, closed, closing) = (RefCell::new(None), RefCell::default(), RefCell::default());
         let (tally, errors) = (Cell::default(), Cell::new(0));
-        Self { run, worker, tally, errors, owner, closed }
+        Self { run, worker, tally, errors, owner, closed, closing }
     }
 
     /// Returns the tool.
@@ -426,7 +431,7 @@ impl<'r, T: Tool> Context<'r, T> {
                 closed.since = Instant::now();
             }
             closed.bytes = closed.bytes.saturating_add(length);
-            closed.files.push((entry, own, moved));
+            closed.files.push_back((entry, own, moved));
             let is_old = closed.since.elapsed() >= age_max;
             is_old || closed.files.len() >= files_max || closed.bytes >= bytes_max
         };
@@ -443,11 +448,24 @@ impl<'r, T: Tool> Context<'r, T> {
             return false;
         }
         self.attend(None);
-        for (entry, own, moved) in closed.files {
+        self.closing.replace(closed.files);
+        while let Some((entry, own, moved)) = self.next_closed() {
             self.run.tool.close_file(self, &entry, own, moved);
             self.complete(&entry);
         }
         true
+    }
+
+    fn next_closed(&self) -> Option<ClosedFile<T>> {
+        self.closing.borrow_mut().pop_front()
+    }
+
+    /// Shows the tool up to `count` files that will be passed to [`Tool::close_file`] after the
+    /// present one, so that it can prepare for them. Only files that have waited
+    /// ([`Policy::closed_waiting`]).
+    pub fn look_ahead(&self, count: usize, look: impl FnMut((&Entry<T>, &T::File))) {
+        let closing = self.closing.borrow();
+        closing.iter().take(count).map(|(entry, own, _)| (entry, own)).for_each(look);
     }
 
     /// Adds to the counts, which reach the reporter in batches.

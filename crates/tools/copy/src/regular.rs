@@ -453,6 +453,7 @@ fn complete(copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) -> bool {
 
 pub(super) fn end(copy: EntryCopy<'_>, own: &CopiedFile, moved: bool) {
     let is_whole = moved || own.lacks_attributes.load(Ordering::Relaxed);
+    Verification::look_ahead(copy);
     let is_kept = !is_whole && own.partial.as_ref().is_some_and(|partial| partial.keep(copy, own));
     let is_named = !is_kept && staged::name_closed(copy, own.staged.as_ref(), is_whole);
     if !is_whole && !is_kept && own.staged.is_none() {

@@ -18,6 +18,7 @@
 //! Invariant: a piece that differs is written again from the source only if the source still has
 //! the content that was copied; otherwise nobody knows which one is right, and it is an error.
 
+use std::ffi::CStr;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,6 +40,9 @@ use super::{Copier, CopyKind, durable};
 /// How often a piece is written again before the file is given up.
 const REPAIRS_MAX: u32 = 2;
 
+/// Number of targets that are read ahead, per worker.
+const LOOK_AHEAD: usize = 16;
+
 /// What is verified of a file.
 #[derive(Debug)]
 pub(super) struct Verification {
@@ -52,6 +56,8 @@ pub(super) struct Verification {
     written: OnceLock<Written>,
     /// Its number among the files that wait for a flush (`durable.rs`).
     number: AtomicU64,
+    /// True if the target has left the page cache and is being read from its device.
+    is_ahead: AtomicBool,
 }
 
 /// A target whose content is written.
@@ -121,6 +127,7 @@ impl Verification {
             digest: OnceLock::new(),
             written: OnceLock::new(),
             number: AtomicU64::new(0),
+            is_ahead: AtomicBool::new(false),
         })
     }
 
@@ -178,7 +185,7 @@ impl Verification {
         }
         let Some(written) = self.written.get() else { return false };
         let outcome = self.flush(copy).and_then(|()| {
-            check_target(copy, written)?;
+            check_target(copy, written, self.is_ahead.load(Ordering::Relaxed))?;
             if copy.options.verify == Verify::Both { check_source(copy, written) } else { Ok(()) }
         });
         match outcome {
@@ -189,6 +196,26 @@ impl Verification {
             }
         }
         true
+    }
+
+    /// Makes the kernel read targets that will be checked next, from their device. Without this, a
+    /// worker would wait for the disk once per file.
+    pub(super) fn look_ahead(copy: EntryCopy<'_>) {
+        if !copy.options.reads_device_again() {
+            return;
+        }
+        copy.cx.look_ahead(LOOK_AHEAD, |(entry, own)| {
+            if let Some(verification) = &own.verification
+                && let Some(written) = verification.written.get()
+                && !verification.is_ahead.load(Ordering::Relaxed)
+            {
+                let copy = copy.with(entry);
+                let name = own.staged.as_ref().and_then(|staged| staged.temporary_name.as_deref());
+                let is_ahead = verification.flush(copy).is_ok()
+                    && fetch_again(copy, written, name.unwrap_or(copy.target_name()));
+                verification.is_ahead.store(is_ahead, Ordering::Relaxed);
+            }
+        });
     }
 
     /// Passes on the hash of a file whose copy is complete.
@@ -206,10 +233,22 @@ impl Verification {
     }
 }
 
-fn check_target(copy: EntryCopy<'_>, written: &Written) -> Result<(), Problem> {
+/// Drops a flushed target from the page cache and makes the kernel read it again. Returns false if
+/// it is not certain that this reads the device; failures show again when it is checked.
+fn fetch_again(copy: EntryCopy<'_>, written: &Written, name: &CStr) -> bool {
+    let opened = copy.open_directory().and_then(|directory| open(directory, name, Open::READ));
+    let Ok(target) = opened else { return false };
+    let is_it = stat(&target).is_ok_and(|now| now.identity == written.target.identity);
+    // The kernel's own read-ahead goes on from there.
+    let length = written.pieces.length().min(PIECE_BYTES);
+    is_it && drop_pages(&target) && advise(&target, Advice::WillNeed, length).is_ok()
+}
+
+/// Reads a target again and compares it. `is_ahead` is true if that reaches its device.
+fn check_target(copy: EntryCopy<'_>, written: &Written, is_ahead: bool) -> Result<(), Problem> {
     let failed = |cause| copy.problem(CopyKind::CannotVerify, cause);
     let (target, opened) = open_target(copy, written, Open::READ)?;
-    if copy.options.verify != Verify::Stream {
+    if copy.options.verify != Verify::Stream && !is_ahead {
         leave_cache(copy, &target);
     }
     let found = read_pieces(copy, &target, written.pieces.length()).map_err(failed)?;
