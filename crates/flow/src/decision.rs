@@ -21,6 +21,8 @@ pub struct Policy {
     pub backpressure: Option<Gauge>,
     /// How many closed files may wait for [`Tool::close_file`](crate::Tool::close_file).
     pub closed_waiting: ClosedWaiting,
+    /// True if files are flushed in the end: large ones are written to disk while they are copied.
+    pub writes_back: bool,
     /// Cancelled when the run need not go on, in this process or another.
     pub cancel: CancelToken,
     /// Where writes wait while the target's file system is full; `None` if that fails the file.

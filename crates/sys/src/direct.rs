@@ -3,6 +3,7 @@
 //! A descriptor is switched to direct I/O after it has been opened: only then is it known whether
 //! the file should be copied that way, and which alignment it needs.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::fs::{AtFlags, OFlags, StatxFlags};
@@ -96,6 +97,26 @@ pub fn write_back(file: impl AsFd) -> Result<()> {
             if answer == 0 { Ok(()) } else { Err::<(), Errno>(last_errno()) }
         },
         || format!("{}, 0, 0", file.as_raw_fd()),
+    )
+}
+
+/// Starts to write a range of the file's dirty pages to disk, and doesn't wait for that
+/// (`sync_file_range`).
+///
+/// # Errors
+/// Any error from `sync_file_range(2)`.
+pub fn start_write_back(file: impl AsFd, range: Range<u64>) -> Result<()> {
+    let file = file.as_fd();
+    let length = (range.end - range.start).cast_signed();
+    gate::call(
+        Operation::SyncFileRange,
+        || {
+            let (file, start) = (file.as_raw_fd(), range.start.cast_signed());
+            // SAFETY: passes only numbers; the descriptor is open while it is borrowed.
+            let answer = unsafe { libc::sync_file_range(file, start, length, libc::SYNC_FILE_RANGE_WRITE) };
+            if answer == 0 { Ok(()) } else { Err::<(), Errno>(last_errno()) }
+        },
+        || format!("{}, {}, {length}", file.as_raw_fd(), range.start),
     )
 }
 

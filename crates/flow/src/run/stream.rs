@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_engine::{Call, Caps, Ops, Outcome, Wait};
-use haul_sys::{Buffer, Cache, Errno, Error, Operation, Seek, is_local, seek};
+use haul_sys::{Buffer, Cache, Errno, Error, Operation, Seek, is_local, seek, start_write_back};
 
 use crate::cache_policy::{Special, Tail, Writable};
 use crate::decision::{Block, Failure, Holes, Transfer, Write};
@@ -33,6 +33,9 @@ use crate::tool::{Context, OpenFile, Tool};
 /// Maximum bytes per `copy_file_range`: enough to hide the cost of the call, few enough to
 /// show progress.
 const KERNEL_COPY_BYTES: u64 = 8 << 20;
+
+/// Bytes of a file that are written to disk together while it is copied (`Policy::writes_back`).
+const WRITE_BACK_BYTES: u64 = 8 << 20;
 
 /// What the states of a file use of their worker: buffers, and what the engine can.
 pub(super) struct Io {
@@ -103,6 +106,8 @@ pub(super) struct Stream<T: Tool> {
     cursor: Option<Arc<BlockCursor>>,
     /// Set while a write of it waits for room.
     room: RoomWait,
+    /// End of what is being written to disk ([`Policy::writes_back`](crate::Policy)).
+    written_back: u64,
 }
 
 /// Progress of the current block.
@@ -142,6 +147,7 @@ impl<T: Tool> Stream<T> {
             tried: Special::default(),
             cursor: None,
             room: RoomWait::default(),
+            written_back: range.start,
         }
     }
 
@@ -164,8 +170,22 @@ impl<T: Tool> Stream<T> {
         (0..streams).map(stream).collect()
     }
 
+    /// Starts to write to disk what was copied, if that is wanted.
+    fn start_write_back(&mut self, cx: &Context<'_, T>) {
+        if cx.run.policy.writes_back
+            && self.cursor.is_none()
+            && self.position >= self.written_back.saturating_add(WRITE_BACK_BYTES)
+            && let Some(target) = &self.file.target
+        {
+            // Only a hint: the flush writes what this doesn't, and reports all errors.
+            start_write_back(&**target, self.written_back..self.position).unwrap_or_default();
+            self.written_back = self.position;
+        }
+    }
+
     /// Goes on with the next operation, or ends the stream.
     pub(super) fn next(mut self, cx: &Context<'_, T>, io: &mut Io) -> Progress<T> {
+        self.start_write_back(cx);
         if self.file.has_failed() || (self.position >= self.end && !self.take_from_cursor()) {
             self.end_wait(cx);
             return Progress::Over(self);

@@ -100,7 +100,7 @@ pub(super) fn note_directory(copier: &Copier, cache: &DirCache, held: &Arc<DirHa
 
 /// True if files are flushed: to be durable, to be read again from the device, or to be recorded in
 /// a journal.
-fn is_flushed(copier: &Copier) -> bool {
+pub(super) fn is_flushed(copier: &Copier) -> bool {
     copier.options.fsync != Fsync::Never || copier.options.reads_device_again() || copier.journal.is_some()
 }
 

@@ -228,7 +228,9 @@ impl Tool for Copier {
         let waits =
             self.options.names_after_flush() || self.options.reads_device_again() || self.journal.is_some();
         let closed_waiting = if waits { CLOSED_WAITING } else { ClosedWaiting::default() };
-        Policy { cancel: self.cancel.clone(), closed_waiting, room: self.room.clone(), ..Policy::default() }
+        let writes_back = durable::is_flushed(self);
+        let (cancel, room) = (self.cancel.clone(), self.room.clone());
+        Policy { cancel, closed_waiting, room, writes_back, ..Policy::default() }
     }
 
     fn plan(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
