@@ -64,9 +64,7 @@ pub use data::{
     read_all, read_cached, read_on, read_path, reflink, seek, stand_at, stand_at_end, synchronize, truncate,
     try_read, write, write_all, write_all_on, write_on,
 };
-pub use direct::{
-    Alignment, bypass_cache, direct_alignment, start_write_back, use_cache, write_back,
-};
+pub use direct::{Alignment, bypass_cache, direct_alignment, start_write_back, use_cache, write_back};
 pub use directory::DirectoryReader;
 pub use error::{Errno, Error, Result};
 pub use fd::Fd;

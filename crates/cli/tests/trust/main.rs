@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod calls;
 mod changed;
 mod full;
 mod large;

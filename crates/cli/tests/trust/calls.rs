@@ -1,0 +1,54 @@
+//! What keeps flushing and verifying fast, by the calls that are made.
+
+use std::fs::{self, File};
+
+use haul_testkit::mount::Mount;
+use haul_testkit::strace::record;
+use haul_testkit::{Program, needs, program, random, require};
+
+/// Counts the calls of this name, with `flag` among their arguments, of a copy of `source` in the
+/// file system to `target` beside it.
+fn count(ours: &Program, disk: &Mount, options: &[&str], (call, flag): (&str, &str)) -> usize {
+    haul_testkit::sandbox::remove_tree(&disk.join("target"));
+    let run = ours.run().args(["-rT", "-j1", "--engine=sync"]).args(options);
+    let run = run.args([disk.join("source"), disk.join("target")]);
+    let (outcome, calls) = record(run, call, &disk.join("log")).unwrap();
+    assert!(outcome.succeeded(), "{}", outcome.errors());
+    let has_flag = |arguments: &[String]| arguments.iter().any(|argument| argument.contains(flag));
+    calls.iter().filter(|call| has_flag(&call.arguments)).count()
+}
+
+#[test]
+fn a_large_file_is_written_to_disk_while_it_is_copied() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::tool("strace"), needs::root(), needs::loop_mount("ext4"));
+    let disk = Mount::image("ext4", 192 << 20).unwrap();
+    fs::create_dir(disk.join("source")).unwrap();
+    fs::write(disk.join("source/large"), random::bytes(1, 64 << 20)).unwrap();
+    fs::write(disk.join("source/small"), "small").unwrap();
+    let flushes = ("sync_file_range", "SYNC_FILE_RANGE_WRITE");
+    assert_eq!(count(&ours, &disk, &[], flushes), 0);
+    for options in [["--fsync"].as_slice(), &["--fsync", "--reflink=never"], &["--verify"], &["--resume"]] {
+        assert_eq!(count(&ours, &disk, options, flushes), 8, "{options:?}");
+    }
+}
+
+#[test]
+fn targets_are_read_ahead_when_they_are_verified() {
+    const FILES: usize = 100;
+    let ours = program!();
+    require!(ours.needs_haul(), needs::tool("strace"), needs::root(), needs::loop_mount("ext4"));
+    let disk = Mount::image("ext4", 64 << 20).unwrap();
+    fs::create_dir(disk.join("source")).unwrap();
+    for number in 0..FILES {
+        fs::write(disk.join(format!("source/{number}")), random::bytes(number as u64, 5000)).unwrap();
+    }
+    let cached = haul_sys::cached_pages(&File::open(disk.join("source/1")).unwrap());
+    require!(cached.err().map(|error| format!("needs cachestat: {error}")));
+    let ahead = ("fadvise64", "POSIX_FADV_WILLNEED");
+    for options in [["--verify"].as_slice(), &["--verify", "--atomic", "--fsync"], &["--verify=both"]] {
+        // All but the first.
+        assert_eq!(count(&ours, &disk, options, ahead), FILES - 1, "{options:?}");
+    }
+    assert_eq!(count(&ours, &disk, &["--verify=stream"], ahead), 0);
+}
