@@ -21,10 +21,11 @@ use super::{Copier, CopyKind};
 fn is_temporary_name(name: &CStr, run: TemporaryNames) -> bool {
     let is_hex = |part: &[u8]| part.len() == 16 && part.iter().all(|byte| byte.is_ascii_hexdigit());
     let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
-    let number = format!("{TEMPORARY_PREFIX}{:016x}-", run.number);
-    let rest = name.to_bytes().strip_prefix(number.as_bytes()).unwrap_or_default();
+    let Some(rest) = name.to_bytes().strip_prefix(TEMPORARY_PREFIX.as_bytes()) else { return false };
+    let number = format!("{:016x}", run.number);
     let mut parts = rest.split(|byte| *byte == b'-');
-    parts.next().is_some_and(is_hex)
+    parts.next().is_some_and(|part| part == number.as_bytes())
+        && parts.next().is_some_and(is_hex)
         && parts.next().is_some_and(is_number)
         && parts.next().is_some_and(is_number)
         && parts.next().is_none()
