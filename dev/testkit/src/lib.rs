@@ -33,6 +33,7 @@
 #![allow(clippy::missing_errors_doc, reason = "an error says which call failed, and every test ends there")]
 
 pub mod ceph;
+pub mod change;
 pub mod cold;
 pub mod compare;
 pub mod deep;

@@ -8,6 +8,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use haul_testkit::change::{change_quietly, replace_quietly};
 use haul_testkit::mpi::{Kind, Mpi};
 use haul_testkit::needs;
 use haul_testkit::random::{self, IndexedRandom, Rng, seeded};
@@ -34,32 +35,13 @@ fn nothing_hidden(folder: &Path) {
     assert!(hidden.is_empty(), "{hidden:?}");
 }
 
-/// Changes a byte and restores the old modification time.
-fn change_quietly(path: &Path) {
-    let before = fs::metadata(path).unwrap();
-    let file = File::options().write(true).open(path).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&file, b"#", before.len() / 2).unwrap();
-    file.set_times(FileTimes::new().set_modified(before.modified().unwrap())).unwrap();
-}
-
-/// Replaces a file by another of the same size and times.
-fn replace_quietly(path: &Path) {
-    let before = fs::metadata(path).unwrap();
-    let other = path.with_extension("other");
-    fs::write(&other, vec![b'#'; usize::try_from(before.len()).unwrap()]).unwrap();
-    fs::set_permissions(&other, before.permissions()).unwrap();
-    let times = FileTimes::new().set_modified(before.modified().unwrap());
-    File::options().write(true).open(&other).unwrap().set_times(times).unwrap();
-    fs::rename(other, path).unwrap();
-}
-
 /// A change that a rerun must notice.
 type Change = fn(&Path);
 
 const CHANGES: &[(&str, Change)] = &[
     ("removed", |path| fs::remove_file(path).unwrap()),
-    ("changed quietly", change_quietly),
-    ("replaced quietly", replace_quietly),
+    ("changed quietly", |path| change_quietly(path).unwrap()),
+    ("replaced quietly", |path| replace_quietly(path).unwrap()),
     ("longer", |path| {
         let size = fs::metadata(path).unwrap().len();
         File::options().write(true).open(path).unwrap().set_len(size + 1).unwrap();
@@ -248,7 +230,7 @@ fn after_any_kills_a_rerun_ends_with_the_whole_tree_and_nothing_hidden() {
         // Sometimes, the source changes between runs.
         let changed = scene.from().join(format!("d{}/large{}", 1, 0));
         if changed.exists() && random.random() {
-            change_quietly(&changed);
+            change_quietly(&changed).unwrap();
         }
         succeed(&scene, &format!("round {round}, seed {seed}"));
         nothing_hidden(scene.sandbox.path());

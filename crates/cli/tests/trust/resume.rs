@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symli
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use haul_testkit::change::{change_quietly, replace_quietly};
 use haul_testkit::mount::{Mount, POWER_TOOL};
 use haul_testkit::program::ENGINES;
 use haul_testkit::random::{IndexedRandom, Rng, seed, seeded};
@@ -147,31 +148,12 @@ fn a_rerun_over_an_unchanged_tree_copies_nothing_and_says_so() {
     }
 }
 
-/// Changes a byte and restores the old modification time.
-fn change_quietly(path: &Path) {
-    let before = fs::metadata(path).unwrap();
-    let file = File::options().write(true).open(path).unwrap();
-    file.write_all_at(b"#", before.len() / 2).unwrap();
-    file.set_times(FileTimes::new().set_modified(before.modified().unwrap())).unwrap();
-}
-
-/// Replaces a file by another of the same size, mode and times.
-fn replace_quietly(path: &Path) {
-    let before = fs::metadata(path).unwrap();
-    let other = path.with_extension("other");
-    fs::write(&other, vec![b'#'; usize::try_from(before.len()).unwrap()]).unwrap();
-    fs::set_permissions(&other, before.permissions()).unwrap();
-    let times = FileTimes::new().set_modified(before.modified().unwrap());
-    File::options().write(true).open(&other).unwrap().set_times(times).unwrap();
-    fs::rename(other, path).unwrap();
-}
-
 /// A change that a rerun must notice, on either side.
 type Change = fn(&Path);
 
 const CHANGES: &[(&str, Change)] = &[
-    ("changed quietly", change_quietly),
-    ("replaced quietly", replace_quietly),
+    ("changed quietly", |path| change_quietly(path).unwrap()),
+    ("replaced quietly", |path| replace_quietly(path).unwrap()),
     ("truncated", |path| {
         let size = fs::metadata(path).unwrap().len();
         File::options().write(true).open(path).unwrap().set_len(size / 2).unwrap();

@@ -97,6 +97,7 @@ impl OpenTarget {
 }
 
 /// Result of preparing a target.
+#[allow(clippy::large_enum_variant, reason = "each is taken apart at once")]
 pub(super) enum Target {
     /// It is open.
     Open(OpenTarget),

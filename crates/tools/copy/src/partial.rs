@@ -262,7 +262,7 @@ fn segments(done: &[Range<u64>], size: u64) -> Vec<Range<u64>> {
     let mut done: Vec<_> = done.to_vec();
     done.sort_unstable_by_key(|range| range.start);
     let (mut left, mut start) = (Vec::new(), 0);
-    for range in done.into_iter().chain([size..size]) {
+    for range in done.into_iter().chain(std::iter::once(size..size)) {
         while start < range.start.min(size) {
             let end = (start / SEGMENT_BYTES + 1) * SEGMENT_BYTES;
             let end = end.min(range.start).min(size);
