@@ -291,18 +291,19 @@ mod tests {
     #[test]
     fn segments_and_what_is_done_make_up_the_file() {
         const S: u64 = SEGMENT_BYTES;
-        let cases: [&[Range<u64>]; 7] = [
+        let cases: [&[(u64, u64)]; 7] = [
             &[],
-            &[0..S],
-            &[S..2 * S],
-            &[2 * S..3 * S, 0..S],
-            &[5..10, 3..7, 20..S + 1],
-            &[0..3 * S + 1],
-            &[S - 1..S - 1, S..4 * S],
+            &[(0, S)],
+            &[(S, 2 * S)],
+            &[(2 * S, 3 * S), (0, S)],
+            &[(5, 10), (3, 7), (20, S + 1)],
+            &[(0, 3 * S + 1)],
+            &[(S - 1, S - 1), (S, 4 * S)],
         ];
         for done in cases {
+            let done: Vec<_> = done.iter().map(|(start, end)| *start..*end).collect();
             for size in [0, 1, S - 1, S, S + 1, 3 * S - 1, 3 * S, 3 * S + 1] {
-                let left = segments(done, size);
+                let left = segments(&done, size);
                 let is_segment = |range: &Range<u64>| {
                     range.start < range.end && (range.start / S == (range.end - 1) / S) && range.end <= size
                 };
