@@ -31,6 +31,8 @@ use haul_sys::{
     use_cache, write_all,
 };
 
+#[cfg(feature = "distributed")]
+use super::distributed;
 use super::entry_copy::EntryCopy;
 use super::options::Verify;
 use super::ordered_hash::OrderedHash;
@@ -94,6 +96,15 @@ impl DigestSink {
     pub fn with_algorithm(self, algorithm: Algorithm) -> Self {
         Self { algorithm, ..self }
     }
+
+    pub(super) fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Passes on the hash of a copy, and its size in bytes.
+    pub(super) fn list(&self, copy: EntryCopy<'_>, (size, digest): (u64, Digest)) {
+        (self.receive)(FileDigest { path: copy.target_path(), size, digest });
+    }
 }
 
 impl fmt::Debug for DigestSink {
@@ -113,7 +124,7 @@ pub(super) struct Verifications {
 impl Verification {
     /// Begins a file; `None` if its content isn't hashed.
     pub(super) fn begin(copier: &Copier) -> Option<Self> {
-        let wanted = copier.digests.as_ref().map(|sink| sink.algorithm);
+        let wanted = copier.listed_hash;
         let by_piece = copier.options.verify != Verify::Never || wanted == Some(Algorithm::Blake3);
         (by_piece || wanted.is_some()).then(|| Self {
             hash: by_piece.then(TreeHash::with_pieces),
@@ -182,8 +193,12 @@ impl Verification {
 
     /// Passes on the hash of a file whose copy is complete.
     pub(super) fn pass_on(&self, copy: EntryCopy<'_>) {
-        if let (Some(sink), Some((size, digest))) = (&copy.copier.digests, self.digest.get()) {
-            (sink.receive)(FileDigest { path: copy.target_path(), size: *size, digest: *digest });
+        let Some(digest) = self.digest.get() else { return };
+        match &copy.copier.digests {
+            Some(sink) => sink.list(copy, *digest),
+            #[cfg(feature = "distributed")]
+            None if copy.copier.listed_hash.is_some() => distributed::emit_digest(copy, *digest),
+            None => {}
         }
     }
 

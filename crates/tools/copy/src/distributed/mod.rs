@@ -12,12 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use haul_cluster::{Distributed, ItemReceiver, Joined, RemotePath};
+use haul_digest::Algorithm;
 use haul_flow::{
     CancelToken, Context, DirHandle, DirNode, Entry, FlowKind, Kind, OpenFile, OpenSource, Problem, is_shared,
 };
 use haul_striping::{Striping, striping};
 use haul_sys::{Error, Fd, FileType, Identity, Open, stat, stat_path};
 use serde::{Deserialize, Serialize};
+
+pub(super) use digests::{emit_digest, list_digest, note_left};
 use ticket::Ticket;
 pub(super) use ticket::open_temporary;
 
@@ -31,6 +34,7 @@ use super::target::{
 };
 use super::{Copier, CopyKind};
 
+mod digests;
 mod ticket;
 
 /// Content of a copy's init message.
@@ -38,6 +42,7 @@ mod ticket;
 struct Brief {
     options: CopyOptions,
     temporary_names: TemporaryNames,
+    listed_hash: Option<Algorithm>,
 }
 
 /// A target directory as sent to another process.
@@ -122,18 +127,25 @@ impl Distributed for Copier {
                 .unwrap_or_else(|| TemporaryNames { number: rand::random(), epoch: 1 })
         };
         let temporary_names = *self.temporary_names.get_or_init(names);
-        let init_message = Brief { options: self.options.clone(), temporary_names };
+        let (options, listed_hash) = (self.options.clone(), self.listed_hash);
+        let init_message = Brief { options, temporary_names, listed_hash };
         postcard::to_allocvec(&init_message).unwrap_or_default()
     }
 
     fn from_init(init_message: &[u8]) -> Option<Self> {
-        let Brief { options, temporary_names }: Brief = postcard::from_bytes(init_message).ok()?;
+        let Brief { options, temporary_names, listed_hash }: Brief =
+            postcard::from_bytes(init_message).ok()?;
         if let Label::Given(context) = &options.label {
             haul_sys::set_creation_label(context).ok()?;
         }
         let contexts = default_label::open(&options).ok()?;
         let temporary_names = OnceLock::from(temporary_names);
-        Some(Self { temporary_names, contexts, ..Self::new(options, CancelToken::default(), false) })
+        Some(Self {
+            temporary_names,
+            contexts,
+            listed_hash,
+            ..Self::new(options, CancelToken::default(), false)
+        })
     }
 
     fn made<'a>(&self, entry: &'a Entry<Self>) -> Option<(&'a Arc<DirHandle>, &'a CStr)> {
@@ -162,6 +174,9 @@ impl Distributed for Copier {
     }
 
     fn ticket(&self, file: &OpenFile<Self>) -> Option<Vec<u8>> {
+        if file.own.verification.is_some() {
+            return None;
+        }
         ticket_of(self, file)
     }
 
