@@ -69,8 +69,8 @@ impl Ticket {
     ///
     /// # Errors
     /// `ESTALE` if it is not the file that the ticket's writer has open; otherwise the kernel's.
-    pub(super) fn open(&self, directory: &Fd) -> Result<Fd, Error> {
-        let how = if self.follow { Open::WRITE.following() } else { Open::WRITE };
+    pub(super) fn open(&self, directory: &Fd, how: Open) -> Result<Fd, Error> {
+        let how = if self.follow { how.following() } else { how };
         let file = open(directory, &self.name, how)?;
         match stat(&file)?.identity.inode == self.target {
             true => Ok(file),
@@ -137,7 +137,7 @@ fn go_on_with(copier: &Copier, item: &WorkItem<Copier>, directory: &Fd, source: 
             return None;
         }
     };
-    let file = ticket.open(directory).ok()?;
+    let file = ticket.open(directory, Open::WRITE).ok()?;
     let there = stat(&file).ok()?;
     let moved_to = begun.done.iter().map(|range| range.end).max().unwrap_or(0);
     if there.identity.inode != ticket.target || there.size < moved_to {
