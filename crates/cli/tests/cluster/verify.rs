@@ -101,7 +101,7 @@ fn manifests_are_right(kind: Kind, way: Way) {
         &["-a", "--verify"],
         &["-r", "--verify=both", "--sparse=always"],
         &["-a"],
-        &["-r", "--verify=stream", "--block-size=12K"],
+        &["-r", "--verify=stream", "--block-size=12K", "--walk=ranks"],
         &["-rp", "--verify=both", "--direct"],
     ];
     for (engine, options) in each_engine().into_iter().zip(options) {
@@ -383,6 +383,49 @@ fn the_rest_of_a_file_is_verified(options: &[&str]) {
 tests! {
     the_rest_of_a_split_file_is_verified_after_a_loss => the_rest_of_a_file_is_verified(&["--verify"]);
     the_rest_of_a_split_file_is_listed_after_a_loss => the_rest_of_a_file_is_verified(&["-p"]);
+}
+
+/// A source is written to while it is copied; `--verify` implies `--if-changed=retry`. A file that
+/// one rank copies is copied again, and its last copy is listed. A file that is split is an error.
+#[test]
+fn a_source_that_changes_is_copied_again_or_an_error() {
+    require!(standin::needed(), Kind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    for (range, hash) in [("--range-size=1G", ""), (RANGE, ""), ("", "--hash=md5")] {
+        let standin = Standin::start(1, &["--client-rate=8MB"]).unwrap();
+        let sandbox = Sandbox::on_disk().unwrap();
+        let source = standin.client(0).join("large");
+        fs::write(&source, random::bytes(3, 17_000_000)).unwrap();
+        cold::make(&source).unwrap();
+        let to = sandbox.join("to");
+        fs::create_dir(&to).unwrap();
+        let own = [range, hash, "--verify", "--stats=json", "--manifest=SUMS"];
+        let copy = script(&sandbox, &mpi, Way::Clients(2), &own);
+        let run = copy.run().arg(&source).arg(&to).in_folder(sandbox.path());
+        let running = run.within(LIMIT).start().unwrap();
+        let is_begun = || {
+            let entries = fs::read_dir(&to).into_iter().flatten().flatten();
+            entries.filter_map(|entry| entry.metadata().ok()).any(|entry| entry.len() > 2_000_000)
+        };
+        assert!(wait::until(LIMIT, is_begun), "the copy does not begin");
+        // At the beginning, which the copy has passed.
+        File::options().write(true).open(&source).unwrap().write_all_at(b"other bytes", 0).unwrap();
+        let outcome = running.finish().unwrap();
+        let (told, printed) = (outcome.errors(), outcome.printed());
+        if range == RANGE {
+            assert_eq!(outcome.status(), Some(1), "{told}");
+            assert!(told.contains("large'") && !to.join("large").exists(), "{told}");
+            assert_eq!(fs::read_to_string(sandbox.join("SUMS")).unwrap(), "", "{told}");
+            continue;
+        }
+        assert!(outcome.succeeded(), "{hash}: {told}");
+        assert!(printed.contains("\"retried\":1,\"verified\":1"), "{hash}: {printed}");
+        let content = fs::read(&source).unwrap();
+        assert!(fs::read(to.join("large")).unwrap() == content && content.starts_with(b"other bytes"));
+        let algorithm = if hash.is_empty() { Algorithm::Blake3 } else { Algorithm::Md5 };
+        let entry = (to.join("large").display().to_string(), algorithm.hash(&content).to_string());
+        assert_eq!(listed(&sandbox.join("SUMS")), BTreeMap::from([entry]), "{hash}");
+    }
 }
 
 /// With a journal, what an earlier run has verified and nobody has changed isn't read again, as

@@ -242,7 +242,9 @@ impl Tool for Copier {
             Look::OneOfSeveralNames => {}
             Look::Unknown if place::leaves(copy, kind) => {
                 #[cfg(feature = "distributed")]
-                distributed::note_left(copy);
+                if entry.node.owner.is_some() {
+                    distributed::note_left(copy);
+                }
                 return Plan::Skip;
             }
             Look::Unknown => {}

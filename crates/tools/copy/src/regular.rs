@@ -57,7 +57,9 @@ pub(super) fn begin(copy: EntryCopy<'_>, opened: OpenSource<'_>) -> Start<Copied
         Ok(Target::Open(target)) => fill(copy, opened, target, link),
         Ok(Target::Left(left)) => {
             #[cfg(feature = "distributed")]
-            super::distributed::note_left(copy);
+            if copy.entry.node.owner.is_some() {
+                super::distributed::note_left(copy);
+            }
             if left == Left::AsItIs {
                 links::abandon(copy, link);
             } else if let Some(file) = link {
