@@ -77,8 +77,8 @@ impl TreeHash {
     }
 
     /// Returns true if what was added at `start`, a multiple of [`PIECE_BYTES`], is this piece: a
-    /// whole one, or the last one of a file. What was not added is zeros. Quick only if the hash was
-    /// created to keep pieces.
+    /// whole one, or the last one of a file. What was not added is zeros. Quick only if the hash
+    /// was created to keep pieces.
     ///
     /// [`PIECE_BYTES`]: crate::PIECE_BYTES
     #[must_use]
