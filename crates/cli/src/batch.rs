@@ -139,7 +139,7 @@ fn conclude(console: &Console, work: &impl Work, outcome: Result<Outcome, BatchE
 
 /// In a job: keeps the journal of an abandoned copy, so that it can be resumed.
 pub(crate) fn keep_what_is_left(group: &ProcessGroup, console: &Console) {
-    if let Some(spool) = Spool::of_process().filter(|_| group.leaves_work())
+    if let Some(spool) = Spool::of_process().filter(|spool| group.leaves_work() && spool.journal().exists())
         && let Err(error) = spool.keep()
     {
         console.remark(&format!("cannot keep {}: {error}", spool.folder().display()));

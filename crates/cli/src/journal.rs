@@ -31,7 +31,9 @@ pub(crate) fn open(request: &Request) -> Result<Option<Arc<Journal>>, String> {
     let Request { operands, run, resume, .. } = request;
     let fingerprint = fingerprint(request);
     let has_ranks = run.hosts.clients.is_some() || is_under_launcher();
-    let of_job = || has_ranks.then(Spool::of_process).flatten().map(|spool| spool.journal());
+    // The hashes of what a requeued job would skip are not in its manifest.
+    let is_kept = has_ranks && request.manifest.is_none();
+    let of_job = || is_kept.then(Spool::of_process).flatten().map(|spool| spool.journal());
     let hidden = resume.then(|| hidden_path(operands, fingerprint)).flatten();
     let given = run.hosts.journal.clone();
     let Some(path) = hidden.clone().or(given).or_else(of_job) else { return Ok(None) };

@@ -56,16 +56,23 @@ fn a_local_copy_executes_nothing_of_the_distributed_half() {
     let profile = sandbox.join("profile");
     let out = format!("--callgrind-out-file={}", profile.display());
     let head = ["--quiet", "--tool=callgrind", &out].map(OsString::from);
-    let run = program.run_with(&["--engine=sync"]).args(["-a", "from", "to"]).in_folder(sandbox.path());
-    let outcome = run.behind(&valgrind, head.into()).finish().unwrap();
-    assert_eq!((outcome.status(), outcome.errors()), (Some(0), String::new()));
-    let files = executed(&fs::read_to_string(&profile).unwrap());
-    let runs = |part: &str| files.iter().any(|file| file.contains(part));
-    assert!(runs("crates/flow/src/run/worker.rs") && runs("crates/tools/copy/src/regular.rs"), "{files:#?}");
-    let distributed: Vec<_> = files
-        .iter()
-        .filter(|file| DISTRIBUTED.iter().any(|part| file.contains(part)))
-        .filter(|file| !VALUES.iter().any(|part| file.contains(part)))
-        .collect();
-    assert!(distributed.is_empty(), "a copy on one machine executed {distributed:#?}");
+    // Into a new directory, onto what is there, and past it.
+    let verified = ["--verify=stream", "--manifest=list"];
+    for options in [&["-a"][..], &[&["-r"], &verified[..]].concat(), &[&["-rn"], &verified[..]].concat()] {
+        let run = program.run_with(&["--engine=sync"]).args(options).args(["-T", "from", "to"]);
+        let outcome = run.in_folder(sandbox.path()).behind(&valgrind, head.to_vec()).finish().unwrap();
+        assert_eq!((outcome.status(), outcome.errors()), (Some(0), String::new()), "{options:?}");
+        let files = executed(&fs::read_to_string(&profile).unwrap());
+        let runs = |part: &str| files.iter().any(|file| file.contains(part));
+        assert!(
+            runs("crates/flow/src/run/worker.rs") && runs("crates/tools/copy/src/place.rs"),
+            "{files:#?}"
+        );
+        let distributed: Vec<_> = files
+            .iter()
+            .filter(|file| DISTRIBUTED.iter().any(|part| file.contains(part)))
+            .filter(|file| !VALUES.iter().any(|part| file.contains(part)))
+            .collect();
+        assert!(distributed.is_empty(), "{options:?}: a copy on one machine executed {distributed:#?}");
+    }
 }

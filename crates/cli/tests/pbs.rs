@@ -55,8 +55,8 @@ impl Ground {
     }
 
     /// Starts a copy, and waits until a third of it is done. Returns it with its job ID.
-    fn begin(&self) -> (Child, String) {
-        let mut child = self.copying(&[]).spawn().unwrap();
+    fn begin(&self, words: &[&str]) -> (Child, String) {
+        let mut child = self.copying(words).spawn().unwrap();
         await_files(&mut child, &self.copy(), FILES / 3);
         let jobs = self.pbs.submitted();
         assert_eq!(jobs.len(), 1);
@@ -99,7 +99,7 @@ fn end_of(mut child: Child) -> Output {
 fn a_job_that_pbs_puts_back_into_the_queue_goes_on_by_its_journal() {
     require!(needed());
     let ground = Ground::new();
-    let (child, job) = ground.begin();
+    let (child, job) = ground.begin(&[]);
     ground.pbs.requeue(&job).unwrap();
     let half = ground.half();
     ground.pbs.release(&job).unwrap();
@@ -113,7 +113,7 @@ fn a_job_that_pbs_puts_back_into_the_queue_goes_on_by_its_journal() {
 fn a_job_of_pbs_that_takes_too_long_can_be_submitted_again() {
     require!(needed());
     let ground = Ground::new();
-    let (child, job) = ground.begin();
+    let (child, job) = ground.begin(&[]);
     ground.pbs.exceed_walltime(&job).unwrap();
     let output = end_of(child);
     let said = text(&output.stderr);
@@ -126,4 +126,27 @@ fn a_job_of_pbs_that_takes_too_long_can_be_submitted_again() {
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     assert_eq!(ground.pbs.submitted().len(), 2);
     ground.judge(&half);
+}
+
+/// A manifest lists every file, so a job that writes one has no journal, and skips nothing.
+#[test]
+fn a_job_of_pbs_with_a_manifest_begins_again() {
+    require!(needed());
+    let ground = Ground::new();
+    let words = ["--verify", "--manifest=SUMS"];
+    let (child, job) = ground.begin(&words);
+    ground.pbs.requeue(&job).unwrap();
+    ground.pbs.release(&job).unwrap();
+    let output = end_of(child);
+    assert!(output.status.success(), "{output:?}");
+    let manifest = ground.folder.path().join("SUMS");
+    assert_eq!(fs::read_to_string(&manifest).unwrap().lines().count(), FILES);
+    let ground = Ground::new();
+    let (child, job) = ground.begin(&words);
+    ground.pbs.exceed_walltime(&job).unwrap();
+    let output = end_of(child);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("took longer than its walltime; nothing can be resumed; its log is in "), "{said}");
+    assert!(!said.contains("--journal"), "{said}");
 }

@@ -30,6 +30,7 @@ pub(crate) struct Agent<'a, T: Distributed + 'static> {
     pub(crate) send_queue: Arc<SendQueue<T>>,
     pub(crate) feed: Feed<'a, Job<T>>,
     pub(crate) rank: Rank,
+    pub(crate) tool: &'a T,
     /// Cancelled when the run need not continue.
     pub(crate) cancel: CancelToken,
 }
@@ -56,6 +57,7 @@ impl<T: Distributed + 'static> Agent<'_, T> {
                     range,
                     took: Duration::ZERO,
                     moved: false,
+                    result: Vec::new(),
                     problems: Vec::new(),
                 };
                 self.begin_range(over, leader, ticket);
@@ -97,7 +99,7 @@ impl<T: Distributed + 'static> Agent<'_, T> {
                 Ok(jobs) => jobs.into_iter().for_each(|job| cx.share(job)),
                 Err(problem) => {
                     CompletionSink::note(&*send_queue, ItemKey::Piece(number), problem);
-                    send_queue.range_over(number, false);
+                    send_queue.range_over(number, false, Vec::new());
                 }
             }
         })));
@@ -108,7 +110,7 @@ impl<T: Distributed + 'static> Agent<'_, T> {
         let mut led = self.send_queue.led();
         let Some(file) = led.get_mut(&over.file) else { return };
         file.left = file.left.saturating_sub(over.range.end - over.range.start);
-        file.failed |= !over.moved;
+        file.failed |= !over.moved || !self.tool.add_ranges(&file.file, std::slice::from_ref(&over.result));
         // A failed file is finished at once. Other ranks then write to a file that is removed.
         if file.left > 0 && !file.failed {
             return;
@@ -121,7 +123,7 @@ impl<T: Distributed + 'static> Agent<'_, T> {
 
     fn finish(&self, file: FileId, moved: bool) {
         if let Some(led) = self.send_queue.led().remove(&file) {
-            self.feed.share(Job::finish(led.file, moved));
+            self.feed.share(Job::finish(led.file, moved && !led.failed));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Requirements for a tool whose work can be distributed.
 
 use std::ffi::CStr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use haul_flow::{Context, DirHandle, DirNode, Entry, Kind, OpenFile, OpenSource, Tool};
@@ -51,8 +52,8 @@ pub trait Distributed: Tool {
     /// may resume it.
     fn lost(&self) {}
 
-    /// True if finishing a large file depends on its complete content (setting attributes does), so
-    /// that the leader counts the ranges itself.
+    /// True if finishing a large file depends on its complete content (setting attributes does) or
+    /// on the results of its ranges, so that the leader counts the ranges itself.
     fn leader_counts(&self) -> bool {
         false
     }
@@ -88,6 +89,30 @@ pub trait Distributed: Tool {
         _ticket: &[u8],
     ) -> Option<Joined<Self::File>> {
         None
+    }
+
+    /// Returns the unit in which large files are cut into ranges, in bytes. Stripes may make it
+    /// larger.
+    fn range_unit(&self) -> u64 {
+        1
+    }
+
+    /// Called on the rank that moved a range, before it closes source and target. Returns what the
+    /// leader needs of it, or `None` if the range is not as it must be, which was reported.
+    fn finish_range(
+        &self,
+        _cx: &Context<'_, Self>,
+        _file: &OpenFile<Self>,
+        _range: &Range<u64>,
+    ) -> Option<Vec<u8>> {
+        Some(Vec::new())
+    }
+
+    /// Called on the leader with outputs of [`Distributed::finish_range`]: when the file is
+    /// announced, with those of ranges that an earlier attempt moved, and then, if the leader
+    /// counts, with that of each range. Returns false if the file has failed.
+    fn add_ranges(&self, _file: &OpenFile<Self>, _results: &[Vec<u8>]) -> bool {
+        true
     }
 
     /// Packs the tool's state of a directory entered for another process, which will finish it.

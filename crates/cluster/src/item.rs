@@ -53,6 +53,8 @@ pub struct ItemSpec {
     pub piece: Option<Piece>,
     /// Progress of an earlier attempt at the item's single entry, a large file.
     pub begun: Option<PartialFile>,
+    /// Results of the ranges that it moved ([`Distributed::finish_range`]).
+    pub begun_results: Vec<Vec<u8>>,
     /// With a journal: an earlier run's stamps, in the order of the entries.
     pub stamps: Option<Vec<Stamp>>,
 }
@@ -87,6 +89,8 @@ pub struct WorkItem<T: Tool> {
     pub(crate) sink: Arc<dyn CompletionSink<T>>,
     outcome: Mutex<ItemOutcome>,
     moved: AtomicBool,
+    /// Result of its range, for the leader.
+    range_result: OnceLock<Vec<u8>>,
     /// Total size of the listings of its directories, in bytes.
     pub(crate) listed: AtomicUsize,
     seen: OnceLock<SeenEntries>,
@@ -165,7 +169,8 @@ impl ItemOutcome {
 impl<T: Tool> WorkItem<T> {
     pub(crate) fn new(spec: ItemSpec, sink: Arc<dyn CompletionSink<T>>) -> Self {
         let (outcome, moved) = (Mutex::default(), AtomicBool::new(false));
-        Self { spec, sink, outcome, moved, listed: AtomicUsize::new(0), seen: OnceLock::new() }
+        let (range_result, listed, seen) = (OnceLock::new(), AtomicUsize::new(0), OnceLock::new());
+        Self { spec, sink, outcome, moved, range_result, listed, seen }
     }
 
     /// Returns the key of the item within this process.
@@ -214,6 +219,24 @@ impl<T: Tool> WorkItem<T> {
     pub(crate) fn detached(&self, name: &CStr) -> Option<u64> {
         let outcome = lock(&self.outcome);
         outcome.detached.iter().find(|(detached, _)| detached.as_c_str() == name).map(|(_, number)| *number)
+    }
+
+    /// Removes and returns the results of a detached entry. They are reported with its file, which
+    /// may end long after the item.
+    pub(crate) fn take_emitted(&self, name: &CStr) -> Vec<Vec<u8>> {
+        let mut outcome = lock(&self.outcome);
+        let taken = outcome.emitted.extract_if(.., |(of, _)| of.as_c_str() == name);
+        taken.map(|(_, result)| result).collect()
+    }
+
+    /// Keeps the result of the range until its files are closed.
+    pub(crate) fn note_range_result(&self, result: Vec<u8>) {
+        self.range_result.get_or_init(|| result);
+    }
+
+    /// Returns the result of the range; empty if there is none.
+    pub(crate) fn range_result(&self) -> Vec<u8> {
+        self.range_result.get().cloned().unwrap_or_default()
     }
 
     pub(crate) fn note_moved(&self) {

@@ -209,7 +209,7 @@ impl Master {
             self.event(Event::ItemDone { rank: from, item: over.item });
         }
         for over in report.ranges.iter().cloned() {
-            let crate::wire::RangeOver { rank, file, range, took, moved, problems: _ } = over;
+            let crate::wire::RangeOver { rank, file, range, took, moved, .. } = over;
             self.event(Event::RangeDone { rank, file, range, took, moved });
         }
         for over in &report.files {

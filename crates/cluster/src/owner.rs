@@ -148,7 +148,10 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         if !is_whole && file.fail() {
             cx.problem(Problem::new(FlowKind::Shorter).naming(file.entry.path()));
         }
-        Finished::if_complete(is_whole)
+        let result = is_whole.then(|| cx.tool().finish_range(cx, file, &piece.range)).flatten();
+        let is_right = result.is_some();
+        result.into_iter().for_each(|result| self.note_range_result(result));
+        Finished::if_complete(is_right)
     }
 
     fn close_file(&self, cx: &Context<'_, T>, entry: &Entry<T>, own: T::File, moved: bool) {

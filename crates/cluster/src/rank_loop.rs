@@ -247,7 +247,8 @@ impl<X: Transport> ReadyRank<X> {
             Err(error) => return station.sit_out(Unfit::Thread(Arc::new(error))),
         };
         let cancel = pool.tool.policy().cancel;
-        let agent = Agent { ways: Arc::new(ways), send_queue: Arc::clone(&send_queue), feed, rank, cancel };
+        let (ways, tool) = (Arc::new(ways), &pool.tool);
+        let agent = Agent { ways, send_queue: Arc::clone(&send_queue), feed, rank, tool, cancel };
         station.greet(None)?;
         station.serve_until_stop(&agent)?;
         // With its feed, the last one, so that the workers end.

@@ -197,11 +197,11 @@ impl<T: Distributed + 'static> SendQueue<T> {
         collected.report.items.push(ItemOver { item, outcome, flawless, problems });
     }
 
-    pub(crate) fn range_over(&self, number: u64, moved: bool) {
+    pub(crate) fn range_over(&self, number: u64, moved: bool, result: Vec<u8>) {
         let mut collected = self.collected();
         let Some(range) = collected.ranges.remove(&number) else { return };
         let (_, problems) = collected.take_problems(ItemKey::Piece(number));
-        let over = RangeOver { took: range.began.elapsed(), moved, problems, ..range.over };
+        let over = RangeOver { took: range.began.elapsed(), moved, result, problems, ..range.over };
         collected.since.get_or_insert_with(Instant::now);
         if self.leader_counts {
             collected.moved.push((range.leader, over));
@@ -253,6 +253,18 @@ impl<T: Distributed + 'static> SendQueue<T> {
     }
 }
 
+/// Returns the least common multiple of a stripe, 0 if unknown, and the unit of ranges.
+fn cut_at(stripe_bytes: u64, unit: u64) -> u64 {
+    let (mut divisor, mut rest) = (stripe_bytes, unit);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    match stripe_bytes {
+        0 => unit,
+        stripe => (stripe / divisor).saturating_mul(unit),
+    }
+}
+
 /// Counts the bytes covered by `ranges`, overlaps once.
 fn covered(ranges: &[Range<u64>]) -> u64 {
     let mut ranges = ranges.to_vec();
@@ -268,7 +280,7 @@ fn covered(ranges: &[Range<u64>]) -> u64 {
 impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
     fn done(&self, item: &WorkItem<T>) {
         if item.spec.piece.is_some() {
-            return self.range_over(item.spec.number, item.was_moved());
+            return self.range_over(item.spec.number, item.was_moved(), item.range_result());
         }
         self.item_over(ItemId(item.spec.number), item.outcome());
     }
@@ -328,6 +340,8 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
         // With another ticket the target is another one, which doesn't have those ranges.
         let begun = item.spec.begun.as_ref().filter(|begun| begun.ticket == ticket);
         let done = begun.map(|begun| begun.done.clone()).unwrap_or_default();
+        let results = if done.is_empty() { &[] } else { item.spec.begun_results.as_slice() };
+        let failed = !tool.add_ranges(&file, results);
         let piece = Piece {
             range: 0..0,
             size: file.stat.size,
@@ -343,25 +357,27 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
             item: ItemId(item.spec.number),
             name: file.entry.name().to_owned(),
             size: file.stat.size,
-            stripe_bytes: striping.map_or(0, |striping| striping.stripe_bytes),
+            stripe_bytes: cut_at(striping.map_or(0, |striping| striping.stripe_bytes), tool.range_unit()),
             stripes: striping.map_or(1, |striping| striping.stripes),
             done,
             ticket,
             member: pack(&member),
         };
         // Before it is announced: reports of ranges may arrive as soon as it is.
-        self.led().insert(FileId(number), Led { file: Arc::clone(&file), left, failed: false });
+        self.led().insert(FileId(number), Led { file: Arc::clone(&file), left, failed });
         self.add(|report| report.opened.push(opened));
     }
 
     fn over(&self, cx: &Context<'_, T>, entry: &Entry<T>, number: u64, moved: bool) {
         let item = item_of(&entry.node);
         let stamp = item.filter(|_| moved).map_or(Stamp::NONE, |item| item.stamp_of(cx, entry));
+        let emitted = item.map(|item| item.take_emitted(entry.name())).unwrap_or_default();
         let mut collected = self.collected();
         // The item may be complete already, or still have other entries in progress; its problems
         // so far are reported with the file.
         let problems = item.and_then(|item| collected.problems.remove(&item.key()));
-        let over = FileOver { file: FileId(number), moved, stamp, problems: problems.unwrap_or_default() };
+        let problems = problems.unwrap_or_default();
+        let over = FileOver { file: FileId(number), moved, stamp, emitted, problems };
         collected.since.get_or_insert_with(Instant::now);
         collected.report.files.push(over);
     }
@@ -413,6 +429,12 @@ mod tests {
         assert_eq!(covered(&[]), 0);
         assert_eq!(covered(&[10..20, 0..5]), 15);
         assert_eq!(covered(&[10..20, 0..15, 12..14, 20..30]), 30);
+    }
+
+    #[test]
+    fn ranges_are_cut_at_stripes_and_units() {
+        let cuts = [(0, 1), (0, 8), (4, 8), (8, 8), (24, 8), (12, 8), (5, 1)].map(|(a, b)| cut_at(a, b));
+        assert_eq!(cuts, [1, 8, 8, 8, 24, 24, 5]);
     }
 
     #[test]

@@ -193,6 +193,9 @@ pub struct RangeOver {
     pub took: Duration,
     /// True if every byte was moved.
     pub moved: bool,
+    /// What the leader needs of it
+    /// ([`Distributed::finish_range`](crate::Distributed::finish_range)).
+    pub result: Vec<u8>,
     /// Its problems.
     pub problems: Vec<PackedProblem>,
 }
@@ -206,6 +209,8 @@ pub struct FileOver {
     pub moved: bool,
     /// Its stamp, if it was in a journaled item.
     pub stamp: Stamp,
+    /// Its results, in the order emitted.
+    pub emitted: Vec<Vec<u8>>,
     /// Its problems, without those of its ranges.
     pub problems: Vec<PackedProblem>,
 }

@@ -306,8 +306,10 @@ impl Subtrees {
     fn chunk(&self, chunk: u64, length: u64) -> Vec<u8> {
         let mut bytes = vec![0; length as usize];
         for (start, fragment) in self.chunks.get(&chunk).iter().flat_map(|partial| &partial.0) {
-            let start = usize::from(*start);
-            bytes[start..start + fragment.len()].copy_from_slice(fragment);
+            let room = bytes.get_mut(usize::from(*start)..).unwrap_or_default();
+            // More was inserted than is asked for if the piece is longer.
+            let length = room.len().min(fragment.len());
+            room[..length].copy_from_slice(&fragment[..length]);
         }
         bytes
     }

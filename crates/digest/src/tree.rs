@@ -92,6 +92,17 @@ impl TreeHash {
         self.lock().merge(other, self.level_max)
     }
 
+    /// Returns true if what was added at `start`, a multiple of [`PIECE_BYTES`], is this piece: a
+    /// whole one, or the last one of a file. What was not added is zeros. Quick only if the hash
+    /// was created to keep pieces.
+    ///
+    /// [`PIECE_BYTES`]: crate::PIECE_BYTES
+    #[must_use]
+    pub fn has_piece(&self, start: u64, bytes: &[u8]) -> bool {
+        let value = Content::Bytes(bytes).value(start);
+        self.lock().value(start, bytes.len() as u64) == value
+    }
+
     /// Returns the hash of a file of `length` bytes. What was not added is zeros. Returns `None` if
     /// bytes after its end were added.
     #[must_use]

@@ -193,6 +193,28 @@ fn pieces_say_where_contents_differ() {
 }
 
 #[test]
+fn a_piece_is_told_from_any_other_without_the_rest_of_the_file() {
+    let piece = PIECE_BYTES as usize;
+    // A range in the middle, the first one, and a last one that ends anywhere.
+    for (start, end) in [(2 * piece, 4 * piece), (0, piece), (3 * piece, 4 * piece + 777), (0, 5)] {
+        let hash = TreeHash::with_pieces();
+        for offset in (start..end).step_by(12_345) {
+            hash.insert(offset as u64, &CONTENT[offset..end.min(offset + 12_345)]);
+        }
+        for first in (start..end).step_by(piece) {
+            let mut bytes = CONTENT[first..end.min(first + piece)].to_vec();
+            assert!(hash.has_piece(first as u64, &bytes), "{start}..{end} {first}");
+            assert!(!hash.has_piece(first as u64, &bytes[1..]), "{start}..{end} {first}");
+            for changed in [0, bytes.len() / 2, bytes.len() - 1] {
+                bytes[changed] ^= 1;
+                assert!(!hash.has_piece(first as u64, &bytes), "{start}..{end} {first} {changed}");
+                bytes[changed] ^= 1;
+            }
+        }
+    }
+}
+
+#[test]
 fn pieces_and_whole_hashes_agree_at_every_edge() {
     for edge in [0, 1, 1024, 2048, 1 << 20, 2 << 20, 3 << 20, 5 << 20] {
         for size in [edge - 1, edge, edge + 1].into_iter().filter(|size| *size >= 0) {

@@ -32,3 +32,14 @@ pub struct PartialFile {
     /// Hashes of the content of some of these ranges, as the tool has packed them.
     pub hashes: Vec<(Range<u64>, Vec<u8>)>,
 }
+
+impl PartialFile {
+    /// Returns it without the ranges that have hashes: their content is still to be compared with
+    /// these, which ranks don't do.
+    #[must_use]
+    pub fn for_ranks(&self) -> Self {
+        let has_hashes = |range: &Range<u64>| self.hashes.iter().any(|(hashed, _)| hashed == range);
+        let done = self.done.iter().filter(|range| !has_hashes(range)).cloned().collect();
+        Self { ticket: self.ticket.clone(), done, hashes: Vec::new() }
+    }
+}

@@ -83,6 +83,14 @@ impl Client {
     }
 }
 
+/// Returns the bytes with another bit in the middle.
+fn with_a_flip(bytes: &[u8]) -> Vec<u8> {
+    let mut flipped = bytes.to_vec();
+    let middle = flipped.len() / 2;
+    flipped.iter_mut().skip(middle).take(1).for_each(|byte| *byte ^= 0x40);
+    flipped
+}
+
 /// Subject of an operation, for matching faults.
 #[derive(Clone, Copy)]
 pub(crate) enum About<'a> {
@@ -96,11 +104,13 @@ impl Filesystem for Client {
         for wanted in [
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_ASYNC_DIO,
-            InitFlags::FUSE_AUTO_INVAL_DATA,
             // Otherwise the kernel asks for an attribute (security.capability) before every write.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ] {
             config.add_capabilities(wanted).unwrap_or_default();
+        }
+        if !self.model.settings.keep_pages {
+            config.add_capabilities(InitFlags::FUSE_AUTO_INVAL_DATA).unwrap_or_default();
         }
         config.set_max_write(REQUEST_BYTES_MAX).unwrap_or_default();
         config.set_max_background(BACKGROUND_REQUESTS).unwrap_or_default();
@@ -339,6 +349,8 @@ impl Filesystem for Client {
         let range = offset..offset.saturating_add(bytes.len() as u64);
         let kills = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let outcome = self.begin_write(number.0, range.clone()).and_then(|(object, layout)| {
+            let flipped = self.flips(number).then(|| with_a_flip(bytes));
+            let bytes = flipped.as_deref().unwrap_or(bytes);
             object.ok_or(Errno::IO)?.write_all_at(bytes, offset).map_err(errno)?;
             self.end_write(number.0, range.end, kills)?;
             Ok(layout)

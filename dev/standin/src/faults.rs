@@ -1,9 +1,11 @@
-//! Fault injection: makes an operation of a client on certain names fail.
+//! Fault injection: makes an operation of a client on certain names fail, or store wrong bytes.
 //!
 //! Configured by the attribute `user.standin.faults` of the root, as lines of
 //! `CLIENT OPERATION NAME ERRNO`. `*` means any client or any name. NAME is a part of the file's
 //! name at creation. OPERATION is `read`, `write`, or the name of a
-//! [`Kind`](crate::statistics::Kind). A new value replaces the old one.
+//! [`Kind`](crate::statistics::Kind). For `write`, ERRNO may also be `FLIP`, or `FLIP_ONCE` for the
+//! first write only: a bit of what is stored is another, and the client doesn't learn of it. A new
+//! value replaces the old one.
 
 use std::borrow::Cow;
 use std::sync::RwLock;
@@ -16,7 +18,40 @@ struct Fault {
     client: Option<usize>,
     operation: String,
     name: Option<Vec<u8>>,
-    errno: Errno,
+    effect: Effect,
+}
+
+#[derive(Debug)]
+enum Effect {
+    Fails(Errno),
+    Flips,
+    /// True if it may still strike.
+    FlipsOnce(AtomicBool),
+}
+
+impl Effect {
+    fn error(&self) -> Option<Errno> {
+        match self {
+            Self::Fails(errno) => Some(*errno),
+            Self::Flips | Self::FlipsOnce(_) => None,
+        }
+    }
+
+    fn flips(&self) -> bool {
+        match self {
+            Self::Fails(_) => false,
+            Self::Flips => true,
+            Self::FlipsOnce(is_left) => is_left.swap(false, Ordering::AcqRel),
+        }
+    }
+}
+
+impl Fault {
+    fn strikes(&self, client: usize, operation: &str, name: &[u8]) -> bool {
+        self.client.is_none_or(|wanted| wanted == client)
+            && self.operation == operation
+            && self.name.as_ref().is_none_or(|part| contains(name, part))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -46,12 +81,20 @@ impl Faults {
         }
         let list = self.list.read().map_err(|_| Errno::IO)?;
         let name = name();
-        let strikes = |fault: &&Fault| {
-            fault.client.is_none_or(|wanted| wanted == client)
-                && fault.operation == operation
-                && fault.name.as_ref().is_none_or(|part| contains(&name, part))
-        };
-        list.iter().find(strikes).map_or(Ok(()), |fault| Err(fault.errno))
+        let mut errors = list.iter().filter_map(|fault| Some((fault, fault.effect.error()?)));
+        let error = errors.find(|(fault, _)| fault.strikes(client, operation, &name));
+        error.map_or(Ok(()), |(_, errno)| Err(errno))
+    }
+
+    /// True if a byte of a write is to be stored wrong. `name` is only called if any faults are
+    /// set.
+    pub(crate) fn flips<'a>(&self, client: usize, name: impl FnOnce() -> Cow<'a, [u8]>) -> bool {
+        if !self.any.load(Ordering::Acquire) {
+            return false;
+        }
+        let Ok(list) = self.list.read() else { return false };
+        let name = name();
+        list.iter().any(|fault| fault.strikes(client, "write", &name) && fault.effect.flips())
     }
 }
 
@@ -66,17 +109,19 @@ fn parse(line: &str) -> Option<Fault> {
         "*" => None,
         number => Some(number.parse().ok()?),
     };
-    let errno = match errno {
-        "EIO" => Errno::IO,
-        "ENOSPC" => Errno::NOSPC,
-        "EDQUOT" => Errno::DQUOT,
-        "EACCES" => Errno::ACCESS,
-        "EOPNOTSUPP" => Errno::OPNOTSUPP,
-        "ESTALE" => Errno::STALE,
+    let effect = match errno {
+        "EIO" => Effect::Fails(Errno::IO),
+        "ENOSPC" => Effect::Fails(Errno::NOSPC),
+        "EDQUOT" => Effect::Fails(Errno::DQUOT),
+        "EACCES" => Effect::Fails(Errno::ACCESS),
+        "EOPNOTSUPP" => Effect::Fails(Errno::OPNOTSUPP),
+        "ESTALE" => Effect::Fails(Errno::STALE),
+        "FLIP" if operation == "write" => Effect::Flips,
+        "FLIP_ONCE" if operation == "write" => Effect::FlipsOnce(AtomicBool::new(true)),
         _ => return None,
     };
     let name = (name != "*").then(|| name.as_bytes().to_vec());
-    Some(Fault { client, operation: operation.to_owned(), name, errno })
+    Some(Fault { client, operation: operation.to_owned(), name, effect })
 }
 
 #[cfg(test)]
@@ -98,5 +143,16 @@ mod tests {
         assert_eq!(faults.set(b"1 write"), Err(Errno::INVAL));
         faults.set(b"").unwrap();
         assert_eq!(check(1, "write", "big"), Ok(()));
+    }
+
+    #[test]
+    fn a_write_is_stored_wrong_always_or_once() {
+        let faults = Faults::default();
+        let flips = |name: &str| faults.flips(0, || Cow::Borrowed(name.as_bytes()));
+        assert!(!flips("big"));
+        faults.set(b"* write big FLIP\n* write small FLIP_ONCE\n").unwrap();
+        assert_eq!(["big", "big", "small", "small"].map(flips), [true, true, true, false]);
+        assert_eq!(faults.check(0, "write", || Cow::Borrowed(b"big")), Ok(()));
+        assert_eq!(faults.set(b"* read big FLIP"), Err(Errno::INVAL));
     }
 }

@@ -92,6 +92,9 @@ pub struct Settings {
     /// How long clients may cache names and attributes
     #[arg(long, value_parser = duration, default_value = "0")]
     pub cache_time: Duration,
+    /// Keep cached pages of a file whose times change, as a file system on one machine does
+    #[arg(long)]
+    pub keep_pages: bool,
     /// Default stripe size
     #[arg(long, value_parser = bytes, default_value = "1M")]
     pub stripe_bytes: u64,

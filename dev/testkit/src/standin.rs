@@ -99,7 +99,8 @@ impl Standin {
     }
 
     /// Makes operations fail from now on. Each line is `CLIENT OPERATION NAME ERRNO`, e.g.
-    /// `1 write * EIO`; an empty string stops all faults.
+    /// `1 write * EIO`; an empty string stops all faults. With `FLIP` or `FLIP_ONCE` a write stores
+    /// wrong bytes.
     pub fn fail(&self, faults: &str) -> io::Result<()> {
         Ok(rustix::fs::setxattr(self.client(0), FAULTS, faults.as_bytes(), rustix::fs::XattrFlags::empty())?)
     }

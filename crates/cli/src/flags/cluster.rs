@@ -2,6 +2,7 @@
 
 use haul_cluster::Walk;
 use haul_copy::{Dereference, LayoutRule, OnFull};
+use haul_digest::Algorithm;
 use haul_flow::BLOCK_BYTES as USUAL_BLOCK_BYTES;
 
 use super::values::{self, BLOCK_BYTES, Bounds};
@@ -81,10 +82,6 @@ impl Typed {
     pub(super) fn check_job(&self, clients: &'static str, is_rank: bool) -> Result<(), Error> {
         self.shared.check_job(clients, is_rank)?;
         let hosts = &self.shared.run.hosts;
-        if let Some(flag) = self.reads_all().filter(|_| is_rank || hosts.clients.is_some()) {
-            // Ranks would have to send the hashes of their ranges to the one that leads the file.
-            return Err(Error::Exclusive { flag, other: clients });
-        }
         if self.on_full == OnFull::Pause && (is_rank || hosts.clients.is_some()) {
             // Each rank would wait by itself, and a rank that waits looks like one that is stuck.
             return Err(Error::Exclusive { flag: "--on-full=pause", other: clients });
@@ -98,7 +95,10 @@ impl Typed {
         let alone = [("--interactive", self.interactive == Interactive::Ask), ("--backup", self.backs_up())];
         let follows = self.dereference == Some(Dereference::Always);
         let pairs = of_ranks.into_iter().flat_map(|flag| alone.map(|other| (flag, other)));
-        let mut pairs = pairs.chain([(of_ranks[2], ("--dereference", follows))]);
+        // Only BLAKE3 can be computed from ranges.
+        let needs_order = self.hash.is_some_and(|hash| hash != Algorithm::Blake3);
+        let mut pairs =
+            pairs.chain([(of_ranks[2], ("--dereference", follows)), (of_ranks[3], ("--hash", needs_order))]);
         match pairs.find(|((_, given), (_, useless))| *given && *useless) {
             Some(((flag, _), (other, _))) => Err(Error::Useless { flag, other }),
             None => Ok(()),
@@ -243,6 +243,18 @@ mod tests {
             assert!(request(&["--clients=2", flag, "a", "b"]).is_ok(), "{flag}");
             assert!(request(&["--clients=2", other, "a", "b"]).is_ok(), "{other}");
         }
+    }
+
+    /// A file isn't cut into ranges if its bytes must be hashed in order.
+    #[test]
+    fn the_size_of_ranges_is_refused_with_a_hash_that_has_none() {
+        let line = |hash| request(&["--clients=2", "--range-size=1M", "--manifest=m", hash, "a", "b"]);
+        for hash in ["--hash=md5", "--hash=sha256", "--hash=xxh64", "--hash=xxh128"] {
+            let refused = line(hash).expect_err(hash);
+            assert_eq!(refused, Error::Useless { flag: "--range-size", other: "--hash" });
+            assert!(request(&["--clients=2", "--manifest=m", hash, "a", "b"]).is_ok(), "{hash}");
+        }
+        assert!(line("--hash=blake3").is_ok());
     }
 
     #[test]

@@ -436,7 +436,7 @@ impl Typed {
     }
 
     /// Returns a given option that needs the content of every file.
-    pub(super) fn reads_all(&self) -> Option<&'static str> {
+    fn reads_all(&self) -> Option<&'static str> {
         let verify = (self.verify != Verify::Never).then_some("--verify");
         verify.or(self.manifest.is_some().then_some("--manifest"))
     }

@@ -328,7 +328,8 @@ static HOSTS: &[Flag] = &[
     Flag::own(
         "--range-size",
         Required("SIZE", Typed::set_range_bytes),
-        "split large files into ranges of SIZE, which several ranks copy; the default depends on the file",
+        "split large files into ranges of SIZE, which several ranks copy; the default depends on the file; --verify and \
+         --manifest round it up to whole MiB",
     ),
     Flag::own(
         "--copy-layout",

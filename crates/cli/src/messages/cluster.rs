@@ -77,9 +77,14 @@ fn ended(over: &Over) -> String {
     }
 }
 
-/// Hint for resuming a copy that a job did not finish.
+/// Hint for resuming a copy that a job did not finish. A job has no journal if it never began, or
+/// writes a manifest.
 fn resume(spool: &Path) -> String {
-    format!("to resume, add --journal={}", spool.join("journal").display())
+    let journal = spool.join("journal");
+    match journal.exists() {
+        true => format!("to resume, add --journal={}", journal.display()),
+        false => format!("nothing can be resumed; its log is in {}", spool.display()),
+    }
 }
 
 #[cfg(test)]
@@ -88,13 +93,16 @@ mod tests {
 
     #[test]
     fn a_lost_job_says_how_to_resume() {
-        let lost = |over| Outcome::Lost { job: "7".to_owned(), over, spool: "/s".into() };
+        let folder = tempfile::tempdir().unwrap();
+        let (spool, journal) = (folder.path(), folder.path().join("journal"));
+        let lost = |over| Outcome::Lost { job: "7".to_owned(), over, spool: spool.to_owned() };
         let text = |over| outcome(&lost(over)).unwrap_or_default();
-        assert_eq!(text(Over::Cancelled), "job 7 was cancelled; to resume, add --journal=/s/journal");
-        assert_eq!(
-            text(Over::Failed("x".to_owned())),
-            "job 7 failed: x; to resume, add --journal=/s/journal"
-        );
+        let log = format!("job 7 was cancelled; nothing can be resumed; its log is in {}", spool.display());
+        assert_eq!(text(Over::Cancelled), log);
+        std::fs::write(&journal, "").unwrap();
+        let hint = format!("to resume, add --journal={}", journal.display());
+        assert_eq!(text(Over::Cancelled), format!("job 7 was cancelled; {hint}"));
+        assert_eq!(text(Over::Failed("x".to_owned())), format!("job 7 failed: x; {hint}"));
         assert_eq!(outcome(&Outcome::Finished(3)), None);
     }
 

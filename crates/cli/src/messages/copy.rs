@@ -79,6 +79,8 @@ sentences! { sentence(CopyKind):
     Repaired => "warning: {} differed in bytes {bare} to {bare} on storage; they were written again",
     SourceDiffers => "verification failed: {} was read twice and differed in bytes {bare} to {bare}",
     NotVerified => "warning: {} is not verified, as it is not a regular file",
+    MayBeUnverified => "leaving {} as it is, not verified and not listed: a process that was lost may have made it",
+    NotListed => "the hash of {} was lost on its way to the manifest",
     VerifiedFromMemory => "warning: {} and others were verified from memory: their file system keeps files there",
     JournalLost => "the journal {} cannot be written: {bare}",
     JournalLeft => "cannot remove the journal {}: {bare}",

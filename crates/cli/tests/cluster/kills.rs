@@ -185,7 +185,7 @@ pub(crate) fn is_provisional(path: &[u8]) -> bool {
     name.starts_with(b".haul-")
 }
 
-fn kill(id: u32) -> bool {
+pub(crate) fn kill(id: u32) -> bool {
     let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
     pid.is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
 }

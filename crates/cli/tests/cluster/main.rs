@@ -11,6 +11,7 @@
 //! - [`journal`]: reruns with a journal.
 //! - [`hosts`]: three hosts, of which one is different, or gone.
 //! - [`tools`]: the applets other than `cp`.
+//! - [`verify`]: verified copies, and manifests.
 //! - [`bad_input`]: jobs that can't start.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -23,3 +24,4 @@ mod large;
 mod matrix;
 mod start;
 mod tools;
+mod verify;

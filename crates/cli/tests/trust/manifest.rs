@@ -127,7 +127,7 @@ fn a_manifest_that_cannot_be_written_is_an_error() {
         assert!(status == Some(1) && errors.contains("are the same file"), "{words:?}: {errors}");
         assert_eq!(fs::read_to_string(sandbox.join("file")).unwrap(), "abc");
     }
-    for words in [["--manifest-format=json"], ["--manifest=list --link"], ["--manifest=list --clients=2"]] {
+    for words in [["--manifest-format=json"], ["--manifest=list --link"]] {
         let words: Vec<_> = words[0].split(' ').chain(["file", "copy"]).collect();
         assert_eq!(run(&ours, &sandbox, &words).0, Some(1), "{words:?}");
         assert!(!sandbox.join("copy").exists() && !sandbox.join("list").exists(), "{words:?}");

@@ -266,7 +266,7 @@ fn what_cannot_be_verified_is_refused_or_said() {
     let sandbox = Sandbox::in_memory().unwrap();
     fs::write(sandbox.join("file"), "content").unwrap();
     let run = |words: &[&str]| ours.run().args(words).in_folder(sandbox.path()).finish().unwrap();
-    for option in ["--attributes-only", "--link", "--symbolic-link", "--reflink=always", "--clients=2"] {
+    for option in ["--attributes-only", "--link", "--symbolic-link", "--reflink=always"] {
         let outcome = run(&["--verify", option, "file", "copy"]);
         assert_eq!(outcome.status(), Some(1), "{option}");
         let errors = outcome.errors();

@@ -31,6 +31,8 @@ pub(crate) struct Large<'a, T: Distributed> {
     pub(crate) item: ItemSpec,
     pub(crate) ticket: Vec<u8>,
     pub(crate) done: Vec<Range<u64>>,
+    /// Results of the ranges in `done`, for its next leader.
+    pub(crate) results: Vec<Vec<u8>>,
     /// Problems of its ranges.
     pub(crate) problems: Vec<PackedProblem>,
     /// Its key, if the journal may contain it.
@@ -93,7 +95,9 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
         // The item counts the entry too, until it is done.
         self.entries += 1;
         let (ticket, done, item) = (opened.ticket.clone(), opened.done.clone(), sent.item.clone());
-        let large = Large { pending, item, ticket, done, problems: Vec::new(), key, feed };
+        // Otherwise the leader has begun again, with another target.
+        let results = if done.is_empty() { Vec::new() } else { item.begun_results.clone() };
+        let large = Large { pending, item, ticket, done, results, problems: Vec::new(), key, feed };
         self.large.insert(opened.file, large);
         key
     }
@@ -113,9 +117,16 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
     }
 
     /// Records that a range was moved. Returns the file's key if the journal may contain it.
-    pub(crate) fn range_moved(&mut self, file: FileId, range: Range<u64>) -> Option<EntryKey> {
+    pub(crate) fn range_moved(
+        &mut self,
+        file: FileId,
+        range: Range<u64>,
+        result: Vec<u8>,
+    ) -> Option<EntryKey> {
         let large = self.large.get_mut(&file)?;
         large.done.push(range);
+        // Usually there is none.
+        large.results.extend((!result.is_empty()).then_some(result));
         large.key
     }
 
@@ -136,6 +147,7 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
         for (_, large) in std::mem::take(&mut self.large) {
             let item = ItemSpec {
                 begun: Some(PartialFile { ticket: large.ticket, done: large.done, hashes: Vec::new() }),
+                begun_results: large.results,
                 ..large.item
             };
             let number = self.number();

@@ -110,7 +110,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             else {
                 continue;
             };
-            let (begun, stamps) = (Some(begun.clone()), Some(vec![Stamp::NONE]));
+            let (begun, stamps) = (Some(begun.for_ranks()), Some(vec![Stamp::NONE]));
             self.dispatch(alone, ItemSpec { begun, stamps, ..item.clone() });
         }
         pending
@@ -239,9 +239,11 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             if let (Some(journal), Some(key)) = (journal.filter(|_| is_stamped), large.key) {
                 journal.done([(key, over.stamp)]);
             }
-            let names = large.pending.entry().iter().map(|entry| entry.name().to_owned());
-            let completed = if over.moved { names.collect() } else { Vec::new() };
-            let outcome = ItemOutcome { completed, ..ItemOutcome::default() };
+            let name = large.pending.entry().first().map(|entry| entry.name().to_owned());
+            let emitted =
+                over.emitted.into_iter().filter_map(|result| Some((name.clone()?, result))).collect();
+            let completed = name.filter(|_| over.moved).into_iter().collect();
+            let outcome = ItemOutcome { completed, emitted, ..ItemOutcome::default() };
             self.settle(large.feed, large.pending, large.item.claimed, outcome);
         }
         self.room.notify_all();
@@ -252,7 +254,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         if !over.moved {
             return;
         }
-        let key = self.table().range_moved(over.file, over.range.clone());
+        let key = self.table().range_moved(over.file, over.range.clone(), over.result);
         if let (Some(journal), Some(key)) = (self.group.journal(), key) {
             journal.range_moved(key, over.range, Vec::new());
         }

@@ -156,6 +156,10 @@ haul_flow::kinds! {
         SourceDiffers,
         /// A target can't be verified, because it is a device or a FIFO.
         NotVerified,
+        /// An existing target stays that a lost rank may have made.
+        MayBeUnverified,
+        /// The hash of a file that a rank has copied can't be sent or read.
+        NotListed,
         /// The target's file system can't be read past the page cache.
         VerifiedFromMemory,
         /// The journal can't be written.

@@ -56,6 +56,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use haul_digest::Algorithm;
 use haul_flow::{
     Block, CancelToken, ClosedWaiting, Context, DirCache, DirHandle, DirNode, Enter, Entry, Failure,
     Finished, FlowKind, Handled, LinkTable, OpenDir, OpenFile, OpenSource, Plan, Policy, Probe, Problem,
@@ -121,8 +122,10 @@ pub struct Copier {
     /// The file systems to flush (`--fsync`).
     file_systems: FileSystems,
     verifications: Verifications,
-    /// Receives the hashes of copied files, if they are wanted.
+    /// Receives the hashes of copied files, if they are wanted, in the process that walks.
     digests: Option<DigestSink>,
+    /// The algorithm of these hashes, in every process.
+    listed_hash: Option<Algorithm>,
     /// Which entries are complete, if that is recorded.
     journal: Option<JournalState>,
     /// Where files can be created without a name.
@@ -165,6 +168,7 @@ impl Copier {
             file_systems: FileSystems::default(),
             verifications: Verifications::default(),
             digests: None,
+            listed_hash: None,
             journal: None,
             unnamed_files: UnnamedFiles::default(),
             xattr_rules: OnceLock::new(),
@@ -244,7 +248,13 @@ impl Tool for Copier {
         match journaled::look(copy) {
             Look::Done => return Plan::Skip,
             Look::OneOfSeveralNames => {}
-            Look::Unknown if place::leaves(copy, kind) => return Plan::Skip,
+            Look::Unknown if place::leaves(copy, kind) => {
+                #[cfg(feature = "distributed")]
+                if entry.node.owner.is_some() {
+                    distributed::note_left(copy);
+                }
+                return Plan::Skip;
+            }
             Look::Unknown => {}
         }
         match (kind, self.options.make) {
@@ -296,6 +306,12 @@ impl Tool for Copier {
 
     fn close_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, own: CopiedFile, moved: bool) {
         regular::end(EntryCopy::new(self, cx, entry), &own, moved);
+    }
+
+    /// Lists the hash of a file that a rank has copied.
+    #[cfg(feature = "distributed")]
+    fn emitted(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, result: &[u8]) {
+        distributed::list_digest(EntryCopy::new(self, cx, entry), result);
     }
 
     fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {

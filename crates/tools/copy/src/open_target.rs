@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use haul_sys::{Fd, Identity, Stat};
 
+#[cfg(feature = "distributed")]
+use super::Copier;
 use super::creation_mode::CreationMode;
 use super::journaled::JournaledFile;
 use super::links::MadeFile;
 #[cfg(feature = "distributed")]
-use super::options::{CopyOptions, Sparse};
+use super::options::Sparse;
 use super::partial::Partial;
 use super::place::Left;
 use super::staged::Staged;
@@ -52,9 +54,9 @@ pub struct CopiedFile {
 
 impl CopiedFile {
     /// State for ranges of a file that another process leads and finishes: only whether zeros are
-    /// left out.
+    /// left out, and the hash of the range.
     #[cfg(feature = "distributed")]
-    pub(super) fn of_member(options: &CopyOptions) -> Self {
+    pub(super) fn of_member(copier: &Copier) -> Self {
         Self {
             before: None,
             backup: None,
@@ -63,11 +65,11 @@ impl CopiedFile {
             reflinked: false,
             offloaded: false,
             skips_holes: false,
-            has_holes: options.sparse == Sparse::Always,
+            has_holes: copier.options.sparse == Sparse::Always,
             creation_mode: None,
             staged: None,
             lacks_attributes: AtomicBool::new(false),
-            verification: None,
+            verification: Verification::begin(copier),
             journaled: None,
             partial: None,
             retries: AtomicU32::new(0),

@@ -142,7 +142,7 @@ fn open_again(
 ) -> Option<OpenTarget> {
     let ticket = Ticket::unpack(&begun.ticket)?;
     let usable = || {
-        let file = ticket.open(directory).ok()?;
+        let file = ticket.open(directory, Open::WRITE).ok()?;
         let there = stat(&file).ok()?;
         let moved_to = begun.done.iter().map(|range| range.end).max().unwrap_or(0);
         let is_ours = there.owner == copy.copier.process.user && there.links == 1;

@@ -56,13 +56,18 @@ pub(super) fn begin(copy: EntryCopy<'_>, opened: OpenSource<'_>) -> Start<Copied
     };
     let begun = match opening {
         Ok(Target::Open(target)) => fill(copy, opened, target, link),
-        Ok(Target::Left(Left::AsCopy)) => {
-            if let Some(file) = link {
+        Ok(Target::Left(left)) => {
+            #[cfg(feature = "distributed")]
+            if copy.entry.node.owner.is_some() {
+                super::distributed::note_left(copy);
+            }
+            if left == Left::AsItIs {
+                links::abandon(copy, link);
+            } else if let Some(file) = link {
                 links::complete(copy, file, None, None);
             }
             return Start::Done;
         }
-        Ok(Target::Left(Left::AsItIs)) => None,
         Err(problem) => {
             if problem.kind == CopyKind::CannotCreateFile {
                 debug::print_failed(copy, "unknown");

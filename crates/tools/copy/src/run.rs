@@ -84,6 +84,7 @@ pub fn run(
     let journal = journal.map(|journal| JournalState::new(Arc::clone(journal)));
     let copier = Copier {
         contexts,
+        listed_hash: digests.as_ref().map(DigestSink::algorithm),
         digests,
         journal,
         ..Copier::new(options.clone(), cancel.clone(), groups.len() > 1)

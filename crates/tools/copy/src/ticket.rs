@@ -91,8 +91,8 @@ impl Ticket {
     ///
     /// # Errors
     /// `ESTALE` if it is not the file that the ticket's writer had open; otherwise the kernel's.
-    pub(super) fn open(&self, directory: &Fd) -> Result<Fd, Error> {
-        let how = if self.epoch.is_some() { Open::WRITE.following() } else { Open::WRITE };
+    pub(super) fn open(&self, directory: &Fd, how: Open) -> Result<Fd, Error> {
+        let how = if self.epoch.is_some() { how.following() } else { how };
         let file = open(directory, &self.name, how)?;
         match self.is_of_target(&stat(&file)?) {
             true => Ok(file),

@@ -21,10 +21,14 @@
 use std::ffi::CStr;
 use std::fmt;
 use std::ops::Range;
+#[cfg(feature = "distributed")]
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use haul_digest::{Algorithm, Digest, PIECE_BYTES, PieceValue, Pieces, TreeHash};
+#[cfg(feature = "distributed")]
+use haul_flow::lock;
 use haul_flow::{Pool, Problem, Tally};
 use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, Open, Operation, Stat, Times};
 use haul_sys::{
@@ -32,6 +36,8 @@ use haul_sys::{
     use_cache, write_all,
 };
 
+#[cfg(feature = "distributed")]
+use super::distributed;
 use super::entry_copy::EntryCopy;
 use super::options::Verify;
 use super::ordered_hash::OrderedHash;
@@ -58,6 +64,11 @@ pub(super) struct Verification {
     number: AtomicU64,
     /// True if the target has left the page cache and is being read from its device.
     is_ahead: AtomicBool,
+    /// Set while its ranges are moved, and verified, by several ranks.
+    #[cfg(feature = "distributed")]
+    ranges: Mutex<Option<distributed::ReceivedRanges>>,
+    /// True if all of its ranges are verified.
+    has_verified_ranges: AtomicBool,
 }
 
 /// A target whose content is written.
@@ -100,6 +111,15 @@ impl DigestSink {
     pub fn with_algorithm(self, algorithm: Algorithm) -> Self {
         Self { algorithm, ..self }
     }
+
+    pub(super) fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Passes on the hash of a copy, and its size in bytes.
+    pub(super) fn list(&self, copy: EntryCopy<'_>, (size, digest): (u64, Digest)) {
+        (self.receive)(FileDigest { path: copy.target_path(), size, digest });
+    }
 }
 
 impl fmt::Debug for DigestSink {
@@ -119,7 +139,7 @@ pub(super) struct Verifications {
 impl Verification {
     /// Begins a file; `None` if its content isn't hashed.
     pub(super) fn begin(copier: &Copier) -> Option<Self> {
-        let wanted = copier.digests.as_ref().map(|sink| sink.algorithm);
+        let wanted = copier.listed_hash;
         let by_piece = copier.options.verify != Verify::Never || wanted == Some(Algorithm::Blake3);
         (by_piece || wanted.is_some()).then(|| Self {
             hash: by_piece.then(TreeHash::with_pieces),
@@ -128,6 +148,9 @@ impl Verification {
             written: OnceLock::new(),
             number: AtomicU64::new(0),
             is_ahead: AtomicBool::new(false),
+            #[cfg(feature = "distributed")]
+            ranges: Mutex::default(),
+            has_verified_ranges: AtomicBool::new(false),
         })
     }
 
@@ -152,6 +175,48 @@ impl Verification {
     pub(super) fn begin_again(&self) {
         self.hash.iter().for_each(|hash| drop(hash.take()));
         self.stream.iter().for_each(OrderedHash::begin_again);
+        #[cfg(feature = "distributed")]
+        drop(lock(&self.ranges).take());
+    }
+
+    /// Returns the hash by the piece, if there is one.
+    #[cfg(feature = "distributed")]
+    pub(super) fn hash(&self) -> Option<&TreeHash> {
+        self.hash.as_ref()
+    }
+
+    /// Adds results of ranges that other ranks have moved, and verified. Called once before the
+    /// first, without any. Returns false if they can't be.
+    #[cfg(feature = "distributed")]
+    pub(super) fn add_ranges(&self, results: &[Vec<u8>]) -> bool {
+        let mut ranges = lock(&self.ranges);
+        let ranges = ranges.get_or_insert_default();
+        results.iter().filter(|result| !result.is_empty()).all(|result| ranges.add(result))
+    }
+
+    /// The same as [`Verification::end`] for a file whose ranges were verified where they were
+    /// written: only its length is not known yet to be right.
+    #[cfg(feature = "distributed")]
+    fn end_ranges(
+        &self,
+        copy: EntryCopy<'_>,
+        (target, length): (&Stat, u64),
+        ranges: &distributed::ReceivedRanges,
+    ) -> bool {
+        let digest = ranges.digest(length);
+        let refused = if target.size != length {
+            CopyKind::LengthDiffers
+        } else if copy.copier.listed_hash.is_some() && digest.is_none() {
+            CopyKind::NotListed
+        } else {
+            if let Some(digest) = digest {
+                self.digest.get_or_init(|| (length, digest));
+            }
+            self.has_verified_ranges.store(true, Ordering::Relaxed);
+            return true;
+        };
+        copy.cx.problem(Problem::new(refused).naming(copy.target_path()));
+        false
     }
 
     /// Records that all of the content, `length` bytes, is in `target`. Returns false if that
@@ -159,6 +224,10 @@ impl Verification {
     pub(super) fn end(&self, copy: EntryCopy<'_>, target: &Fd, length: u64, source: Option<&Stat>) -> bool {
         let failed = |cause| copy.cx.problem(copy.problem(CopyKind::CannotVerify, cause));
         let Ok(target) = stat(target).map_err(failed) else { return false };
+        #[cfg(feature = "distributed")]
+        if let Some(ranges) = lock(&self.ranges).take() {
+            return self.end_ranges(copy, (&target, length), &ranges);
+        }
         let pieces = self.hash.as_ref().and_then(|hash| hash.finish_pieces(length));
         let digest = match &self.stream {
             Some(hash) => hash.finish(length),
@@ -182,6 +251,10 @@ impl Verification {
     pub(super) fn check(&self, copy: EntryCopy<'_>) -> bool {
         if copy.options.verify == Verify::Never {
             return self.digest.get().is_some();
+        }
+        if self.has_verified_ranges.load(Ordering::Relaxed) {
+            copy.cx.count(Tally { verified: 1, ..Tally::default() });
+            return true;
         }
         let Some(written) = self.written.get() else { return false };
         let outcome = self.flush(copy).and_then(|()| {
@@ -220,8 +293,12 @@ impl Verification {
 
     /// Passes on the hash of a file whose copy is complete.
     pub(super) fn pass_on(&self, copy: EntryCopy<'_>) {
-        if let (Some(sink), Some((size, digest))) = (&copy.copier.digests, self.digest.get()) {
-            (sink.receive)(FileDigest { path: copy.target_path(), size: *size, digest: *digest });
+        let Some(digest) = self.digest.get() else { return };
+        match &copy.copier.digests {
+            Some(sink) => sink.list(copy, *digest),
+            #[cfg(feature = "distributed")]
+            None if copy.copier.listed_hash.is_some() => distributed::emit_digest(copy, *digest),
+            None => {}
         }
     }
 
@@ -284,7 +361,7 @@ fn open_target(copy: EntryCopy<'_>, written: &Written, how: Open) -> Result<(Fd,
 }
 
 /// Makes sure that reading a flushed file reaches its device. Warns once if it doesn't.
-fn leave_cache(copy: EntryCopy<'_>, file: &Fd) {
+pub(super) fn leave_cache(copy: EntryCopy<'_>, file: &Fd) {
     if drop_pages(file) {
         return;
     }
@@ -344,22 +421,41 @@ fn read_pieces(copy: EntryCopy<'_>, file: &Fd, length: u64) -> Result<Pieces, Er
 
 /// Writes a piece again, from the source, and verifies it.
 fn repair(copy: EntryCopy<'_>, written: &Written, range: Range<u64>) -> Result<(), Problem> {
-    let failed = |cause| copy.problem(CopyKind::CannotVerify, cause);
-    let with_range = |kind| problem_in_range(kind, copy.target_path(), &range);
     let bytes = read_source_piece(copy, written, &range)?;
-    let (target, _) = open_target(copy, written, Open::WRITE)?;
+    let (writer, _) = open_target(copy, written, Open::WRITE)?;
     let (reader, _) = open_target(copy, written, Open::READ)?;
     let times = Times { accessed: written.target.accessed, modified: written.target.modified };
+    let target = Reopened { writer, reader, times: Some(times) };
+    write_again(copy, &target, (&range, &bytes), |found| written.pieces.has(range.start, &found))
+}
+
+/// A target that was opened again, to repair it.
+pub(super) struct Reopened {
+    pub(super) writer: Fd,
+    pub(super) reader: Fd,
+    /// The times that it keeps; `None` if it has yet to get them.
+    pub(super) times: Option<Times>,
+}
+
+/// Writes the bytes of a piece again, until what is read back `is_right`, or too often.
+pub(super) fn write_again(
+    copy: EntryCopy<'_>,
+    target: &Reopened,
+    (range, bytes): (&Range<u64>, &[u8]),
+    is_right: impl Fn(Vec<u8>) -> bool,
+) -> Result<(), Problem> {
+    let failed = |cause| copy.problem(CopyKind::CannotVerify, cause);
+    let with_range = |kind| problem_in_range(kind, copy.target_path(), range);
+    let Reopened { writer, reader, times } = target;
     for _ in 0..REPAIRS_MAX {
-        copy.with_room(|| write_all(&target, range.start, &bytes))
-            .and_then(|()| change_times(&target, times))
-            .and_then(|()| synchronize(&target))
+        copy.with_room(|| write_all(writer, range.start, bytes))
+            .and_then(|()| times.map_or(Ok(()), |times| change_times(writer, times)))
+            .and_then(|()| synchronize(writer))
             .map_err(failed)?;
         if copy.options.verify != Verify::Stream {
-            leave_cache(copy, &reader);
+            leave_cache(copy, reader);
         }
-        let found = read_range(&reader, &range).map_err(failed)?;
-        if written.pieces.has(range.start, &found) {
+        if is_right(read_range(reader, range).map_err(failed)?) {
             copy.cx.count(Tally { repaired: 1, ..Tally::default() });
             copy.cx.problem(with_range(CopyKind::Repaired).as_warning());
             return Ok(());
@@ -368,7 +464,7 @@ fn repair(copy: EntryCopy<'_>, written: &Written, range: Range<u64>) -> Result<(
     Err(with_range(CopyKind::Differs))
 }
 
-fn problem_in_range(kind: CopyKind, path: Vec<u8>, range: &Range<u64>) -> Problem {
+pub(super) fn problem_in_range(kind: CopyKind, path: Vec<u8>, range: &Range<u64>) -> Problem {
     Problem::new(kind).naming(path).naming(range.start.to_string()).naming(range.end.to_string())
 }
 
@@ -382,11 +478,11 @@ fn read_source_piece(copy: EntryCopy<'_>, written: &Written, range: &Range<u64>)
     if written.pieces.has(range.start, &bytes) { Ok(bytes) } else { Err(differs()) }
 }
 
-fn unreadable(copy: EntryCopy<'_>, cause: Error) -> Problem {
+pub(super) fn unreadable(copy: EntryCopy<'_>, cause: Error) -> Problem {
     Problem::new(CopyKind::CannotVerifySource).naming(copy.entry.path()).because(cause)
 }
 
-fn open_source(copy: EntryCopy<'_>, expected: &Stat) -> Result<Fd, Problem> {
+pub(super) fn open_source(copy: EntryCopy<'_>, expected: &Stat) -> Result<Fd, Problem> {
     let failed = |cause| unreadable(copy, cause);
     let how = if copy.follows() { Open::READ.following() } else { Open::READ };
     let directory = copy.cx.cache().open(&copy.entry.node.source).map_err(failed)?;
@@ -412,7 +508,7 @@ fn check_source(copy: EntryCopy<'_>, written: &Written) -> Result<(), Problem> {
 }
 
 /// Reads a range; less if the file ends before its end.
-fn read_range(file: &Fd, range: &Range<u64>) -> Result<Vec<u8>, Error> {
+pub(super) fn read_range(file: &Fd, range: &Range<u64>) -> Result<Vec<u8>, Error> {
     let wanted = (range.end - range.start) as usize;
     let mut buffer = Buffer::new(wanted.max(1).next_multiple_of(DIRECT_BYTES));
     let mut found = Vec::with_capacity(wanted);

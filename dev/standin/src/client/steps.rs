@@ -25,6 +25,13 @@ impl Client {
         })
     }
 
+    /// True if a byte of a write to the file is to be stored wrong.
+    pub(super) fn flips(&self, number: INodeNo) -> bool {
+        let tree = self.model.tree();
+        let name = |node: &Node| Cow::Owned(node.first_name.as_bytes().to_owned());
+        self.model.faults.flips(self.budget.number, || tree.node(number.0).map(name).unwrap_or_default())
+    }
+
     pub(super) fn entry(
         &self,
         what: (Kind, &OsStr),

@@ -8,10 +8,12 @@
 //! to the user, operands that may meet in one place.
 
 use std::ffi::{CStr, CString};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use haul_cluster::{Distributed, ItemReceiver, Joined, RemotePath};
+use haul_digest::{Algorithm, PIECE_BYTES};
 use haul_flow::{
     CancelToken, Context, DirHandle, DirNode, Entry, FlowKind, Kind, OpenFile, OpenSource, Problem, is_shared,
 };
@@ -19,19 +21,23 @@ use haul_striping::{Striping, striping};
 use haul_sys::{Error, Fd, FileType, Identity, Open, stat, stat_path};
 use serde::{Deserialize, Serialize};
 
+pub(super) use digests::{emit_digest, list_digest, note_left};
+pub(super) use ranges::ReceivedRanges;
 pub(super) use resumed::open_temporary;
 
 use super::default_label;
 use super::entry_copy::EntryCopy;
 use super::links::{self, NameClaim};
 use super::open_target::CopiedFile;
-use super::options::{CopyOptions, Dereference, Label, TemporaryNames};
+use super::options::{CopyOptions, Dereference, Label, TemporaryNames, Verify};
 use super::target::{
     CreationModes, MadeDirectory, OperandCopy, TargetDirectory, is_plain_name, target_name, target_path,
 };
 use super::ticket::Ticket;
 use super::{Copier, CopyKind};
 
+mod digests;
+mod ranges;
 mod resumed;
 
 /// Content of a copy's init message.
@@ -39,6 +45,7 @@ mod resumed;
 struct Brief {
     options: CopyOptions,
     temporary_names: TemporaryNames,
+    listed_hash: Option<Algorithm>,
 }
 
 /// A target directory as sent to another process.
@@ -91,13 +98,13 @@ fn join(copy: EntryCopy<'_>, opened: &OpenSource<'_>, ticket: &[u8]) -> Option<J
         return None;
     };
     let target = copy.open_directory().and_then(|directory| {
-        let target = ticket.open(&directory)?;
+        let target = ticket.open(&directory, Open::WRITE)?;
         Ok((stat(&target)?.kind, target))
     });
     match target {
         Ok((FileType::Regular, target)) => {
-            let own = CopiedFile::of_member(copy.options);
-            let inspect = own.has_holes;
+            let own = CopiedFile::of_member(copy.copier);
+            let inspect = own.has_holes || own.verification.is_some();
             Some(Joined { own, target, inspect })
         }
         Ok((_, target)) => {
@@ -123,18 +130,25 @@ impl Distributed for Copier {
                 .unwrap_or_else(|| TemporaryNames { number: rand::random(), epoch: 1 })
         };
         let temporary_names = *self.temporary_names.get_or_init(names);
-        let init_message = Brief { options: self.options.clone(), temporary_names };
+        let (options, listed_hash) = (self.options.clone(), self.listed_hash);
+        let init_message = Brief { options, temporary_names, listed_hash };
         postcard::to_allocvec(&init_message).unwrap_or_default()
     }
 
     fn from_init(init_message: &[u8]) -> Option<Self> {
-        let Brief { options, temporary_names }: Brief = postcard::from_bytes(init_message).ok()?;
+        let Brief { options, temporary_names, listed_hash }: Brief =
+            postcard::from_bytes(init_message).ok()?;
         if let Label::Given(context) = &options.label {
             haul_sys::set_creation_label(context).ok()?;
         }
         let contexts = default_label::open(&options).ok()?;
         let temporary_names = OnceLock::from(temporary_names);
-        Some(Self { temporary_names, contexts, ..Self::new(options, CancelToken::default(), false) })
+        Some(Self {
+            temporary_names,
+            contexts,
+            listed_hash,
+            ..Self::new(options, CancelToken::default(), false)
+        })
     }
 
     fn made<'a>(&self, entry: &'a Entry<Self>) -> Option<(&'a Arc<DirHandle>, &'a CStr)> {
@@ -148,7 +162,25 @@ impl Distributed for Copier {
     }
 
     fn leader_counts(&self) -> bool {
-        !self.options.preserve.is_empty()
+        !self.options.preserve.is_empty() || self.listed_hash.is_some()
+    }
+
+    fn range_unit(&self) -> u64 {
+        let is_hashed = self.options.verify != Verify::Never || self.listed_hash.is_some();
+        if is_hashed { PIECE_BYTES } else { 1 }
+    }
+
+    fn finish_range(
+        &self,
+        cx: &Context<'_, Self>,
+        file: &OpenFile<Self>,
+        range: &Range<u64>,
+    ) -> Option<Vec<u8>> {
+        ranges::finish_range(EntryCopy::new(self, cx, &file.entry), file, range)
+    }
+
+    fn add_ranges(&self, file: &OpenFile<Self>, results: &[Vec<u8>]) -> bool {
+        file.own.verification.as_ref().is_none_or(|verification| verification.add_ranges(results))
     }
 
     fn striping(&self, file: &OpenFile<Self>) -> Option<Striping> {
@@ -163,7 +195,9 @@ impl Distributed for Copier {
     }
 
     fn ticket(&self, file: &OpenFile<Self>) -> Option<Vec<u8>> {
-        ticket_of(self, file)
+        // Only BLAKE3 can be computed from ranges.
+        let may_be_split = self.listed_hash.is_none_or(|hash| hash == Algorithm::Blake3);
+        may_be_split.then(|| ticket_of(self, file)).flatten()
     }
 
     fn join(

@@ -5,7 +5,7 @@ use std::ffi::CString;
 
 use haul_cluster::{WorkItem, item_of};
 use haul_flow::Problem;
-use haul_sys::{Errno, Fd, Stat, TEMPORARY_PREFIX, remove, stat, stat_at};
+use haul_sys::{Errno, Fd, Open, Stat, TEMPORARY_PREFIX, remove, stat, stat_at};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Copier;
@@ -62,7 +62,7 @@ fn go_on_with(copier: &Copier, item: &WorkItem<Copier>, directory: &Fd, source: 
         }
         return None;
     }
-    let file = ticket.open(directory).ok()?;
+    let file = ticket.open(directory, Open::WRITE).ok()?;
     let there = stat(&file).ok()?;
     let moved_to = begun.done.iter().map(|range| range.end).max().unwrap_or(0);
     if there.size < moved_to {

@@ -1,0 +1,42 @@
+//! Hashes of files that ranks copy: emitted where the file is complete, listed where the walk is.
+//!
+//! They travel as the results of entries do, with the work item or large file that they belong to.
+//! So each is listed once, also if a lost rank's work is done again, and only if its file is
+//! complete.
+
+use haul_cluster::item_of;
+use haul_digest::Digest;
+use haul_flow::Problem;
+
+use crate::CopyKind;
+use crate::entry_copy::EntryCopy;
+use crate::options::Verify;
+
+/// Sends the size and hash of a complete file to the process that walks.
+pub(crate) fn emit_digest(copy: EntryCopy<'_>, digest: (u64, Digest)) {
+    match postcard::to_allocvec(&digest) {
+        Ok(result) => copy.cx.emit(copy.entry, result),
+        Err(_) => not_listed(copy),
+    }
+}
+
+/// Lists what [`emit_digest`] sent.
+pub(crate) fn list_digest(copy: EntryCopy<'_>, result: &[u8]) {
+    match (&copy.copier.digests, postcard::from_bytes(result)) {
+        (Some(sink), Ok(digest)) => sink.list(copy, digest),
+        _ => not_listed(copy),
+    }
+}
+
+fn not_listed(copy: EntryCopy<'_>) {
+    copy.cx.problem(Problem::new(CopyKind::NotListed).naming(copy.target_path()));
+}
+
+/// Called when the existing target of an entry stays (`-n`, `-u`). If the entry's work item is done
+/// again, the lost rank may have made that target, and nobody knows whether it was verified.
+pub(crate) fn note_left(copy: EntryCopy<'_>) {
+    let is_again = item_of(&*copy.entry.node).is_some_and(|item| item.spec.attempt > 1);
+    if is_again && (copy.options.verify != Verify::Never || copy.copier.listed_hash.is_some()) {
+        copy.cx.problem(Problem::new(CopyKind::MayBeUnverified).naming(copy.target_path()));
+    }
+}
