@@ -282,3 +282,32 @@ fn leftovers_that_are_not_provably_ours_stay() {
     assert!(others.iter().chain([&link, &folder, &twin]).all(is_there), "{:?}", hidden(&scene.to()));
     assert_eq!(fs::metadata(aside).unwrap().nlink(), 2);
 }
+
+/// A segment of a large file, which a copy on one machine records.
+const SEGMENT: u64 = 128 << 20;
+
+/// Ranks go on with a large file that one process began. With `--verify` they move all of it: what
+/// that process wrote was to be compared in the end.
+#[test]
+fn ranks_finish_a_large_file_that_one_process_began() {
+    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
+    const SIZE: u64 = 2 * SEGMENT + 5000;
+    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    for (options, left) in [(["-a"].as_slice(), SIZE - SEGMENT), (&["-a", "--verify"], SIZE)] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        fs::create_dir(sandbox.join("from")).unwrap();
+        fs::write(sandbox.join("from/large"), random::bytes(1, SIZE)).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        let arguments = [options, &["-T", "--journal=journal", "--stats=json", "from", "to"]].concat();
+        let alone = program!().run().args(&arguments).in_folder(sandbox.path());
+        assert!(!alone.file_bytes(SEGMENT + SEGMENT / 2).finish().unwrap().succeeded());
+        assert_eq!(fs::read_dir(sandbox.join("to")).unwrap().count(), 1, "{options:?}");
+        let ranks = script(&sandbox, &mpi, Way::Clients(2), &[]).run();
+        let outcome = ranks.args(&arguments).in_folder(sandbox.path()).finish().unwrap();
+        assert!(outcome.succeeded(), "{options:?}: {}", outcome.errors());
+        let bytes = format!("\"bytes\":{left},");
+        assert!(outcome.printed().contains(&bytes), "{options:?}: {}", outcome.printed());
+        assert!(fs::read(sandbox.join("from/large")).unwrap() == fs::read(sandbox.join("to/large")).unwrap());
+        assert_eq!(fs::read_dir(sandbox.join("to")).unwrap().count(), 1, "{options:?}");
+    }
+}
