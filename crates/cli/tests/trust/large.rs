@@ -8,7 +8,7 @@ use std::time::Duration;
 use haul_testkit::mount::{Mount, POWER_TOOL};
 use haul_testkit::program::ENGINES;
 use haul_testkit::run::Run;
-use haul_testkit::{Facts, Outcome, Program, Sandbox, compare, needs, program, random, require};
+use haul_testkit::{Facts, Outcome, Program, Sandbox, compare, libc, needs, program, random, require, wait};
 
 /// Length of a segment of a large file, which is recorded as a whole.
 const SEGMENT: u64 = 128 << 20;
@@ -162,6 +162,28 @@ fn damage_to_what_an_earlier_run_wrote_is_found() {
     assert!(bytes(&outcome) <= SIZE - SEGMENT + 5);
     let source = fs::read(scene.source()).unwrap();
     assert!(fs::read(scene.target().join("large")).unwrap() == source);
+}
+
+/// A file that has its name, but was killed before it was verified, isn't copied again.
+#[test]
+fn a_copy_that_is_killed_while_it_is_verified_is_verified_again() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for _ in 0..10 {
+        let scene = Scene::new(program!(), &["-a", "--verify"]);
+        let running = scene.run().start().unwrap();
+        let named = scene.target().join("large");
+        assert!(wait::until(Duration::from_secs(60), || named.exists()), "it never got its name");
+        running.signal(libc::SIGKILL).unwrap_or_default();
+        if running.finish().unwrap().succeeded() {
+            // It was faster.
+            continue;
+        }
+        let moved = scene.complete();
+        assert!(moved <= SIZE % SEGMENT + 5, "{moved} bytes were moved again");
+        return;
+    }
+    panic!("no copy could be killed");
 }
 
 /// A copy on a file system of its own.

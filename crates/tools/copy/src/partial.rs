@@ -25,7 +25,7 @@ use std::sync::Mutex;
 
 use haul_digest::PieceValue;
 use haul_flow::{Finished, OpenFile, lock};
-use haul_journal::{EntryKey, Journal, PartialFile, is_settled};
+use haul_journal::{EntryKey, Journal, PartialFile, Stamp, is_settled};
 use haul_sys::{Errno, Error, Fd, Mode, Open, Stat, TEMPORARY_PREFIX};
 use haul_sys::{open, remove, stat, synchronize, truncate};
 
@@ -33,7 +33,7 @@ use super::entry_copy::EntryCopy;
 use super::journaled;
 use super::layouts::{self, Original};
 use super::open_target::{CopiedFile, OpenTarget};
-use super::options::TemporaryNames;
+use super::options::{Preserve, TemporaryNames};
 use super::staged::Staged;
 use super::ticket::Ticket;
 use super::verify::Verification;
@@ -106,12 +106,16 @@ pub(super) fn create(
     Ok(Some(target_of(file, name, partial)))
 }
 
-/// Opens a target that an earlier run has named, but not verified any more. `None` if there is none
-/// like that, or somebody else has made it. Its last segment is moved again, and all of it is
-/// compared with the recorded hashes.
+/// Opens a target that an earlier run has named and not yet verified. `None` if there is none, or
+/// somebody has written to it since. Its last segment is moved again, and all of it is compared
+/// with the recorded hashes.
 pub(super) fn open_named(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> Option<OpenTarget> {
     let state = copy.copier.journal.as_ref().filter(|_| copy.options.reads_device_again())?;
     let key = journaled::key_of(copy).filter(|_| source.size > SEGMENT_BYTES)?;
+    // One that an earlier run has verified is copied like any other file.
+    if state.journal.stamp(key) != Stamp::NONE || !copy.options.preserves(Preserve::TIMESTAMPS) {
+        return None;
+    }
     let begun = state.journal.begun(key)?;
     let ticket = Ticket::unpack(&begun.ticket).filter(|ticket| ticket.is_of_unchanged(source))?;
     let target = Partial::new(key, begun.clone(), source.size);
@@ -122,7 +126,8 @@ pub(super) fn open_named(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> 
     let there = stat(&file).ok()?;
     let is_ours = there.owner == copy.copier.process.user && ticket.is_of_target(&there);
     let target = OpenTarget { partial: Some(Box::new(target)), ..OpenTarget::new(file) };
-    (is_ours && there.size == source.size).then_some(target)
+    let is_as_written = (there.size, there.modified) == (source.size, source.modified);
+    (is_ours && is_as_written).then_some(target)
 }
 
 fn target_of(file: Fd, name: CString, partial: Partial) -> OpenTarget {

@@ -47,7 +47,8 @@ impl Ticket {
     pub(super) fn unpack(packed: &[u8]) -> Option<Self> {
         let (numbers, name) = packed.split_first_chunk::<64>()?;
         let number = |index: usize| u64::from_le_bytes(numbers.as_chunks().0[index]);
-        let name = CString::new(name).ok().filter(|name| !name.is_empty())?;
+        let name =
+            CString::new(name).ok().filter(|name| !name.is_empty() && !name.to_bytes().contains(&b'/'))?;
         Some(Self {
             name,
             source: [0, 1, 2, 3].map(number),
