@@ -220,6 +220,20 @@ impl Disk {
     }
 }
 
+/// A file that shares its source's blocks is not moved by the segment.
+#[test]
+fn a_large_file_that_shares_blocks_stays_shared() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::loop_mount("xfs"));
+    let disk = Mount::image("xfs", 700 << 20).unwrap();
+    write_blocks(&disk.join("source"), SEGMENT + 5);
+    std::thread::sleep(SETTLED);
+    let run = ours.run().args(["-a", "--resume", "--stats=json", "source", "target"]);
+    let outcome = run.in_folder(disk.path()).succeed().unwrap();
+    assert!(outcome.printed().contains("\"reflinked\":1,"), "{}", outcome.printed());
+    assert_eq!(bytes(&outcome), SEGMENT + 5);
+}
+
 /// What the journal has of a file is on storage.
 #[test]
 fn after_a_power_cut_a_large_file_goes_on() {

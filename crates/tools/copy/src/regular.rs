@@ -119,8 +119,9 @@ fn fill(
     let made = has_the_name.then(|| haul_sys::stat(&file).ok()).flatten();
     let made = made.map(|stat| MadeFile::of(&stat));
     let verification = Verification::begin(copy.copier);
-    let part = partial.as_ref().filter(|_| transfer != Transfer::Nothing);
-    let part = part.map(|partial| partial.begin(stat.size, verification.as_ref()));
+    // One that shares its source's blocks is complete already.
+    let partial = partial.filter(|_| transfer != Transfer::Nothing);
+    let part = partial.as_ref().map(|partial| partial.begin(stat.size, verification.as_ref()));
     let own = CopiedFile {
         before,
         backup,
