@@ -17,7 +17,7 @@ use crate::cluster;
 use crate::flags::{self, Environment, Information, Parsed, Request};
 use crate::journal;
 use crate::manifest::Manifest;
-use crate::messages::{Charset, Messages};
+use crate::messages::Messages;
 use crate::progress::Whole;
 use crate::report::{Console, complain, complain_of_usage, print_information};
 use crate::task::{Executors, Work};
@@ -25,7 +25,7 @@ use crate::work;
 
 /// Copies as the arguments ask. Messages begin with `program`.
 pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
-    let messages = Messages::new(program, Charset::of_process());
+    let messages = Messages::in_locale(program);
     let mut is_reported = true;
     // A script under mpirun that calls `cp` means one copy, with messages, in each process.
     let speaks = program == "cp" || cluster::speaks();

@@ -29,14 +29,14 @@ pub(crate) fn open(request: &Request) -> Result<Option<Arc<Journal>>, String> {
         return Ok(None);
     }
     let Request { operands, run, resume, .. } = request;
-    let fingerprint = fingerprint(request);
     let has_ranks = run.hosts.clients.is_some() || is_under_launcher();
     // The hashes of what a requeued job would skip are not in its manifest.
     let is_kept = has_ranks && request.manifest.is_none();
     let of_job = || is_kept.then(Spool::of_process).flatten().map(|spool| spool.journal());
-    let hidden = resume.then(|| hidden_path(operands, fingerprint)).flatten();
+    let hidden = resume.then(|| hidden_path(operands, fingerprint(request))).flatten();
     let given = run.hosts.journal.clone();
     let Some(path) = hidden.clone().or(given).or_else(of_job) else { return Ok(None) };
+    let fingerprint = fingerprint(request);
     let note = u8::from(copies_to_a_name(operands));
     let open = if hidden.is_some() { Journal::open_private } else { Journal::open };
     let journal = open(&path, fingerprint, note);

@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 
 use haul_flow::Tally;
 use haul_flow::lock;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::amounts;
 use crate::flags::When;
@@ -41,6 +40,12 @@ const ENTRY_WORK: u64 = 64 << 10;
 const PAUSED: &str = "paused: disk full";
 /// Steps of the bar.
 const STEPS: u64 = 1000;
+/// Width of the bar, in columns.
+const BAR: usize = 6;
+/// Shown in turn while the total is not known.
+const SPINNER: [&str; 4] = ["-", "\\", "|", "/"];
+/// Clears a terminal's current line from the cursor on (ECMA-48, EL).
+const CLEAR: &str = "\r\x1b[K";
 
 /// Total amount to copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +92,7 @@ struct State {
 /// Where pictures are drawn.
 enum Canvas {
     /// One line of a terminal, redrawn in place.
-    Terminal(ProgressBar),
+    Terminal(TerminalLine),
     /// Plain lines.
     Lines(Box<dyn Write + Send>),
 }
@@ -99,7 +104,9 @@ impl Progress {
         let terminal = io::stderr().is_terminal();
         let canvas = match when {
             When::Never => return None,
-            When::Auto | When::Always if terminal => Canvas::terminal(ProgressDrawTarget::stderr()),
+            When::Auto | When::Always if terminal => {
+                Canvas::Terminal(TerminalLine::new(Box::new(io::stderr()), haul_sys::terminal_columns))
+            }
             When::Auto => return None,
             When::Always => Canvas::Lines(Box::new(io::stderr())),
         };
@@ -118,10 +125,10 @@ impl Progress {
 
     /// Writes something else to the terminal, with the progress line out of the way.
     pub(crate) fn beside<R>(&self, write: impl FnOnce() -> R) -> R {
-        let state = self.screen.lock();
-        match &state.canvas {
-            Canvas::Terminal(bar) if state.shown => bar.suspend(write),
-            Canvas::Terminal(_) | Canvas::Lines(_) => write(),
+        let mut state = self.screen.lock();
+        match &mut state.canvas {
+            Canvas::Terminal(line) => line.beside(write),
+            Canvas::Lines(_) => write(),
         }
     }
 
@@ -174,7 +181,7 @@ impl Screen {
             let waited = self.changed.wait_timeout_while(state, pause, |_| !is_over());
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             if is_over() {
-                state.canvas.clear();
+                state.canvas.end();
                 return;
             }
             view.is_paused = source.is_paused();
@@ -189,22 +196,11 @@ impl Screen {
 }
 
 impl Canvas {
-    fn terminal(target: ProgressDrawTarget) -> Self {
-        Self::Terminal(ProgressBar::with_draw_target(Some(STEPS), target))
-    }
-
     /// Shows a picture; returns how long it stays.
     fn show(&mut self, picture: &Picture) -> Duration {
         match self {
-            Self::Terminal(bar) => {
-                let template =
-                    if picture.steps.is_some() { "{bar:6} {wide_msg}" } else { "{spinner} {wide_msg}" };
-                if let Ok(style) = ProgressStyle::with_template(template) {
-                    bar.set_style(style.progress_chars("=> "));
-                }
-                bar.set_message(picture.text.clone());
-                bar.set_position(picture.steps.unwrap_or_default());
-                bar.tick();
+            Self::Terminal(line) => {
+                line.draw(picture);
                 REDRAW
             }
             Self::Lines(writer) => {
@@ -215,11 +211,71 @@ impl Canvas {
         }
     }
 
-    fn clear(&mut self) {
-        if let Self::Terminal(bar) = self {
-            bar.finish_and_clear();
+    fn end(&mut self) {
+        if let Self::Terminal(line) = self {
+            line.clear();
+            line.text.clear();
         }
     }
+}
+
+/// One line of a terminal, redrawn in place. If it can't be written, neither can that error.
+struct TerminalLine {
+    terminal: Box<dyn Write + Send>,
+    /// Returns the terminal's width, which may change at any time.
+    columns: fn() -> usize,
+    drawings: usize,
+    /// What the line shows; empty before the first drawing and after the last.
+    text: String,
+}
+
+impl TerminalLine {
+    fn new(terminal: Box<dyn Write + Send>, columns: fn() -> usize) -> Self {
+        Self { terminal, columns, drawings: 0, text: String::new() }
+    }
+
+    fn draw(&mut self, picture: &Picture) {
+        let begin = match picture.steps {
+            Some(steps) => bar(steps),
+            None => SPINNER[self.drawings % SPINNER.len()].to_owned(),
+        };
+        self.drawings += 1;
+        self.text = format!("{begin} {}", picture.text);
+        self.redraw();
+    }
+
+    fn beside<R>(&mut self, write: impl FnOnce() -> R) -> R {
+        self.clear();
+        let written = write();
+        self.redraw();
+        written
+    }
+
+    fn redraw(&mut self) {
+        if !self.text.is_empty() {
+            // In the last column some terminals begin the next line.
+            let columns = (self.columns)().saturating_sub(1);
+            let text = self.text.chars().take(columns).collect::<String>();
+            self.write(&format!("{CLEAR}{text}"));
+        }
+    }
+
+    fn clear(&mut self) {
+        if !self.text.is_empty() {
+            self.write(CLEAR);
+        }
+    }
+
+    fn write(&mut self, text: &str) {
+        self.terminal.write_all(text.as_bytes()).and_then(|()| self.terminal.flush()).unwrap_or_default();
+    }
+}
+
+/// Returns a bar that is full at [`STEPS`].
+fn bar(steps: u64) -> String {
+    let full = usize::try_from(steps).unwrap_or_default() * BAR / STEPS as usize;
+    let tip = if full < BAR { ">" } else { "" };
+    format!("{:<BAR$}", "=".repeat(full.min(BAR)) + tip)
 }
 
 /// Content of the display at one moment.
@@ -292,7 +348,7 @@ impl View {
         }
         let weight = match self.last {
             None => 1.0,
-            Some(_) => 1.0 - (-seconds / RATE_MEMORY.as_secs_f64()).exp(),
+            Some(_) => seconds / (seconds + RATE_MEMORY.as_secs_f64()),
         };
         let blend = |rate: f64, done: f64, had: f64| rate + weight * ((done - had).max(0.0) / seconds - rate);
         self.rate = Pace {
@@ -319,7 +375,7 @@ fn work(entries: u64, bytes: u64) -> u64 {
 mod tests {
     use std::sync::mpsc;
 
-    use indicatif::{InMemoryTerm, TermLike};
+    use indicatif::{InMemoryTerm, TermLike as _};
     use proptest::prelude::*;
 
     use super::*;
@@ -416,11 +472,41 @@ mod tests {
         (Progress::on(canvas, Arc::new(source)), looks)
     }
 
+    /// Writes to a terminal in memory.
+    struct InMemory(InMemoryTerm);
+
+    impl Write for InMemory {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.write_str(str::from_utf8(bytes).unwrap()).map(|()| bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            self.0.flush()
+        }
+    }
+
+    fn on(terminal: &InMemoryTerm) -> Canvas {
+        Canvas::Terminal(TerminalLine::new(Box::new(InMemory(terminal.clone())), || COLUMNS))
+    }
+
+    #[test]
+    fn a_line_is_no_longer_than_the_terminal_is_wide() {
+        let terminal = InMemoryTerm::new(10, 20);
+        let mut line = TerminalLine::new(Box::new(InMemory(terminal.clone())), || 20);
+        line.draw(&Picture { steps: None, text: "a".repeat(30) });
+        assert_eq!(terminal.contents(), format!("- {}", "a".repeat(17)));
+        line.draw(&Picture { steps: Some(500), text: "half".to_owned() });
+        assert_eq!(terminal.contents(), "===>   half");
+        line.draw(&Picture { steps: Some(STEPS), text: "all".to_owned() });
+        assert_eq!(terminal.contents(), "====== all");
+        line.clear();
+        assert_eq!(terminal.contents(), "");
+    }
+
     #[test]
     fn a_message_is_written_on_a_line_of_its_own() {
         let terminal = InMemoryTerm::new(10, 60);
-        let target = ProgressDrawTarget::term_like_with_hz(Box::new(terminal.clone()), 255);
-        let (progress, looks) = shown_on(Canvas::terminal(target));
+        let (progress, looks) = shown_on(on(&terminal));
         // The second sample comes after the first drawing.
         looks.recv().unwrap();
         looks.recv().unwrap();
@@ -448,8 +534,7 @@ mod tests {
     #[test]
     fn a_short_copy_shows_nothing() {
         let terminal = InMemoryTerm::new(10, 60);
-        let target = ProgressDrawTarget::term_like_with_hz(Box::new(terminal.clone()), 255);
-        let (progress, looks) = shown_on(Canvas::terminal(target));
+        let (progress, looks) = shown_on(on(&terminal));
         progress.beside(|| terminal.write_line("cp: a message").unwrap());
         progress.finish();
         assert_eq!(terminal.contents(), "cp: a message");

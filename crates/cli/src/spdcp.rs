@@ -16,13 +16,13 @@ use haul_cluster::mpi::{library_of, library_there};
 use crate::copy;
 use crate::flags::spdcp::{COMMAND, Parsed, parse};
 use crate::flags::{Environment, Information};
-use crate::messages::{Charset, Messages};
+use crate::messages::Messages;
 use crate::output::Output;
 use crate::report::{Console, complain_of_usage, print_information};
 
 /// Copies, or prints what was requested. Messages begin with `program`.
 pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
-    let messages = Messages::new(program, Charset::of_process());
+    let messages = Messages::in_locale(program);
     match parse(words, &Environment::of_process()) {
         Ok(Parsed::Copy(mut request)) => {
             request.run.hosts.clients = request.run.hosts.clients.or_else(clients_at_hand);

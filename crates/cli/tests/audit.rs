@@ -11,7 +11,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -352,15 +352,57 @@ fn keeping_everything_costs_two_calls_more() {
     }
 }
 
+/// A thread is started only when there is work for it, and nothing is read that the copy does not
+/// need.
 #[test]
 fn starting_up_costs_few_calls() {
     require!(needs::tool("strace"));
     let ours = program!();
     require!(ours.needs_haul());
     let sandbox = Sandbox::in_memory().unwrap();
-    let calls = count_calls(&ours, &[], &sandbox, 1, false);
-    note!("calls for a tree of one file: {calls}");
-    assert!(calls <= 250, "{calls} calls for a tree of one file");
+    let sources = ["one", "twenty"].map(|name| sandbox.join(name));
+    small_files(&sources[0], 1);
+    small_files(&sources[1], 20);
+    let [file, twenty] = [sources[0].join("file-0"), sources[1].clone()];
+    for (what, source, most) in
+        [("one file", &file, 120), ("a tree of one file", &sources[0], 135), ("twenty files", &twenty, 290)]
+    {
+        let copy = |_| {
+            let target = sandbox.join("target");
+            haul_testkit::sandbox::remove_tree(&target);
+            let run = ours.run().args(["-r", "-T"]).args([source, &target]);
+            let (outcome, calls) = record(run, "all", &sandbox.join("log")).unwrap();
+            assert!(outcome.succeeded(), "{}", outcome.errors());
+            let threads = calls.iter().map(|call| call.thread).collect::<BTreeSet<_>>().len();
+            (threads, calls.len())
+        };
+        // A copy that is held up for a millisecond starts another thread, so retry.
+        let (threads, calls) = (0..10).map(copy).min().unwrap();
+        note!("{what}: {calls} calls, {threads} threads");
+        assert_eq!(threads, 1, "threads for {what}");
+        assert!(calls <= most, "{calls} calls for {what}");
+    }
+}
+
+/// Large files of one directory are one batch, of which the others take their share.
+#[test]
+fn a_few_large_files_are_moved_by_several_workers() {
+    require!(needs::tool("strace"));
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    let (source, target) = (sandbox.join("source"), sandbox.join("target"));
+    let nodes = (0..8).map(|index| Node::file(0, format!("file-{index}"), index, 8 << 20)).collect();
+    Spec { nodes }.build(&source).unwrap();
+    for own in [&[][..], &["--engine=sync"], &["--reflink=never"], &["--fsync"]] {
+        haul_testkit::sandbox::remove_tree(&target);
+        let run = ours.run_with(own).args(["-j4", "-r", "-T"]).args([&source, &target]);
+        let moving = "copy_file_range,pwrite64,sendfile";
+        let (outcome, calls) = record(run, moving, &sandbox.join("log")).unwrap();
+        assert!(outcome.succeeded(), "{}", outcome.errors());
+        let threads = calls.iter().map(|call| call.thread).collect::<BTreeSet<_>>().len();
+        assert!(threads > 1, "{own:?}: {threads} thread moved all of {} calls", calls.len());
+    }
 }
 
 #[test]

@@ -140,6 +140,12 @@ impl Driver<Job<Recorder>> for Giver {
     fn workers(&self) -> usize {
         self.0.local.workers()
     }
+    fn recruit(&self) -> Option<usize> {
+        self.0.local.recruit()
+    }
+    fn not_started(&self) {
+        self.0.local.not_started();
+    }
     fn share(&self, me: usize, job: Job<Recorder>) {
         let claimed = matches!(job, Job::Entries(_));
         let pending = match self.0.giving.directories {
@@ -164,9 +170,6 @@ impl Driver<Job<Recorder>> for Giver {
     }
     fn wait(&self) -> bool {
         self.0.local.wait()
-    }
-    fn do_without_one(&self) {
-        self.0.local.do_without_one();
     }
 }
 

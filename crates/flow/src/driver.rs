@@ -1,6 +1,8 @@
 //! Drivers: which worker does which job, and when. One interface for one machine, a cluster, and
 //! a simulation.
 
+use std::time::Instant;
+
 use crate::plan;
 
 /// Properties of a job that a driver needs to order it.
@@ -14,11 +16,27 @@ pub trait JobWeight {
 
 /// Hands out jobs.
 ///
-/// Termination: only workers that are not waiting share jobs (and the caller, before they start).
-/// Once every worker waits and no job is queued, no job can appear, and the run ends.
+/// A run begins with worker 0. The others are started when there is work for them.
+///
+/// Termination: only workers that are not waiting share jobs or start workers (and the caller
+/// shares some, before worker 0 starts). Once every worker waits and no job is queued, no job can
+/// appear, and the run ends.
 pub trait Driver<J: JobWeight + Send>: Sync {
-    /// Returns the number of workers.
+    /// Returns the maximum number of workers.
     fn workers(&self) -> usize;
+
+    /// Returns the number of a worker to start now, if there is work for one more. The caller
+    /// starts it, or else calls [`not_started`](Self::not_started).
+    fn recruit(&self) -> Option<usize>;
+
+    /// Called if the system refused the thread of a worker. No other worker is started.
+    fn not_started(&self);
+
+    /// Returns true if a worker should share half of what is left of a batch that it has had since
+    /// `taken`: another worker has nothing to do.
+    fn should_split(&self, _taken: Instant) -> bool {
+        false
+    }
 
     /// Offers a job to all workers; `me` is the worker that found it.
     fn share(&self, me: usize, job: J);
@@ -44,7 +62,4 @@ pub trait Driver<J: JobWeight + Send>: Sync {
 
     /// Waits until a worker without a job may find one. Returns false if the run has ended.
     fn wait(&self) -> bool;
-
-    /// Called before the first worker starts if another one can't be started.
-    fn do_without_one(&self);
 }

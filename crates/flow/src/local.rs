@@ -16,8 +16,9 @@
 //!          sleepers -= 1
 //! ```
 //!
-//! `present` counts the workers whose threads could be started. If the system refuses one, the
-//! others do its work (test: `without_threads_the_first_worker_does_everything`).
+//! `present` counts the workers that were started. The first one works alone for a moment: a copy of
+//! a few small files is done before a thread has started. If the system refuses a thread, the
+//! workers there are do everything (test: `without_threads_the_first_worker_does_everything`).
 //!
 //! The counters are sequentially consistent, so at least one of a sharer and a sleeper sees the
 //! other. Only running workers share jobs, so once all sleep and nothing is queued, nothing ever
@@ -25,7 +26,8 @@
 //! continues until the last feed is dropped, all workers sleep, and nothing is queued.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use crossbeam_deque::{Steal, Stealer, Worker};
 use crossbeam_utils::CachePadded;
@@ -36,6 +38,14 @@ use crate::lock::lock;
 use crate::ordered_queue::OrderedQueue;
 use crate::plan::{self, Precedence, Preference};
 use crate::settings::Settings;
+
+/// Time that the first worker works alone if few entries wait. A thread costs as much as copying two
+/// to five small files, and makes the descriptor table a shared one.
+const ALONE: Duration = Duration::from_millis(1);
+
+/// Time after which half of what is left of a batch is shared with an idle worker. Sooner, waking it
+/// costs more than it gains.
+const LONG_BATCH: Duration = Duration::from_micros(500);
 
 /// Queues of one worker. Only the owner locks its ends, so these locks are never contended.
 /// Stealers take from the other ends without a lock.
@@ -63,31 +73,36 @@ pub struct Local<J> {
     precedence: Precedence,
     /// Replaces `queues` if set.
     ordered_queue: Option<Mutex<OrderedQueue<J>>>,
-    /// One per worker, and one for jobs from outside.
-    queues: Vec<CachePadded<Queues<J>>>,
+    /// One for each worker, made with its first job, and one for jobs from outside.
+    queues: Vec<CachePadded<OnceLock<Queues<J>>>>,
     feeds: AtomicUsize,
     queued: CachePadded<AtomicUsize>,
     waiting_entries: CachePadded<AtomicUsize>,
     sleepers: AtomicUsize,
     present: AtomicUsize,
+    /// Maximum of `present`.
+    limit: AtomicUsize,
+    began: Instant,
     over: AtomicBool,
     bed: Mutex<()>,
     alarm: Condvar,
 }
 
 impl<J: JobWeight + Send> Local<J> {
-    /// Creates a driver of `workers` threads, at least one.
+    /// Creates a driver of up to `workers` threads, at least one.
     #[must_use]
     pub fn new(workers: usize) -> Self {
         Self {
             precedence: Precedence::default(),
             ordered_queue: None,
-            queues: (0..=workers.max(1)).map(|_| CachePadded::new(Queues::new())).collect(),
+            queues: (0..=workers.max(1)).map(|_| CachePadded::default()).collect(),
             feeds: AtomicUsize::new(0),
             queued: CachePadded::new(AtomicUsize::new(0)),
             waiting_entries: CachePadded::new(AtomicUsize::new(0)),
             sleepers: AtomicUsize::new(0),
-            present: AtomicUsize::new(workers.max(1)),
+            present: AtomicUsize::new(1),
+            limit: AtomicUsize::new(workers.max(1)),
+            began: Instant::now(),
             over: AtomicBool::new(false),
             bed: Mutex::new(()),
             alarm: Condvar::new(),
@@ -160,16 +175,17 @@ impl<J: JobWeight + Send> Local<J> {
     }
 
     fn find(&self, me: usize, what: Preference) -> Option<J> {
-        let mine = &self.queues[me];
-        let own = match what {
-            Preference::Directories => &mine.directories,
-            Preference::Files => &mine.files,
-        };
-        if let Some(job) = lock(own).pop() {
-            return Some(job);
+        if let Some(mine) = self.queues[me].get() {
+            let own = match what {
+                Preference::Directories => &mine.directories,
+                Preference::Files => &mine.files,
+            };
+            if let Some(job) = lock(own).pop() {
+                return Some(job);
+            }
         }
         let others = (1..self.queues.len()).map(|step| &self.queues[(me + step) % self.queues.len()]);
-        for other in others {
+        for other in others.filter_map(|queues| queues.get()) {
             let stealer = match what {
                 Preference::Directories => &other.directories_for_others,
                 Preference::Files => &other.files_for_others,
@@ -214,6 +230,35 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
         self.queues.len() - 1
     }
 
+    fn recruit(&self) -> Option<usize> {
+        // Relaxed: they only decide whether this is the time. The exchange decides who starts it.
+        let present = self.present.load(Ordering::Relaxed);
+        let is_full = present >= self.limit.load(Ordering::Relaxed);
+        if is_full || self.queued.load(Ordering::Relaxed) == 0 || self.sleepers.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
+        let is_much = self.waiting_entries.load(Ordering::Relaxed) >= plan::BATCH_ENTRIES;
+        if !is_much && self.began.elapsed() < ALONE {
+            return None;
+        }
+        let counted =
+            self.present.compare_exchange(present, present + 1, Ordering::SeqCst, Ordering::Relaxed);
+        counted.ok()
+    }
+
+    fn not_started(&self) {
+        self.limit.store(0, Ordering::Relaxed);
+        self.present.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn should_split(&self, taken: Instant) -> bool {
+        // Relaxed: split late at worst.
+        let is_empty = self.queued.load(Ordering::Relaxed) == 0;
+        let can_start = || self.present.load(Ordering::Relaxed) < self.limit.load(Ordering::Relaxed);
+        let is_wanted = is_empty && (self.sleepers.load(Ordering::Relaxed) > 0 || can_start());
+        is_wanted && taken.elapsed() > LONG_BATCH
+    }
+
     fn share(&self, me: usize, job: J) {
         // Before the job can be taken: whoever takes it subtracts them.
         self.waiting_entries.fetch_add(job.entries(), Ordering::Relaxed);
@@ -221,7 +266,7 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
         if let Some(ordered_queue) = &self.ordered_queue {
             lock(ordered_queue).add(me, job, finds_work);
         } else {
-            let mine = &self.queues[me];
+            let mine = self.queues[me].get_or_init(Queues::new);
             lock(if finds_work { &mine.directories } else { &mine.files }).push(job);
         }
         self.note_shared();
@@ -253,14 +298,12 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
         !self.over.load(Ordering::SeqCst)
     }
-
-    fn do_without_one(&self) {
-        self.present.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::thread::Scope;
+
     use super::*;
 
     /// A number that splits in two until it is 1.
@@ -298,14 +341,21 @@ mod tests {
     }
 
     fn drive(driver: &Local<Splitting>, ones: &AtomicUsize) {
-        std::thread::scope(|threads| {
-            for me in 0..driver.workers() {
-                threads.spawn(move || {
-                    let splitter = Splitter { driver, ones, me };
-                    while splitter.step() || driver.wait() {}
-                });
+        std::thread::scope(|threads| drive_one(threads, driver, ones, 0));
+    }
+
+    fn drive_one<'s>(
+        threads: &'s Scope<'s, '_>,
+        driver: &'s Local<Splitting>,
+        ones: &'s AtomicUsize,
+        me: usize,
+    ) {
+        let splitter = Splitter { driver, ones, me };
+        while splitter.step() || driver.wait() {
+            if let Some(other) = driver.recruit() {
+                threads.spawn(move || drive_one(threads, driver, ones, other));
             }
-        });
+        }
     }
 
     /// Attempts at a race. Miri is a thousand times slower.

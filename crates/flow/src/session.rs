@@ -32,7 +32,7 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Begins a session. Must be called before there are other threads.
+    /// Begins a session.
     ///
     /// # Errors
     /// If an engine that was requested by name isn't available.

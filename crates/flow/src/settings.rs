@@ -104,16 +104,13 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Resolves a configuration for this machine and the limits of this process. Enlarges the
-    /// descriptor table, which is fastest before there are other threads.
+    /// Resolves a configuration for this machine and the limits of this process.
     #[must_use]
     pub fn resolve(config: &Config) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let descriptors = haul_sys::descriptor_limit();
         let address_space = haul_sys::address_space_limit();
-        let settings = Self::within(config, Machine { processors, descriptors, address_space });
-        haul_sys::widen_descriptor_table(settings.descriptors());
-        settings
+        Self::within(config, Machine { processors, descriptors, address_space })
     }
 
     /// Divides the descriptors of these settings among more workers, up to `jobs`, each with fewer
@@ -130,7 +127,7 @@ impl Settings {
     }
 
     /// Returns the maximum number of open descriptors, including those that are not the run's.
-    fn descriptors(&self) -> usize {
+    pub(crate) fn descriptors(&self) -> usize {
         let per_worker = DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_ENGINE + self.window * DESCRIPTORS_PER_FILE;
         DESCRIPTORS_RESERVED + self.held + self.jobs * per_worker
     }

@@ -8,6 +8,7 @@
 //! Steps are not interrupted, so it shows no data races; those are for the thread sanitizer.
 
 use std::sync::Mutex;
+use std::time::Instant;
 
 use crate::lock::lock;
 use haul_engine::make;
@@ -68,6 +69,17 @@ impl<J: JobWeight + Send> Driver<J> for Sim<J> {
         self.workers
     }
 
+    /// All workers are there from the beginning.
+    fn recruit(&self) -> Option<usize> {
+        None
+    }
+
+    fn not_started(&self) {}
+
+    fn should_split(&self, _taken: Instant) -> bool {
+        self.with_state(|state| state.random.random())
+    }
+
     fn share(&self, _me: usize, job: J) {
         self.with_state(|state| state.jobs.push(job));
     }
@@ -82,6 +94,4 @@ impl<J: JobWeight + Send> Driver<J> for Sim<J> {
     fn wait(&self) -> bool {
         false
     }
-
-    fn do_without_one(&self) {}
 }

@@ -7,6 +7,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd};
 
+use crate::buffer::Buffer;
 use crate::error::{Errno, Result};
 use crate::fd::last_errno;
 use crate::gate;
@@ -26,7 +27,8 @@ const NAME_AT: usize = 19;
 /// Reads the entries of open directories. Holds only a buffer, so one reader serves any number
 /// of directories.
 pub struct DirectoryReader {
-    buffer: Box<[u8]>,
+    /// Made for the first directory: a worker may never see one.
+    buffer: Option<Buffer>,
 }
 
 impl Default for DirectoryReader {
@@ -36,10 +38,10 @@ impl Default for DirectoryReader {
 }
 
 impl DirectoryReader {
-    /// Creates a reader with its own buffer.
+    /// Creates a reader.
     #[must_use]
     pub fn new() -> Self {
-        Self { buffer: vec![0; LISTING_BYTES].into_boxed_slice() }
+        Self { buffer: None }
     }
 
     /// Appends entries of `directory` (except `.` and `..`) to `names` until it holds at least
@@ -51,16 +53,17 @@ impl DirectoryReader {
     /// Any error from `getdents64(2)`; entries read before it stay in `names`.
     pub fn read(&mut self, directory: impl AsFd, names: &mut Names, limit: usize) -> Result<bool> {
         let directory = directory.as_fd();
+        let buffer = self.buffer.get_or_insert_with(|| Buffer::new(LISTING_BYTES)).bytes_mut();
         while names.len() < limit {
             let filled = gate::call(
                 Operation::Getdents,
-                || list(directory.as_raw_fd(), &mut self.buffer),
+                || list(directory.as_raw_fd(), buffer),
                 || format!("{}, {LISTING_BYTES}", directory.as_raw_fd()),
             )?;
             if filled == 0 {
                 return Ok(false);
             }
-            append(&self.buffer[..filled], names);
+            append(&buffer[..filled], names);
         }
         Ok(true)
     }

@@ -91,7 +91,9 @@ pub use process::{
 };
 pub use ring::{Ring, RingReply, RingRequest};
 pub use selinux::{FileContexts, LIBSELINUX};
-pub use standard::{Standard, end_at_broken_pipe, standard_input, standard_stream, was_closed};
+pub use standard::{
+    Standard, end_at_broken_pipe, standard_input, standard_stream, terminal_columns, was_closed,
+};
 pub use stat::{
     FileType, Identity, Mode, Stat, Timestamp, device_number, device_parts, may_write, stat, stat_at,
     stat_path,

@@ -1,6 +1,7 @@
 //! Process-wide kernel state: limits, umask, identity.
 
 use std::ffi::CStr;
+use std::ptr::NonNull;
 
 use rustix::fs::{Mode as RawMode, OFlags};
 use rustix::process::{Resource, Rlimit};
@@ -64,17 +65,30 @@ pub fn set_umask(mask: Mode) {
 
 /// Returns the process's umask.
 ///
-/// Linux 4.7 and later report it in `/proc/self/status`. Otherwise it is changed for a moment,
-/// which races with other threads that create files.
+/// The call that returns it sets another one, which would race with other threads that create
+/// files. If there are any, it is read from `/proc/self/status`, where Linux 4.7 and later report
+/// it, if `/proc` is mounted.
 #[must_use]
 pub fn umask() -> Mode {
-    told_umask().unwrap_or_else(|| {
+    let told = if is_single_threaded() { None } else { told_umask() };
+    told.unwrap_or_else(|| {
         // Of all masks the strictest: what another thread creates meanwhile gets too few rights
         // rather than too many.
         let mask = rustix::process::umask(RawMode::from_raw_mode(0o077));
         rustix::process::umask(mask);
         Mode::new(mask.as_raw_mode())
     })
+}
+
+/// Returns true if the process surely has one thread. The C library knows since glibc 2.32
+/// (`sys/single_threaded.h`).
+fn is_single_threaded() -> bool {
+    // SAFETY: passes a NUL-terminated string.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
+    let flag = NonNull::new(address.cast::<u8>());
+    // SAFETY: it is a `char`. The library writes it when the first thread is started, so not while
+    // there is only this one.
+    flag.is_some_and(|flag| unsafe { flag.as_ptr().read_volatile() } != 0)
 }
 
 fn told_umask() -> Option<Mode> {

@@ -28,6 +28,9 @@ pub enum Standard {
 
 const INPUT: i32 = 0;
 
+/// Width of a terminal that doesn't report one, in columns.
+const USUAL_COLUMNS: u16 = 80;
+
 /// One bit for each closed descriptor. Written once, before `main` and before other threads exist.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
@@ -79,6 +82,14 @@ pub fn end_at_broken_pipe() {
 #[must_use]
 pub fn was_closed(stream: Standard) -> bool {
     CLOSED.load(Ordering::Relaxed) & (1 << stream as u8) != 0
+}
+
+/// Returns the width of the terminal that standard error is, in columns.
+#[must_use]
+pub fn terminal_columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr());
+    let columns = size.map_or(0, |size| size.ws_col);
+    usize::from(if columns == 0 { USUAL_COLUMNS } else { columns })
 }
 
 /// Duplicates a standard output stream. The caller can close the duplicate and check the result.

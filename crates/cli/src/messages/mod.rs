@@ -56,7 +56,8 @@ use crate::flags::{self, Doubt};
 pub(crate) struct Messages {
     /// Program name at the start of messages: `cp`, or `haul cp`.
     program: String,
-    charset: Charset,
+    /// `None`: that of the user's locale.
+    charset: Option<Charset>,
     /// Returns the applet's sentence for a kind of the framework's.
     of_flow: fn(FlowKind) -> &'static str,
 }
@@ -64,7 +65,18 @@ pub(crate) struct Messages {
 impl Messages {
     /// Formats messages that begin with `program`.
     pub(crate) fn new(program: &str, charset: Charset) -> Self {
-        Self { program: program.to_owned(), charset, of_flow: flow::sentence }
+        Self { program: program.to_owned(), charset: Some(charset), of_flow: flow::sentence }
+    }
+
+    /// Formats messages that begin with `program`, in the user's locale. Must be called before there
+    /// are other threads.
+    pub(crate) fn in_locale(program: &str) -> Self {
+        Charset::prepare();
+        Self { charset: None, ..Self::new(program, Charset::Ascii) }
+    }
+
+    fn charset(&self) -> Charset {
+        self.charset.unwrap_or_else(Charset::of_process)
     }
 
     /// Returns the command that the program's own name stands for; `None` for `haul COMMAND`.
@@ -126,7 +138,7 @@ impl Messages {
         if let flags::Error::Value { valid, .. } = error {
             text.extend_from_slice(b"Valid arguments are:\n");
             for words in valid {
-                let words = words.iter().map(|word| quoting::prose(word.as_bytes(), self.charset));
+                let words = words.iter().map(|word| quoting::prose(word.as_bytes(), self.charset()));
                 let words = words.collect::<Vec<_>>().join(b", ".as_slice());
                 text.extend_from_slice(&[b"  - ", words.as_slice(), b"\n"].concat());
             }
@@ -198,10 +210,10 @@ impl Messages {
             text.extend_from_slice(before.as_bytes());
             text.extend(match placeholder {
                 "bare" | "cause" => name.clone(),
-                "prose" => quoting::prose(name, self.charset),
-                "plain" => quoting::shell_if_needed(name, self.charset),
-                "escape" => quoting::escape(name, self.charset),
-                _ => quoting::shell(name, self.charset),
+                "prose" => quoting::prose(name, self.charset()),
+                "plain" => quoting::shell_if_needed(name, self.charset()),
+                "escape" => quoting::escape(name, self.charset()),
+                _ => quoting::shell(name, self.charset()),
             });
             rest = after;
         }
@@ -213,7 +225,7 @@ impl Messages {
     /// every locale.
     fn usage(&self, error: &flags::Error) -> Vec<u8> {
         use flags::Error;
-        let prose = |word: &[u8]| quoting::prose(word, self.charset);
+        let prose = |word: &[u8]| quoting::prose(word, self.charset());
         match error {
             Error::Unrecognized { given, .. } => {
                 [b"unrecognized option '--", given.as_slice(), b"'"].concat()

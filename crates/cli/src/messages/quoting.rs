@@ -5,7 +5,8 @@
 //! [`shell_if_needed`], which leaves plain names alone; [`prose`] for command-line words: `‘x’`, or
 //! `'x'` where the locale has no such marks; and [`escape`] for tar, which only escapes.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::sync::OnceLock;
 
 /// How bytes of text are read in the user's locale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,23 +31,31 @@ pub(crate) enum Marks {
 
 impl Charset {
     /// Returns the character set of this process's locale.
+    ///
+    /// It is looked up at the first call: the C library opens half a dozen files for it, and most
+    /// runs have nothing to say.
     pub(crate) fn of_process() -> Self {
-        let charset = Self::of_locale(|name| std::env::var_os(name), haul_sys::character_set);
-        if matches!(charset, Self::Other(_)) {
-            haul_sys::use_character_set();
-        }
-        charset
+        static CHARSET: OnceLock<Charset> = OnceLock::new();
+        *CHARSET.get_or_init(|| {
+            let charset = Self::of_locale(&locale(variable), haul_sys::character_set);
+            if matches!(charset, Self::Other(_)) {
+                haul_sys::use_character_set();
+            }
+            charset
+        })
     }
 
-    /// Returns the character set of the user's locale: the first of `LC_ALL`, `LC_CTYPE` and `LANG`
-    /// that is not empty. Only the C library knows what a locale other than C means and whether it
-    /// is installed; `ask` queries it.
-    fn of_locale(variable: impl Fn(&str) -> Option<OsString>, ask: impl FnOnce() -> String) -> Self {
-        let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
-            .into_iter()
-            .filter_map(variable)
-            .find(|value| !value.is_empty())
-            .unwrap_or_default();
+    /// Looks the character set up at once if the process's locale may have to be changed for it,
+    /// which is only possible before there are other threads.
+    pub(crate) fn prepare() {
+        if !locale(variable).to_ascii_lowercase().to_string_lossy().contains("utf") {
+            Self::of_process();
+        }
+    }
+
+    /// Returns the character set of a locale. Only the C library knows what a locale other than C
+    /// means and whether it is installed; `ask` queries it.
+    fn of_locale(locale: &OsStr, ask: impl FnOnce() -> String) -> Self {
         match locale.to_str() {
             Some("" | "C" | "POSIX") => Self::Ascii,
             _ => match ask().as_str() {
@@ -57,6 +66,16 @@ impl Charset {
             },
         }
     }
+}
+
+/// Returns the user's locale: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is not empty.
+fn locale(variable: impl Fn(&str) -> Option<OsString>) -> OsString {
+    let mut values = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable);
+    values.find(|value| !value.is_empty()).unwrap_or_default()
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
 }
 
 /// A character, or an invalid byte.
@@ -417,10 +436,9 @@ mod tests {
     #[test]
     fn the_locale_names_its_character_set() {
         let charset = |pairs: &[(&str, &str)], known: &str| {
-            Charset::of_locale(
-                |name| pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value)),
-                || known.to_owned(),
-            )
+            let variable =
+                |name: &str| pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+            Charset::of_locale(&locale(variable), || known.to_owned())
         };
         assert_eq!(charset(&[], "UTF-8"), Charset::Ascii);
         assert_eq!(charset(&[("LANG", "en_US.UTF-8")], "UTF-8"), Charset::Utf8);

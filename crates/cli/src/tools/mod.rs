@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use haul_sys::Fd;
 
 use crate::flags::{Arguments, Command, Documented, Environment, Error, Information};
-use crate::messages::{Charset, Messages};
+use crate::messages::Messages;
 use crate::report::{complain_of_usage, print_information};
 use crate::task::{RunOptions, Work};
 use crate::work;
@@ -67,7 +67,7 @@ impl Call<'_> {
     }
 
     pub(crate) fn messages(&self) -> Messages {
-        Messages::new(&self.program(), Charset::of_process())
+        Messages::in_locale(&self.program())
     }
 
     /// Parses the arguments `words`. Otherwise, help was printed or an error reported, and the exit

@@ -327,6 +327,14 @@ impl<T: Distributed + 'static> Driver<Job<T>> for Remote<'_, T> {
         self.local.workers()
     }
 
+    fn recruit(&self) -> Option<usize> {
+        self.local.recruit()
+    }
+
+    fn not_started(&self) {
+        self.local.not_started();
+    }
+
     fn share(&self, me: usize, job: Job<T>) {
         let claimed = matches!(job, Job::Entries(_));
         let tool = self.spec.run.tool;
@@ -355,10 +363,6 @@ impl<T: Distributed + 'static> Driver<Job<T>> for Remote<'_, T> {
 
     fn wait(&self) -> bool {
         self.local.wait()
-    }
-
-    fn do_without_one(&self) {
-        self.local.do_without_one();
     }
 }
 

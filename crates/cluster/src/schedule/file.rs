@@ -52,7 +52,7 @@ struct Team {
 
 /// Inputs of a choice. Rates are rounded to steps of about a tenth, so that the team is not chosen
 /// again for every range.
-type Key = (usize, i32, i32);
+type Key = (usize, u64, u64);
 
 /// A range cut off a file, with the ranks it concerns.
 pub(crate) struct Cut {

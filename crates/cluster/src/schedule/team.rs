@@ -95,9 +95,9 @@ impl Rates {
     }
 
     /// Returns the rates and the share in steps. A new choice is made only when this changes.
-    pub(crate) fn key(&self, share: usize) -> (usize, i32, i32) {
-        let step =
-            |rate: Option<f64>| rate.map_or(i32::MIN, |rate| (rate.max(1.0).ln() / 1.1_f64.ln()) as i32);
+    pub(crate) fn key(&self, share: usize) -> (usize, u64, u64) {
+        // The exponent and three bits of the mantissa: eight steps for each doubling.
+        let step = |rate: Option<f64>| rate.map_or(0, |rate| rate.max(1.0).to_bits() >> 49);
         (share, step(self.client), step(self.stripe))
     }
 }

@@ -196,6 +196,10 @@ pub(super) struct StatedFile<T: Tool> {
 }
 
 impl<T: Tool> StatedFile<T> {
+    pub(super) fn size(&self) -> u64 {
+        self.stat.size
+    }
+
     /// Reads the first block, if it is in the page cache.
     fn probe(self, io: &mut Io) -> Next<T> {
         let (buffer, length) = (io.take_buffer(), io.length_of_block(self.stat.size));

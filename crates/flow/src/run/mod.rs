@@ -12,7 +12,7 @@ mod worker;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::Builder;
+use std::thread::{Builder, Scope};
 
 use crate::lock::lock;
 use haul_engine::{Choice, Engine, Made};
@@ -51,24 +51,34 @@ pub fn run<T: Tool>(
     operands: impl IntoIterator<Item = Operand<T::Directory>>,
 ) -> Status {
     let shared = begin(spec, driver, operands);
-    let work = |me| Worker::new(Context::new(&shared, me), first_or_new_engine(spec, me)).work();
-    std::thread::scope(|threads| {
-        let (mut missing, mut why) = (0, None);
-        for me in 1..driver.workers() {
+    std::thread::scope(|threads| work(threads, spec, &shared, 0));
+    end(&shared)
+}
+
+/// Works as worker `me` until the run has ended, and starts further workers when there is work
+/// for them.
+fn work<'s, T: Tool>(
+    threads: &'s Scope<'s, '_>,
+    spec: &'s RunSpec<'_, T>,
+    shared: &'s Shared<'s, T>,
+    me: usize,
+) {
+    let mut worker = Worker::new(Context::new(shared, me), first_or_new_engine(spec, me));
+    while worker.step() || shared.driver.wait() {
+        while let Some(other) = shared.driver.recruit() {
+            if other == 1 {
+                // While this is the only thread that opens files.
+                haul_sys::widen_descriptor_table(spec.settings.descriptors());
+            }
             // Not `Scope::spawn`, which panics if the system refuses a thread (a limit of processes
-            // or address space): the workers already there would wait for the others forever.
-            if let Err(cause) = Builder::new().spawn_scoped(threads, move || work(me)) {
-                // Worker 0 has yet to start, so the run can't end before the driver knows.
-                driver.do_without_one();
-                (missing, why) = (missing + 1, Some(cause));
+            // or address space).
+            let started = Builder::new().spawn_scoped(threads, move || work(threads, spec, shared, other));
+            if let Err(cause) = started {
+                shared.driver.not_started();
+                spec.report.debug(&format!("worker {other} could not be started: {cause}"));
             }
         }
-        work(0);
-        if let Some(cause) = why {
-            spec.report.debug(&format!("{missing} of the workers could not be started: {cause}"));
-        }
-    });
-    end(&shared)
+    }
 }
 
 /// Shares the operands' jobs, before any worker runs.

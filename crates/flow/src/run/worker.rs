@@ -33,7 +33,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use haul_engine::{Call, Caps, Choice, Done, Engine, Op, Ops, Used};
 use haul_sys::{DirectoryReader, EntryType};
@@ -51,6 +51,10 @@ use crate::tool::{Context, DirNode, Entry, Job, Tool};
 /// about as much as copying a few dozen files.
 const UNCACHED_IN_A_ROW: usize = 32;
 
+/// Maximum bytes of parked files, from which no more are opened: enough to keep a disk busy. Without
+/// a limit a worker would keep a whole batch of large files, which others could move.
+const PARKED_BYTES_MAX: u64 = 16 << 20;
+
 /// Pause of a worker under backpressure before it checks again.
 const HELD_BACK: Duration = Duration::from_micros(500);
 
@@ -64,11 +68,13 @@ pub(crate) struct Worker<'r, T: Tool> {
     reader: DirectoryReader,
     /// Entries that are not admitted yet, and their directory.
     batch: Option<(Arc<DirNode<T>>, Batch)>,
+    batch_taken: Instant,
     slots: Vec<Option<State<T>>>,
     free: Vec<usize>,
     /// Files in flight, at most the window.
     files: usize,
     parked: VecDeque<usize>,
+    parked_bytes: u64,
     /// True if this worker is counted in the run's `busy`.
     is_known_busy: bool,
     done: Vec<Done>,
@@ -85,21 +91,18 @@ impl<'r, T: Tool> Worker<'r, T> {
             engine,
             reader: DirectoryReader::new(),
             batch: None,
-            slots: (0..io.window).map(|_| None).collect(),
-            free: (0..io.window).rev().collect(),
+            batch_taken: Instant::now(),
+            slots: Vec::new(),
+            free: Vec::new(),
             files: 0,
             parked: VecDeque::with_capacity(io.window),
+            parked_bytes: 0,
             is_known_busy: false,
             done: Vec::with_capacity(io.window),
             io,
         };
         worker.register_buffers();
         worker
-    }
-
-    /// Works until the run has ended.
-    pub(crate) fn work(mut self) {
-        while self.step() || self.cx.run.driver.wait() {}
     }
 
     /// Does a small amount of work. Returns false if the worker has nothing in hand and found no
@@ -116,10 +119,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         {
             self.resume(slot);
         }
-        while self.engine.in_flight() < self.io.caps.depth && self.files < self.io.window {
-            if self.is_held_back() {
-                break;
-            }
+        while self.has_room() && !self.is_held_back() {
             // Before a job is taken: others must not see nobody busy while one is in hand.
             self.note_busy(true);
             if !self.admit() {
@@ -149,10 +149,22 @@ impl<'r, T: Tool> Worker<'r, T> {
         is_held_back
     }
 
+    /// Returns true if another file may be opened.
+    fn has_room(&self) -> bool {
+        self.engine.in_flight() < self.io.caps.depth
+            && self.files < self.io.window
+            && self.parked_bytes < PARKED_BYTES_MAX
+    }
+
     /// Admits the next entry of the current batch, or else takes a job. Returns false if there
     /// is none.
     fn admit(&mut self) -> bool {
         if let Some((node, batch)) = &mut self.batch {
+            let driver = self.cx.run.driver;
+            if batch.len() > 1 && driver.should_split(self.batch_taken) {
+                let rest = Job::Files(Arc::clone(node), batch.split_off_half());
+                driver.share_first(self.cx.worker, rest);
+            }
             if let Some(entry) = batch.next(node) {
                 let looked_at = batch.looked_at;
                 self.start(entry, looked_at);
@@ -163,7 +175,10 @@ impl<'r, T: Tool> Worker<'r, T> {
         }
         match self.cx.run.driver.take(self.cx.worker) {
             None => return false,
-            Some(Job::Files(node, batch)) => self.batch = Some((node, batch)),
+            Some(Job::Files(node, batch)) => {
+                self.batch = Some((node, batch));
+                self.batch_taken = Instant::now();
+            }
             Some(Job::Enter(node, mut batch)) => {
                 self.cx.attend(Some(&node));
                 // Shared in halves: others can go on with them.
@@ -249,6 +264,7 @@ impl<'r, T: Tool> Worker<'r, T> {
     /// Resumes a parked file.
     fn resume(&mut self, slot: usize) {
         if let Some(State::Probing(file)) = self.slots[slot].take() {
+            self.parked_bytes -= file.size().min(PARKED_BYTES_MAX);
             self.cx.attend(Some(&file.entry.node));
             self.io.room = self.room();
             let next = file.begin(&self.cx, &mut self.io, None);
@@ -261,6 +277,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         match next {
             Next::Call(state, call) => self.submit(slot, state, call),
             Next::Park(file) => {
+                self.parked_bytes += file.size().min(PARKED_BYTES_MAX);
                 self.slots[slot] = Some(State::Probing(file));
                 self.parked.push_back(slot);
             }

@@ -1,0 +1,34 @@
+//! Links the program so that it starts quickly (docs/measurements/start.md).
+//!
+//! - Without the shared library of the C compiler's runtime. The standard library asks the linker for
+//!   `libgcc_s.so`, of which the program needs only the unwinder. The linker is led to a script of
+//!   that name, which stands for the static libraries with the same functions.
+//! - At a fixed address. Otherwise the dynamic loader changes ten thousand addresses on sixty pages,
+//!   most of them in the descriptions of panics that never happen. Stack, heap and libraries still
+//!   get random addresses. `RUSTFLAGS=-Crelocation-model=pie` makes the program movable
+//!   (docs/security.md).
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::{env, fs, io};
+
+fn main() -> io::Result<()> {
+    println!("cargo:rerun-if-changed=build.rs");
+    let target = |part: &str| env::var(format!("CARGO_CFG_TARGET_{part}")).unwrap_or_default();
+    if target("OS") != "linux" || target("ENV") != "gnu" || env::var("HOST") != env::var("TARGET") {
+        return Ok(());
+    }
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    // The sanitizers' memory layout needs a movable program.
+    if !["relocation-model", "sanitizer", "crt-static"].iter().any(|flag| flags.contains(flag)) {
+        println!("cargo:rustc-link-arg-bins=-no-pie");
+    }
+    // The compiler answers with the bare name if it has no such library.
+    let told = Command::new("cc").arg("-print-file-name=libgcc_eh.a").output()?;
+    if String::from_utf8_lossy(&told.stdout).contains('/') {
+        let directory = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+        fs::write(directory.join("libgcc_s.so"), "INPUT(-lgcc_eh -lgcc)\n")?;
+        println!("cargo:rustc-link-search=native={}", directory.display());
+    }
+    Ok(())
+}
