@@ -71,13 +71,15 @@ impl Call {
 }
 
 /// Runs a program under strace, tracing the calls named by `filter` (such as
-/// `file,desc`, or `all`).
+/// `file,desc`, or `all`). The others are as fast as usual.
 pub fn record(run: Run, filter: &str, log: &Path) -> io::Result<(Outcome, Vec<Call>)> {
     let strace = needs::find_tool("strace").ok_or_else(|| io::Error::other("no strace"))?;
     let trace = format!("trace={filter}");
     // By default strace truncates strings to 32 bytes, which is too short for paths.
     let mut arguments: Vec<OsString> =
-        ["-f", "-y", "-qq", "-s", "8192", "-e", &trace, "-e", "signal=none", "-o"].map(OsString::from).into();
+        ["-f", "--seccomp-bpf", "-y", "-qq", "-s", "8192", "-e", &trace, "-e", "signal=none", "-o"]
+            .map(OsString::from)
+            .into();
     arguments.push(log.into());
     arguments.push("--".into());
     let outcome = run.behind(&strace, arguments).finish()?;
