@@ -22,6 +22,8 @@ fn main() -> io::Result<()> {
     // The sanitizers' memory layout needs a movable program.
     if !["relocation-model", "sanitizer", "crt-static"].iter().any(|flag| flags.contains(flag)) {
         println!("cargo:rustc-link-arg-bins=-no-pie");
+        // Code and constants may share a page: fewer mappings.
+        println!("cargo:rustc-link-arg-bins=-Wl,-z,noseparate-code");
     }
     // The compiler answers with the bare name if it has no such library.
     let told = Command::new("cc").arg("-print-file-name=libgcc_eh.a").output()?;

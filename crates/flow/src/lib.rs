@@ -70,7 +70,7 @@ pub use room::Room;
 pub use run::{RunSpec, continue_dir, run};
 pub use sequence::Stages;
 pub use session::Session;
-pub use settings::{BLOCK_BYTES, DESCRIPTORS_WANTED, Machine, Settings};
+pub use settings::{BLOCK_BYTES, DESCRIPTORS_WANTED, Machine, Settings, usual_block_bytes};
 pub use sim::{Sim, simulate};
 pub use tool::{Context, DirNode, Entry, Job, OpenFile, RootOwner, Tool, Visit};
 

@@ -29,9 +29,19 @@ const HELD_PER_WORKER: usize = 8;
 /// Maximum directories kept open. More are not reopened often enough to matter.
 const HELD_MAX: usize = 4096;
 
-/// Default size of one read or write, in bytes: stays in the second-level cache between the
+/// Default size of one read or write through the page cache, in bytes: stays in the second-level cache between the
 /// two (docs/measurements/choices.md).
 pub const BLOCK_BYTES: usize = 256 << 10;
+
+/// The same with direct I/O, in bytes: every block is a request of its own to the device, so larger
+/// ones are faster (docs/measurements/choices.md).
+const DIRECT_BLOCK_BYTES: usize = 1 << 20;
+
+/// Returns the default size of one read or write, in bytes.
+#[must_use]
+pub fn usual_block_bytes(switches: Switches) -> usize {
+    if switches.direct { DIRECT_BLOCK_BYTES } else { BLOCK_BYTES }
+}
 
 /// Default number of files a worker keeps open ahead: keeps an SSD's queue full with small
 /// files (docs/measurements/choices.md).
@@ -153,7 +163,7 @@ impl Settings {
             jobs,
             engine: config.engine,
             queue_depth,
-            block_bytes: config.block_bytes.unwrap_or(BLOCK_BYTES),
+            block_bytes: config.block_bytes.unwrap_or(usual_block_bytes(config.switches)),
             range_bytes: RANGE_BYTES,
             window: 1 + extra_files,
             held: spare.saturating_sub(extra_files * jobs * DESCRIPTORS_PER_FILE).min(HELD_MAX),

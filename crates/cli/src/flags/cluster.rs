@@ -3,7 +3,7 @@
 use haul_cluster::Walk;
 use haul_copy::{Dereference, LayoutRule, OnFull};
 use haul_digest::Algorithm;
-use haul_flow::BLOCK_BYTES as USUAL_BLOCK_BYTES;
+use haul_flow::usual_block_bytes;
 
 use super::values::{self, BLOCK_BYTES, Bounds};
 use super::{Error, Typed, Value};
@@ -67,7 +67,8 @@ impl Typed {
     pub(super) fn settle_block_bytes(&mut self) -> Result<(), Error> {
         let Some((flag, factor)) = self.io_factor else { return Ok(()) };
         let config = &mut self.shared.run.config;
-        let bytes = config.block_bytes.unwrap_or(USUAL_BLOCK_BYTES).saturating_mul(factor);
+        let bytes =
+            config.block_bytes.unwrap_or_else(|| usual_block_bytes(config.switches)).saturating_mul(factor);
         if bytes > BLOCK_BYTES.most {
             let factor = factor.to_string();
             let value = Value { flag, bytes: factor.as_bytes(), word: 0 };
@@ -261,7 +262,7 @@ mod tests {
     fn a_factor_multiplies_blocks_wherever_it_stands() {
         let bytes = |line: &[&str]| request(line).map(|request| request.run.config.block_bytes);
         assert_eq!(bytes(&["--io-factor=3", "--block-size=4K", "a", "b"]), Ok(Some(12 << 10)));
-        assert_eq!(bytes(&["--io-factor=2", "a", "b"]), Ok(Some(2 * USUAL_BLOCK_BYTES)));
+        assert_eq!(bytes(&["--io-factor=2", "a", "b"]), Ok(Some(2 * haul_flow::BLOCK_BYTES)));
         assert!(bytes(&["--io-factor=4096", "--block-size=1M"]).is_err());
     }
 
