@@ -1,11 +1,11 @@
 //! Links the program so that it starts quickly (docs/measurements/start.md).
 //!
-//! - Without the shared library of the C compiler's runtime. The standard library asks the linker for
-//!   `libgcc_s.so`, of which the program needs only the unwinder. The linker is led to a script of
-//!   that name, which stands for the static libraries with the same functions.
-//! - At a fixed address. Otherwise the dynamic loader changes ten thousand addresses on sixty pages,
-//!   most of them in the descriptions of panics that never happen. Stack, heap and libraries still
-//!   get random addresses. `RUSTFLAGS=-Crelocation-model=pie` makes the program movable
+//! - Without the shared library of the C compiler's runtime. The standard library asks the linker
+//!   for `libgcc_s.so`, of which the program needs only the unwinder. The linker is led to a script
+//!   of that name, which stands for the static libraries with the same functions.
+//! - At a fixed address. Otherwise the dynamic loader changes ten thousand addresses on sixty
+//!   pages, most of them in the descriptions of panics that never happen. Stack, heap and libraries
+//!   still get random addresses. `RUSTFLAGS=-Crelocation-model=pie` makes the program movable
 //!   (docs/security.md).
 
 use std::path::PathBuf;

@@ -16,8 +16,8 @@
 //!          sleepers -= 1
 //! ```
 //!
-//! `present` counts the workers that were started. The first one works alone for a moment: a copy of
-//! a few small files is done before a thread has started. If the system refuses a thread, the
+//! `present` counts the workers that were started. The first one works alone for a moment: a copy
+//! of a few small files is done before a thread has started. If the system refuses a thread, the
 //! workers there are do everything (test: `without_threads_the_first_worker_does_everything`).
 //!
 //! The counters are sequentially consistent, so at least one of a sharer and a sleeper sees the
@@ -39,12 +39,12 @@ use crate::ordered_queue::OrderedQueue;
 use crate::plan::{self, Precedence, Preference};
 use crate::settings::Settings;
 
-/// Time that the first worker works alone if few entries wait. A thread costs as much as copying two
-/// to five small files, and makes the descriptor table a shared one.
+/// Time that the first worker works alone if few entries wait. A thread costs as much as copying
+/// two to five small files, and makes the descriptor table a shared one.
 const ALONE: Duration = Duration::from_millis(1);
 
-/// Time after which half of what is left of a batch is shared with an idle worker. Sooner, waking it
-/// costs more than it gains.
+/// Time after which half of what is left of a batch is shared with an idle worker. Sooner, waking
+/// it costs more than it gains.
 const LONG_BATCH: Duration = Duration::from_micros(500);
 
 /// Queues of one worker. Only the owner locks its ends, so these locks are never contended.

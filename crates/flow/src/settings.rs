@@ -29,12 +29,12 @@ const HELD_PER_WORKER: usize = 8;
 /// Maximum directories kept open. More are not reopened often enough to matter.
 const HELD_MAX: usize = 4096;
 
-/// Default size of one read or write through the page cache, in bytes: stays in the second-level cache between the
-/// two (docs/measurements/choices.md).
+/// Default size of one read or write through the page cache, in bytes: stays in the second-level
+/// cache between the two (docs/measurements/choices.md).
 pub const BLOCK_BYTES: usize = 256 << 10;
 
 /// The same with direct I/O, in bytes: every block is a request of its own to the device, so larger
-/// ones are faster (docs/measurements/choices.md).
+/// ones are faster (docs/measurements/start.md).
 const DIRECT_BLOCK_BYTES: usize = 1 << 20;
 
 /// Returns the default size of one read or write, in bytes.

@@ -123,8 +123,8 @@ fn is_threads_library(name: &CStr) -> bool {
 
 /// The objects that the dynamic loader has loaded.
 ///
-/// Not by `dladdr(3)`, which also searches an object's symbols for the nearest one: for 43 functions
-/// that took half the time of a small copy.
+/// Not by `dladdr(3)`, which also searches an object's symbols for the nearest one: for 43
+/// functions that took half the time of a small copy.
 #[cfg(not(target_feature = "crt-static"))]
 mod loaded {
     use std::ffi::{CStr, CString};
@@ -146,7 +146,8 @@ mod loaded {
 
     pub(super) fn objects() -> Vec<Object> {
         let mut objects = Vec::new();
-        // SAFETY: `add` has the type asked for, and `objects`, which it gets, is borrowed for the call.
+        // SAFETY: `add` has the type asked for, and `objects`, which it gets, is borrowed for the
+        // call.
         unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut objects).cast()) };
         objects
     }

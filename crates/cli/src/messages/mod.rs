@@ -68,8 +68,8 @@ impl Messages {
         Self { program: program.to_owned(), charset: Some(charset), of_flow: flow::sentence }
     }
 
-    /// Formats messages that begin with `program`, in the user's locale. Must be called before there
-    /// are other threads.
+    /// Formats messages that begin with `program`, in the user's locale. Must be called before
+    /// there are other threads.
     pub(crate) fn in_locale(program: &str) -> Self {
         Charset::prepare();
         Self { charset: None, ..Self::new(program, Charset::Ascii) }

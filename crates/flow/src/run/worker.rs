@@ -51,8 +51,8 @@ use crate::tool::{Context, DirNode, Entry, Job, Tool};
 /// about as much as copying a few dozen files.
 const UNCACHED_IN_A_ROW: usize = 32;
 
-/// Maximum bytes of parked files, from which no more are opened: enough to keep a disk busy. Without
-/// a limit a worker would keep a whole batch of large files, which others could move.
+/// Bytes of parked files from which on no more files are opened: enough to keep a disk busy.
+/// Without a limit a worker would keep a whole batch of large files, which others could move.
 const PARKED_BYTES_MAX: u64 = 16 << 20;
 
 /// Pause of a worker under backpressure before it checks again.
