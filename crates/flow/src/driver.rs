@@ -16,7 +16,7 @@ pub trait JobWeight {
 
 /// Hands out jobs.
 ///
-/// A run begins with worker 0. The others are started when there is work for them.
+/// A run begins with worker 0, which starts others when [`recruit`](Self::recruit) says so.
 ///
 /// Termination: only workers that are not waiting share jobs or start workers (and the caller
 /// shares some, before worker 0 starts). Once every worker waits and no job is queued, no job can
@@ -25,8 +25,8 @@ pub trait Driver<J: JobWeight + Send>: Sync {
     /// Returns the maximum number of workers.
     fn workers(&self) -> usize;
 
-    /// Returns the number of a worker to start now, if there is work for one more. The caller
-    /// starts it, or else calls [`not_started`](Self::not_started).
+    /// Returns the number of a worker to start now, if one more is needed. The caller starts it, or
+    /// else calls [`not_started`](Self::not_started).
     fn recruit(&self) -> Option<usize>;
 
     /// Called if the system refused the thread of a worker. No other worker is started.

@@ -16,8 +16,9 @@
 //!          sleepers -= 1
 //! ```
 //!
-//! `present` counts the workers that were started. The first one works alone for a moment: a copy
-//! of a few small files is done before a thread has started. If the system refuses a thread, the
+//! `present` counts the workers that were started: all at once, or, if the tool's policy allows it,
+//! when there is work for them. The first one then works alone for a moment: a copy of a few small
+//! files is done before a thread has started. If the system refuses a thread, the
 //! workers there are do everything (test: `without_threads_the_first_worker_does_everything`).
 //!
 //! The counters are sequentially consistent, so at least one of a sharer and a sleeper sees the
@@ -82,6 +83,8 @@ pub struct Local<J> {
     present: AtomicUsize,
     /// Maximum of `present`.
     limit: AtomicUsize,
+    /// Start workers only when there is work for them.
+    starts_late: bool,
     began: Instant,
     over: AtomicBool,
     bed: Mutex<()>,
@@ -102,6 +105,7 @@ impl<J: JobWeight + Send> Local<J> {
             sleepers: AtomicUsize::new(0),
             present: AtomicUsize::new(1),
             limit: AtomicUsize::new(workers.max(1)),
+            starts_late: false,
             began: Instant::now(),
             over: AtomicBool::new(false),
             bed: Mutex::new(()),
@@ -113,7 +117,9 @@ impl<J: JobWeight + Send> Local<J> {
     #[must_use]
     pub fn of(settings: &Settings, policy: &Policy) -> Self {
         let precedence = settings.precedence();
-        Self { precedence, ..Self::new(settings.jobs) }.in_walk_order(policy.order == Order::Walk)
+        let starts_late = policy.starts_workers_late;
+        Self { precedence, starts_late, ..Self::new(settings.jobs) }
+            .in_walk_order(policy.order == Order::Walk)
     }
 
     /// If `in_walk_order`, makes all workers take jobs from one ordered queue, so that they stay
@@ -159,6 +165,14 @@ impl<J: JobWeight + Send> Local<J> {
             let _bed = lock(&self.bed);
             self.alarm.notify_one();
         }
+    }
+
+    /// Returns true if a job waits, no worker is free, and there is enough work for one more.
+    fn needs_worker(&self) -> bool {
+        let is_queued = self.queued.load(Ordering::Relaxed) > 0;
+        let is_much = || self.waiting_entries.load(Ordering::Relaxed) >= plan::BATCH_ENTRIES;
+        let is_free = || self.sleepers.load(Ordering::Relaxed) > 0;
+        is_queued && !is_free() && (is_much() || self.began.elapsed() >= ALONE)
     }
 
     fn choose(&self, me: usize) -> Option<J> {
@@ -233,12 +247,7 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
     fn recruit(&self) -> Option<usize> {
         // Relaxed: they only decide whether this is the time. The exchange decides who starts it.
         let present = self.present.load(Ordering::Relaxed);
-        let is_full = present >= self.limit.load(Ordering::Relaxed);
-        if is_full || self.queued.load(Ordering::Relaxed) == 0 || self.sleepers.load(Ordering::Relaxed) > 0 {
-            return None;
-        }
-        let is_much = self.waiting_entries.load(Ordering::Relaxed) >= plan::BATCH_ENTRIES;
-        if !is_much && self.began.elapsed() < ALONE {
+        if present >= self.limit.load(Ordering::Relaxed) || (self.starts_late && !self.needs_worker()) {
             return None;
         }
         let counted =
@@ -351,9 +360,12 @@ mod tests {
         me: usize,
     ) {
         let splitter = Splitter { driver, ones, me };
-        while splitter.step() || driver.wait() {
-            if let Some(other) = driver.recruit() {
+        loop {
+            while let Some(other) = driver.recruit() {
                 threads.spawn(move || drive_one(threads, driver, ones, other));
+            }
+            if !(splitter.step() || driver.wait()) {
+                return;
             }
         }
     }
@@ -387,7 +399,8 @@ mod tests {
     fn every_job_is_done_once_and_the_run_ends() {
         for workers in [1, 2, 3, 8] {
             for round in 0..ROUNDS / 2 {
-                let driver = Local::new(workers).in_walk_order(round % 2 == 1);
+                let mut driver = Local::new(workers).in_walk_order(round % 2 == 1);
+                driver.starts_late = round % 4 < 2;
                 let ones = AtomicUsize::new(0);
                 let jobs = 5 * ROUNDS + round;
                 driver.share(0, Splitting(jobs));

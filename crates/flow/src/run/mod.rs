@@ -64,7 +64,7 @@ fn work<'s, T: Tool>(
     me: usize,
 ) {
     let mut worker = Worker::new(Context::new(shared, me), first_or_new_engine(spec, me));
-    while worker.step() || shared.driver.wait() {
+    loop {
         while let Some(other) = shared.driver.recruit() {
             if other == 1 {
                 // While this is the only thread that opens files.
@@ -77,6 +77,9 @@ fn work<'s, T: Tool>(
                 shared.driver.not_started();
                 spec.report.debug(&format!("worker {other} could not be started: {cause}"));
             }
+        }
+        if !(worker.step() || shared.driver.wait()) {
+            return;
         }
     }
 }

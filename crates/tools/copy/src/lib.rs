@@ -234,7 +234,7 @@ impl Tool for Copier {
         let closed_waiting = if waits { CLOSED_WAITING } else { ClosedWaiting::default() };
         let writes_back = durable::is_flushed(self);
         let (cancel, room) = (self.cancel.clone(), self.room.clone());
-        Policy { cancel, closed_waiting, room, writes_back, ..Policy::default() }
+        Policy { starts_workers_late: true, cancel, closed_waiting, room, writes_back, ..Policy::default() }
     }
 
     fn plan(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
