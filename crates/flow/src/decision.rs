@@ -17,8 +17,8 @@ use crate::room::Room;
 pub struct Policy {
     /// Order in which workers take jobs.
     pub order: Order,
-    /// True if workers are started when jobs wait, so that a run over a few small files has only one.
-    /// False if the tool may wait for something other than files: then all are there from the
+    /// True if workers are started when jobs wait, so that a run over a few small files has only
+    /// one. False if the tool may wait for something other than files: then all are there from the
     /// beginning.
     pub starts_workers_late: bool,
     /// While this gauge is over its limit, no worker takes a job as long as another one is in hand.

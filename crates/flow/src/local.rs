@@ -18,8 +18,8 @@
 //!
 //! `present` counts the workers that were started: all at once, or, if the tool's policy allows it,
 //! when there is work for them. The first one then works alone for a moment: a copy of a few small
-//! files is done before a thread has started. If the system refuses a thread, the
-//! workers there are do everything (test: `without_threads_the_first_worker_does_everything`).
+//! files is done before a thread has started. If the system refuses a thread, the workers there are
+//! do everything (test: `without_threads_the_first_worker_does_everything`).
 //!
 //! The counters are sequentially consistent, so at least one of a sharer and a sleeper sees the
 //! other. Only running workers share jobs, so once all sleep and nothing is queued, nothing ever
