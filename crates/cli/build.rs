@@ -1,11 +1,11 @@
 //! Links the program so that it starts quickly (docs/measurements/start.md).
 //!
 //! - Without the shared library of the C compiler's runtime. The standard library asks the linker
-//!   for `libgcc_s.so`, of which the program needs only the unwinder. The linker is led to a script
-//!   of that name, which stands for the static libraries with the same functions.
-//! - At a fixed address. Otherwise the dynamic loader changes ten thousand addresses on sixty
-//!   pages, most of them in the descriptions of panics that never happen. Stack, heap and libraries
-//!   still get random addresses. `RUSTFLAGS=-Crelocation-model=pie` makes the program movable
+//!   for `libgcc_s.so`, of which the program needs only the unwinder. A linker script of that name
+//!   names the static libraries instead.
+//! - At a fixed address. Otherwise the dynamic loader applies eleven thousand relocations on sixty
+//!   pages, nearly all of them in panic messages. Stack, heap and libraries still get random
+//!   addresses. `RUSTFLAGS=-Crelocation-model=pie` keeps the program position-independent
 //!   (docs/security.md).
 
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ fn main() -> io::Result<()> {
         return Ok(());
     }
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
-    // The sanitizers' memory layout needs a movable program.
+    // The sanitizers need a position-independent program.
     if !["relocation-model", "sanitizer", "crt-static"].iter().any(|flag| flags.contains(flag)) {
         println!("cargo:rustc-link-arg-bins=-no-pie");
         // Code and constants may share a page: fewer mappings.

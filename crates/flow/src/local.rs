@@ -18,7 +18,7 @@
 //!
 //! `present` counts the workers that were started: all at once, or, if the tool's policy allows it,
 //! when there is work for them. The first one then works alone for a moment: a copy of a few small
-//! files is done before a thread has started. If the system refuses a thread, the workers there are
+//! files is done before a thread has started. If the system refuses a thread, the existing workers
 //! do everything (test: `without_threads_the_first_worker_does_everything`).
 //!
 //! The counters are sequentially consistent, so at least one of a sharer and a sleeper sees the

@@ -224,6 +224,16 @@ mod tests {
         }
     }
     #[test]
+    fn direct_io_has_larger_blocks_unless_a_size_is_given() {
+        let machine = Machine { processors: 4, descriptors: 1024, address_space: None };
+        let switches = Switches { direct: true, ..Switches::default() };
+        let bytes = |block_bytes| {
+            Settings::within(&Config { switches, block_bytes, ..Config::default() }, machine).block_bytes
+        };
+        assert_eq!((bytes(None), bytes(Some(4096))), (DIRECT_BLOCK_BYTES, 4096));
+    }
+
+    #[test]
     fn little_address_space_is_for_one_worker_unless_more_are_asked_for() {
         let machine = |address_space| Machine { processors: 4, descriptors: 1024, address_space };
         let jobs = |bytes| Settings::within(&Config::default(), machine(bytes)).jobs;

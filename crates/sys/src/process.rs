@@ -80,7 +80,7 @@ pub fn umask() -> Mode {
     })
 }
 
-/// Returns true if the process surely has one thread. The C library knows since glibc 2.32
+/// Returns true if the process is known to have one thread. glibc 2.32 and later keep track of it
 /// (`sys/single_threaded.h`).
 fn is_single_threaded() -> bool {
     // SAFETY: passes a NUL-terminated string.
