@@ -13,6 +13,7 @@ use std::io::{self, Read};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -348,11 +349,25 @@ fn command_of(agent: &[String], program: impl AsRef<std::ffi::OsStr>) -> Command
     }
 }
 
-/// Finds ports without a listener.
+/// Finds ports without a listener, outside the range from which the kernel takes the ports of
+/// connections: no connection can take one of them before its daemon does.
 pub(crate) fn free_ports(count: usize) -> io::Result<Vec<u16>> {
+    const FIRST: u16 = 10_000;
+    /// Each call starts elsewhere, so that daemons just stopped are not in the way.
+    static CALLS: AtomicU16 = AtomicU16::new(0);
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")?;
+    let end = range.split_whitespace().next().and_then(|end| end.parse().ok()).unwrap_or(FIRST);
+    let ports = if end > FIRST + 1000 { FIRST..end } else { 1025..FIRST };
+    let calls = usize::from(CALLS.fetch_add(1, Ordering::Relaxed));
+    let skipped = (std::process::id() as usize * 16 + calls * 64) % ports.len();
     // All stay bound until the last is found, so that they differ.
-    let listeners: Vec<_> =
-        (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect::<io::Result<_>>()?;
+    let listeners: Vec<_> = (ports.clone().skip(skipped).chain(ports))
+        .filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok())
+        .take(count)
+        .collect();
+    if listeners.len() < count {
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
     listeners.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect()
 }
 

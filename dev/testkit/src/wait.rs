@@ -4,10 +4,16 @@
 //! gives up after a time limit. The pause between polls only leaves the CPU to the program under
 //! test. No test depends on its length.
 
+use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 /// Maximum time from the exit or kill of a program until nothing of it is left.
 pub const AFTERMATH_MAX: Duration = Duration::from_secs(120);
@@ -47,6 +53,19 @@ pub fn for_end(child: &mut Child, limit: Duration) -> io::Result<ExitStatus> {
         return Err(io::Error::new(io::ErrorKind::TimedOut, format!("process {} hung", child.id())));
     }
     ended?.ok_or_else(|| io::Error::other("a process neither ended nor hung"))
+}
+
+/// Opens a FIFO for writing as soon as a program has opened it for reading, or returns an error
+/// after `limit`. A plain `open` would wait for ever for a program that has failed.
+pub fn for_reader(fifo: &Path, limit: Duration) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let open = || File::options().write(true).custom_flags(flags).open(fifo);
+    let mut opened = Err(Errno::NXIO.into());
+    until(limit, || {
+        opened = open();
+        !opened.as_ref().is_err_and(|error| Errno::from_io_error(error) == Some(Errno::NXIO))
+    });
+    opened
 }
 
 /// Runs a command without input and returns its output. Kills it after `limit`.

@@ -79,7 +79,7 @@ pub(crate) fn run_listening(command: &mut Command, mut listen: impl FnMut(&str))
             }
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
-                kill_with_children(&mut child).map_err(|error| cannot_run(command, &error))?;
+                kill_hung(&mut child).map_err(|error| cannot_run(command, &error))?;
                 let minutes = silence_max.as_secs() / 60;
                 return Err(Failure(format!("{}: hung: silent for {minutes} minutes", written(command))));
             }
@@ -89,12 +89,36 @@ pub(crate) fn run_listening(command: &mut Command, mut listen: impl FnMut(&str))
     Ok(status.success())
 }
 
-/// Kills cargo and the test binary it waits for, which would otherwise keep running.
-fn kill_with_children(child: &mut Child) -> io::Result<()> {
-    let pid = child.id();
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+/// Kills a process and its descendants, which would otherwise keep running, after printing where
+/// each of their threads waits.
+fn kill_hung(child: &mut Child) -> io::Result<()> {
+    let descendants = descendants_of(&child.id().to_string());
+    descendants.iter().for_each(|pid| print_threads(pid));
     child.kill()?;
-    Command::new("kill").arg("-KILL").args(children.split_whitespace()).status().map(drop)
+    Command::new("kill").arg("-KILL").args(descendants).status().map(drop)
+}
+
+fn descendants_of(pid: &str) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    // A process may end meanwhile.
+    let children = tasks.flat_map(|task| {
+        let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        children.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    });
+    children.flat_map(|child| [descendants_of(&child), vec![child]].concat()).collect()
+}
+
+fn print_threads(pid: &str) {
+    let read = |path: &std::path::Path| {
+        let text = std::fs::read(path).unwrap_or_default();
+        String::from_utf8_lossy(&text).replace('\0', " ").trim_end().to_owned()
+    };
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    say(&format!("process {pid}: {}", read(&process.join("cmdline"))));
+    for task in std::fs::read_dir(process.join("task")).into_iter().flatten().flatten() {
+        let [name, call, stack] = ["comm", "syscall", "stack"].map(|file| read(&task.path().join(file)));
+        say(&format!("  thread {name}: system call {call}\n{stack}"));
+    }
 }
 
 /// Runs a program and returns its standard output.
