@@ -9,13 +9,15 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 use haul_testkit::duel::Duel;
 use haul_testkit::spec::{Kind, Node, Spec};
-use haul_testkit::{Program, note, program, require, tests};
+use haul_testkit::{Program, Sandbox, needs, note, program, require, tests, wait};
 
 /// Builds the directory that every command line starts in. Directories count from 1: d, d/sub, e,
 /// n, m, m/a, deep, deep/er.
@@ -469,4 +471,50 @@ fn a_program_called_cp_speaks_as_cp() {
     assert_eq!(outcome.status(), Some(1));
     let outcome = ours.run().args(["missing", "new"]).in_folder(folder.path()).finish().unwrap();
     assert_eq!(outcome.errors(), "haul cp: cannot stat 'missing': No such file or directory\n");
+}
+
+/// A copy that waits for the other end of a FIFO keeps nothing else from being copied, whichever
+/// comes first.
+#[test]
+fn a_fifo_without_another_end_stops_nothing_else() {
+    require!(needs::tool("mkfifo"));
+    let ours = program!();
+    require!(ours.needs_haul());
+    for (line, at_target) in [
+        ("s/d/fifo s/d/a s/d/b to", false),
+        ("s/d/a s/d/fifo s/d/b to", false),
+        ("-r --copy-contents s/d to", false),
+        ("s/d/fifo s/d/a s/d/b to", true),
+    ] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let [source, target] = ["s/d", "to"].map(|name| sandbox.join(name));
+        fs::create_dir_all(&source).unwrap();
+        fs::create_dir(&target).unwrap();
+        let fifo = if at_target { target.join("fifo") } else { source.join("fifo") };
+        let files = if at_target { &["a", "b", "fifo"][..] } else { &["a", "b"] };
+        files.iter().for_each(|name| fs::write(source.join(name), "content").unwrap());
+        // The last to be made is the first in the listing of a tmpfs.
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let arrives = |name: &str| {
+            let places = [target.join(name), target.join("d").join(name)];
+            let is_whole = |place: &PathBuf| fs::read(place).is_ok_and(|copy| copy == b"content");
+            wait::until(Duration::from_secs(20), || places.iter().any(is_whole))
+        };
+        let run = ours.run().arg("-j2").args(line.split(' ')).in_folder(sandbox.path());
+        let running = run.within(Duration::from_secs(60)).start().unwrap();
+        let open = || wait::for_reader(&fifo, Duration::from_secs(20)).unwrap();
+        // The copy waits for bytes, or else for the other end to be opened.
+        let opened = (!at_target && !line.starts_with("-r")).then(open);
+        let all_arrived = arrives("a") && arrives("b");
+        let read =
+            at_target.then(|| Command::new("timeout").arg("20").arg("cat").arg(&fifo).output().unwrap());
+        if !at_target {
+            opened.unwrap_or_else(open).write_all(b"content").unwrap();
+        }
+        let outcome = running.finish().unwrap();
+        assert!(all_arrived && outcome.succeeded(), "{line}: {all_arrived}, {}", outcome.errors());
+        let copy = target.join(if line.starts_with("-r") { "d/fifo" } else { "fifo" });
+        let content = read.map_or_else(|| fs::read(copy).unwrap(), |read| read.stdout);
+        assert_eq!(content, b"content", "{line}");
+    }
 }

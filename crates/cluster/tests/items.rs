@@ -143,6 +143,9 @@ impl Driver<Job<Recorder>> for Giver {
     fn recruit(&self) -> Option<usize> {
         self.0.local.recruit()
     }
+    fn start_all(&self) {
+        self.0.local.start_all();
+    }
     fn not_started(&self) {
         self.0.local.not_started();
     }

@@ -66,6 +66,9 @@ pub enum Plan {
     Read(Probe),
     /// Let the tool handle it in one call: `Tool::handle`.
     Handle,
+    /// The same for an entry that may block for any length of time, like a FIFO that is read: the
+    /// worker has nothing else in hand then, and others do the rest.
+    HandleAlone,
     /// Skip it. If it failed, the tool has reported that.
     Skip,
 }

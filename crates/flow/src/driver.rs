@@ -29,6 +29,11 @@ pub trait Driver<J: JobWeight + Send>: Sync {
     /// else calls [`not_started`](Self::not_started).
     fn recruit(&self) -> Option<usize>;
 
+    /// Called before a worker does something that may block for any length of time. From now on,
+    /// workers are started whether or not there is work for them: there may be none left that could
+    /// start them later.
+    fn start_all(&self);
+
     /// Called if the system refused the thread of a worker. No other worker is started.
     fn not_started(&self);
 

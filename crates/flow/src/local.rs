@@ -84,7 +84,7 @@ pub struct Local<J> {
     /// Maximum of `present`.
     limit: AtomicUsize,
     /// Start workers only when there is work for them.
-    starts_late: bool,
+    starts_late: AtomicBool,
     began: Instant,
     over: AtomicBool,
     bed: Mutex<()>,
@@ -105,7 +105,7 @@ impl<J: JobWeight + Send> Local<J> {
             sleepers: AtomicUsize::new(0),
             present: AtomicUsize::new(1),
             limit: AtomicUsize::new(workers.max(1)),
-            starts_late: false,
+            starts_late: AtomicBool::new(false),
             began: Instant::now(),
             over: AtomicBool::new(false),
             bed: Mutex::new(()),
@@ -117,7 +117,7 @@ impl<J: JobWeight + Send> Local<J> {
     #[must_use]
     pub fn of(settings: &Settings, policy: &Policy) -> Self {
         let precedence = settings.precedence();
-        let starts_late = policy.starts_workers_late;
+        let starts_late = AtomicBool::new(policy.starts_workers_late);
         Self { precedence, starts_late, ..Self::new(settings.jobs) }
             .in_walk_order(policy.order == Order::Walk)
     }
@@ -247,12 +247,17 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
     fn recruit(&self) -> Option<usize> {
         // Relaxed: they only decide whether this is the time. The exchange decides who starts it.
         let present = self.present.load(Ordering::Relaxed);
-        if present >= self.limit.load(Ordering::Relaxed) || (self.starts_late && !self.needs_worker()) {
+        let is_soon_enough = || !self.starts_late.load(Ordering::Relaxed) || self.needs_worker();
+        if present >= self.limit.load(Ordering::Relaxed) || !is_soon_enough() {
             return None;
         }
         let counted =
             self.present.compare_exchange(present, present + 1, Ordering::SeqCst, Ordering::Relaxed);
         counted.ok()
+    }
+
+    fn start_all(&self) {
+        self.starts_late.store(false, Ordering::Relaxed);
     }
 
     fn not_started(&self) {
@@ -400,7 +405,7 @@ mod tests {
         for workers in [1, 2, 3, 8] {
             for round in 0..ROUNDS / 2 {
                 let mut driver = Local::new(workers).in_walk_order(round % 2 == 1);
-                driver.starts_late = round % 4 < 2;
+                driver.starts_late = AtomicBool::new(round % 4 < 2);
                 let ones = AtomicUsize::new(0);
                 let jobs = 5 * ROUNDS + round;
                 driver.share(0, Splitting(jobs));

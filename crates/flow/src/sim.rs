@@ -29,7 +29,7 @@ pub fn simulate<T: Tool>(
 ) -> Status {
     let shared = begin(spec, sim, operands);
     let engine = || make(spec.settings.engine, &spec.settings.engine_setup()).engine;
-    let worker = |me| Worker::new(Context::new(&shared, me), engine());
+    let worker = |me| Worker::new(Context::new(&shared, me, &|| {}), engine());
     let mut workers: Vec<_> = (0..sim.workers).map(worker).collect();
     loop {
         let drawn = sim.with_state(|state| state.random.random_range(0..workers.len()));
@@ -73,6 +73,8 @@ impl<J: JobWeight + Send> Driver<J> for Sim<J> {
     fn recruit(&self) -> Option<usize> {
         None
     }
+
+    fn start_all(&self) {}
 
     fn not_started(&self) {}
 

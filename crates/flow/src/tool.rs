@@ -188,6 +188,8 @@ pub enum Job<T: Tool> {
     List(Arc<DirNode<T>>, Arc<Fd>),
     /// Do these entries of a directory, none of which is known to be a directory.
     Files(Arc<DirNode<T>>, Batch),
+    /// Handle this entry of a kind, with nothing else in hand ([`Plan::HandleAlone`](crate::Plan)).
+    Alone(Entry<T>, EntryType),
     /// Do these entries, which are classified already.
     Entries(Vec<Entry<T>>),
     /// Do work from outside the run that needs a worker's context: completing what another process
@@ -228,6 +230,7 @@ impl<T: Tool> JobWeight for Job<T> {
         match self {
             Job::Enter(_, batch) | Job::Files(_, batch) => batch.len(),
             Job::Entries(entries) => entries.len(),
+            Job::Alone(..) => 1,
             Job::List(..) | Job::Range(..) | Job::Visit(..) => 0,
         }
     }
@@ -256,6 +259,8 @@ pub(crate) struct Shared<'r, T: Tool> {
 pub struct Context<'r, T: Tool> {
     pub(crate) run: &'r Shared<'r, T>,
     pub(crate) worker: usize,
+    /// Starts the workers that the driver wants.
+    start_workers: &'r dyn Fn(),
     tally: Cell<Tally>,
     errors: Cell<u64>,
     /// Owner of the entries that the worker is handling.
@@ -285,10 +290,10 @@ impl<T: Tool> Default for ClosedFiles<T> {
 }
 
 impl<'r, T: Tool> Context<'r, T> {
-    pub(crate) fn new(run: &'r Shared<'r, T>, worker: usize) -> Self {
+    pub(crate) fn new(run: &'r Shared<'r, T>, worker: usize, start_workers: &'r dyn Fn()) -> Self {
         let (owner, closed, closing) = (RefCell::new(None), RefCell::default(), RefCell::default());
         let (tally, errors) = (Cell::default(), Cell::new(0));
-        Self { run, worker, tally, errors, owner, closed, closing }
+        Self { run, worker, start_workers, tally, errors, owner, closed, closing }
     }
 
     /// Returns the tool.
@@ -313,6 +318,13 @@ impl<'r, T: Tool> Context<'r, T> {
     #[must_use]
     pub fn report(&self) -> &'r dyn Report {
         self.run.report
+    }
+
+    /// Must be called before something that may block for any length of time, like reading from a
+    /// FIFO or asking the user. Makes sure that other workers do the rest meanwhile.
+    pub fn expect_to_block(&self) {
+        self.run.driver.start_all();
+        (self.start_workers)();
     }
 
     /// Reports a problem. If it is an error, the run has failed.

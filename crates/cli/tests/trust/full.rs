@@ -338,7 +338,7 @@ fn what_does_not_fit_is_a_warning_while_it_is_counted() {
     for (source, is_there) in [("folder-0/file-4", true), ("folder-1/file-9", false)] {
         let [source, into] = [scene.source().join(source), copy.join("folder-0")];
         let run = ours.run().args(["--progress=always", "-j2"]).args([&source, &pipe, &into]);
-        let open = || drop(File::options().write(true).open(&pipe).unwrap());
+        let open = || drop(wait::for_reader(&pipe, Duration::from_secs(20)).unwrap());
         let outcome = scene.run_and(run, |said| said.contains('%'), open);
         let errors = outcome.errors();
         assert_eq!((outcome.succeeded(), errors.contains(SHORTAGE)), (is_there, !is_there), "{errors}");

@@ -1,8 +1,8 @@
 //! `--verify`: bytes that change on the device after they were written, or after they were read.
 //!
-//! A copy of a file and then of a FIFO stands still between the write of the file and its
-//! verification for as long as nobody writes to the FIFO. In that time, a byte of the file changes
-//! in the image behind the mounted file system.
+//! A copy of a file, and then of another to a FIFO, stands still between the write of the first and
+//! its verification for as long as nobody reads from the FIFO. In that time, a byte of the file
+//! changes in the image behind the mounted file system.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -51,20 +51,27 @@ impl Scene {
         fs::remove_file(&copy).unwrap_or_default();
         // Every worker, also the one that has copied the file, waits for a FIFO then.
         let jobs = options.iter().find_map(|option| option.strip_prefix("-j")?.parse().ok()).unwrap_or(1);
-        let pipes: Vec<_> = (0..jobs).map(|number| self.source.join(format!("pipe-{number}"))).collect();
-        for pipe in pipes.iter().filter(|pipe| !pipe.exists()) {
-            assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
+        let names: Vec<_> = (0..jobs).map(|number| format!("pipe-{number}")).collect();
+        for name in names.iter().filter(|name| !self.target.join(name).exists()) {
+            fs::write(self.source.join(name), "content").unwrap();
+            make_fifo(&self.target.join(name));
         }
         let run = ours.run().args(["--look-ahead=1", "--no-atomic", &format!("-j{jobs}")]).args(options);
-        let run = run.arg(self.source.join("file")).args(&pipes).arg(self.target.path());
-        let running = run.within(Duration::from_secs(60)).start().unwrap();
-        let writers: Vec<_> =
-            pipes.iter().map(|pipe| File::options().write(true).open(pipe).unwrap()).collect();
+        let run = run.arg(self.source.join("file")).args(names.iter().map(|name| self.source.join(name)));
+        let running = run.arg(self.target.path()).within(Duration::from_secs(60)).start().unwrap();
         let is_copied = || fs::metadata(&copy).is_ok_and(|copy| copy.len() == BYTES);
         assert!(wait::until(Duration::from_secs(20), is_copied), "{options:?}: the file was not copied");
         meanwhile();
-        drop(writers);
-        running.finish().unwrap()
+        names.iter().for_each(|name| assert_eq!(read_fifo(&self.target.join(name)), b"content"));
+        let mut outcome = running.finish().unwrap();
+        let is_about_file = |line: &str| !line.contains("pipe-");
+        outcome.stderr = outcome
+            .errors()
+            .split_inclusive('\n')
+            .filter(|line| is_about_file(line))
+            .collect::<String>()
+            .into_bytes();
+        outcome
     }
 
     /// Copies the file, while a byte changes between its copy and its verification.
@@ -81,6 +88,15 @@ impl Scene {
         haul_testkit::cold::make(self.target.path()).unwrap();
         fs::read(self.target.join("file")).unwrap() == self.content
     }
+}
+
+fn make_fifo(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+/// Reads everything from a FIFO, which a copy must open soon.
+fn read_fifo(path: &Path) -> Vec<u8> {
+    Command::new("timeout").args(["20", "cat"]).arg(path).output().unwrap().stdout
 }
 
 /// Changes a byte in the image of a file system, wherever this content is or was.
@@ -209,18 +225,19 @@ fn a_replaced_target_is_an_error() {
     let sandbox = Sandbox::on_disk().unwrap();
     fs::create_dir(sandbox.join("to")).unwrap();
     fs::write(sandbox.join("file"), "content").unwrap();
-    assert!(Command::new("mkfifo").arg(sandbox.join("pipe")).status().unwrap().success());
+    fs::write(sandbox.join("pipe"), "content").unwrap();
+    make_fifo(&sandbox.join("to/pipe"));
     let run = ours.run().args(["--look-ahead=1", "-j1", "--verify", "file", "pipe", "to"]);
     let running = run.in_folder(sandbox.path()).within(Duration::from_secs(60)).start().unwrap();
-    let writer = File::options().write(true).open(sandbox.join("pipe")).unwrap();
     let copy = sandbox.join("to/file");
     assert!(wait::until(Duration::from_secs(20), || fs::metadata(&copy).is_ok_and(|copy| copy.len() == 7)));
     fs::write(sandbox.join("other"), "content").unwrap();
     fs::rename(sandbox.join("other"), &copy).unwrap();
-    drop(writer);
+    assert_eq!(read_fifo(&sandbox.join("to/pipe")), b"content");
     let outcome = running.finish().unwrap();
     assert_eq!(outcome.status(), Some(1));
-    assert_eq!(outcome.errors(), "haul cp: cannot verify 'to/file', as it was replaced\n");
+    let said = "haul cp: cannot verify 'to/file', as it was replaced\n";
+    assert!(outcome.errors().ends_with(said), "{}", outcome.errors());
 }
 
 /// Copies whole trees of all sizes and kinds and verifies them.

@@ -331,6 +331,10 @@ impl<T: Distributed + 'static> Driver<Job<T>> for Remote<'_, T> {
         self.local.recruit()
     }
 
+    fn start_all(&self) {
+        self.local.start_all();
+    }
+
     fn not_started(&self) {
         self.local.not_started();
     }

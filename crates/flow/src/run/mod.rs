@@ -63,23 +63,33 @@ fn work<'s, T: Tool>(
     shared: &'s Shared<'s, T>,
     me: usize,
 ) {
-    let mut worker = Worker::new(Context::new(shared, me), first_or_new_engine(spec, me));
+    let start_workers = || start_workers(threads, spec, shared);
+    let mut worker = Worker::new(Context::new(shared, me, &start_workers), first_or_new_engine(spec, me));
     loop {
-        while let Some(other) = shared.driver.recruit() {
-            if other == 1 {
-                // While this is the only thread that opens files.
-                haul_sys::widen_descriptor_table(spec.settings.descriptors());
-            }
-            // Not `Scope::spawn`, which panics if the system refuses a thread (a limit of processes
-            // or address space).
-            let started = Builder::new().spawn_scoped(threads, move || work(threads, spec, shared, other));
-            if let Err(cause) = started {
-                shared.driver.not_started();
-                spec.report.debug(&format!("worker {other} could not be started: {cause}"));
-            }
-        }
+        start_workers();
         if !(worker.step() || shared.driver.wait()) {
             return;
+        }
+    }
+}
+
+/// Starts the workers that the driver wants.
+fn start_workers<'s, T: Tool>(
+    threads: &'s Scope<'s, '_>,
+    spec: &'s RunSpec<'_, T>,
+    shared: &'s Shared<'s, T>,
+) {
+    while let Some(other) = shared.driver.recruit() {
+        if other == 1 {
+            // While this is the only thread that opens files.
+            haul_sys::widen_descriptor_table(spec.settings.descriptors());
+        }
+        // Not `Scope::spawn`, which panics if the system refuses a thread (a limit of processes
+        // or address space).
+        let started = Builder::new().spawn_scoped(threads, move || work(threads, spec, shared, other));
+        if let Err(cause) = started {
+            shared.driver.not_started();
+            spec.report.debug(&format!("worker {other} could not be started: {cause}"));
         }
     }
 }

@@ -67,7 +67,7 @@ pub(super) fn visit<T: Tool>(
     match cx.tool().plan(cx, &entry, EntryType::Directory) {
         Plan::Enter => {}
         Plan::Read(_) | Plan::Skip => return cx.complete(&entry),
-        Plan::Handle => return cx.handle(&entry, EntryType::Directory),
+        Plan::Handle | Plan::HandleAlone => return cx.handle(&entry, EntryType::Directory),
     }
     let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
     let (fd, stat) = match open_directory(cx, &entry, how) {

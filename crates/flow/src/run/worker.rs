@@ -75,6 +75,8 @@ pub(crate) struct Worker<'r, T: Tool> {
     files: usize,
     parked: VecDeque<usize>,
     parked_bytes: u64,
+    /// An entry to handle as soon as nothing else is in hand, because that may block.
+    alone: Option<(Entry<T>, EntryType)>,
     /// True if this worker is counted in the run's `busy`.
     is_known_busy: bool,
     done: Vec<Done>,
@@ -97,6 +99,7 @@ impl<'r, T: Tool> Worker<'r, T> {
             files: 0,
             parked: VecDeque::with_capacity(io.window),
             parked_bytes: 0,
+            alone: None,
             is_known_busy: false,
             done: Vec::with_capacity(io.window),
             io,
@@ -119,7 +122,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         {
             self.resume(slot);
         }
-        while self.has_room() && !self.is_held_back() {
+        while self.alone.is_none() && self.has_room() && !self.is_held_back() {
             // Before a job is taken: others must not see nobody busy while one is in hand.
             self.note_busy(true);
             if !self.admit() {
@@ -140,6 +143,14 @@ impl<'r, T: Tool> Worker<'r, T> {
         }
         let is_held_back = self.is_held_back();
         self.note_busy(false);
+        if let Some((entry, kind)) = self.alone.take() {
+            // The counts must not wait with it.
+            self.cx.flush();
+            self.cx.attend(Some(&entry.node));
+            self.cx.expect_to_block();
+            self.cx.handle(&entry, kind);
+            return true;
+        }
         if is_held_back {
             std::thread::sleep(HELD_BACK);
         } else {
@@ -195,6 +206,7 @@ impl<'r, T: Tool> Worker<'r, T> {
                 self.cx.attend(None);
                 visit(&self.cx);
             }
+            Some(Job::Alone(entry, kind)) => self.alone = Some((entry, kind)),
             Some(Job::Entries(entries)) => entries.into_iter().for_each(|entry| self.start(entry, true)),
             Some(Job::Range(file, range, transfer)) => {
                 self.cx.attend(Some(&file.entry.node));
@@ -235,6 +247,10 @@ impl<'r, T: Tool> Worker<'r, T> {
             }
             Plan::Skip => self.cx.complete(&entry),
             Plan::Enter | Plan::Handle => self.cx.handle(&entry, classified.kind),
+            // Shared, because this worker may have the rest of a batch in hand.
+            Plan::HandleAlone => {
+                self.cx.run.driver.share_first(self.cx.worker, Job::Alone(entry, classified.kind));
+            }
         }
     }
 

@@ -106,8 +106,7 @@ pub(super) fn looks_at_link(options: &CopyOptions, source: FileType) -> bool {
         FileType::Regular => false,
         FileType::Symlink => true,
         FileType::Directory => !keep_directory_symlink,
-        // Without recursion, or on request, special files are read like regular ones.
-        _ => options.recursive && !options.copy_contents,
+        _ => !options.reads_special(),
     };
     as_such || options.strict || options.make != Make::Copy || options.existing.backs_up() || remove
 }

@@ -261,6 +261,11 @@ impl Tool for Copier {
             (EntryType::Regular, Make::Copy) if !self.options.attributes_only => {
                 Plan::Read(self.probe(entry))
             }
+            (EntryType::Special, Make::Copy)
+                if !self.options.attributes_only && self.options.reads_special() =>
+            {
+                Plan::HandleAlone
+            }
             _ => Plan::Handle,
         }
     }

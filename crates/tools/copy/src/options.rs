@@ -306,6 +306,12 @@ impl CopyOptions {
         matches!(self.verify, Verify::Target | Verify::Both)
     }
 
+    /// True if the content of special files is copied, as with any file, instead of the files
+    /// themselves.
+    pub(super) fn reads_special(&self) -> bool {
+        !self.recursive || self.copy_contents
+    }
+
     /// True if any xattr of a source is read for its copy.
     pub(super) fn reads_xattrs(&self) -> bool {
         let label = matches!(self.label, Label::Source { .. } | Label::Policy);

@@ -143,7 +143,7 @@ fn is_read_as_file(copier: &Copier, kind: FileType) -> bool {
     match kind {
         FileType::Regular => true,
         FileType::Symlink | FileType::Directory => false,
-        _ => !copier.options.recursive || copier.options.copy_contents,
+        _ => copier.options.reads_special(),
     }
 }
 

@@ -254,6 +254,9 @@ fn open_existing(
     // Wait for the reader of a FIFO that the user named; one met in a tree is a trap.
     let waits = there.is_some_and(|there| there.kind != FileType::Regular) && !copy.options.recursive;
     let how = if waits { how.blocking() } else { how };
+    if waits {
+        copy.cx.expect_to_block();
+    }
     match (open(directory, copy.target_name(), how), there) {
         (Ok(file), Some(there)) => empty(copy, source, (directory, there), file),
         // It was a symbolic link to itself and is something else now: recreate it, like
