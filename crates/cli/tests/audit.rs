@@ -296,7 +296,8 @@ fn count_calls(program: &Program, own: &[&str], sandbox: &Sandbox, files: usize,
         haul_testkit::rustix::fs::sync();
         fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
     }
-    let run = program.run_with(own).args(["-r", "-T"]).args([&source, &target]);
+    // Not as many workers as the run likes: the tracer makes them wait, so that there would be more.
+    let run = program.run_with(&[&["-j4"], own].concat()).args(["-r", "-T"]).args([&source, &target]);
     let (outcome, calls) = record(run, "all", &sandbox.join("log")).unwrap();
     assert!(outcome.succeeded(), "{}", outcome.errors());
     assert_eq!(fs::read_dir(&target).unwrap().count(), files);
@@ -404,6 +405,23 @@ fn a_few_large_files_are_moved_by_several_workers() {
         let threads = calls.iter().map(|call| call.thread).collect::<BTreeSet<_>>().len();
         assert!(threads > 1, "{own:?}: {threads} thread moved all of {} calls", calls.len());
     }
+}
+
+/// A tmpfs refuses to say what is cached. A worker asks once, and doesn't take that for "nothing".
+#[test]
+fn files_in_memory_are_looked_for_once() {
+    require!(needs::tool("strace"));
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    let source = sandbox.join("source");
+    let nodes = (0..200).map(|index| Node::file(0, format!("file-{index}"), index, 3000)).collect();
+    Spec { nodes }.build(&source).unwrap();
+    let run = ours.run().args(["-j2", "-r", "-T"]).args([&source, &sandbox.join("target")]);
+    let (outcome, calls) = record(run, "preadv2,fadvise64,io_uring_setup", &sandbox.join("log")).unwrap();
+    assert!(outcome.succeeded(), "{}", outcome.errors());
+    // Files opened before the answer of the first are not looked for again either.
+    assert!(calls.len() <= 4, "{} calls: {calls:?}", calls.len());
 }
 
 #[test]

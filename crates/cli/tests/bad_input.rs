@@ -242,7 +242,8 @@ fn a_full_disk_loses_nothing_in_silence() {
         }
         assert!(lines.iter().all(|line| line.ends_with(": No space left on device")), "{lines:?}");
         assert_eq!(lines.len(), differences.list.len(), "{lines:?}\n{differences}");
-        // ext4 reserves about half a MiB that it counts as free.
+        // ext4 reserves about half a MiB that it counts as free, and a large file that did not fit
+        // had some of the rest until it was removed.
         let free = mount.free_bytes().unwrap();
         let small_lost = differences.list.iter().filter(|d| d.path.starts_with(b"small/")).count();
         note!(
@@ -250,7 +251,7 @@ fn a_full_disk_loses_nothing_in_silence() {
             lines.len()
         );
         assert!(
-            small_lost == 0 || free < 1 << 20,
+            small_lost == 0 || free < 10 << 20,
             "{small_lost} small files are missing, and {free} bytes are free"
         );
     }

@@ -17,6 +17,7 @@ use haul_testkit::program::{ENGINES, OPS, matrix};
 use haul_testkit::run::Ending;
 use haul_testkit::sandbox::remove_tree;
 use haul_testkit::spec::{Kind, Node, Piece, Spec};
+use haul_testkit::standin::{self, Standin};
 use haul_testkit::verdict::{Verdict, judge};
 use haul_testkit::{Facts, Sandbox, Snapshot, cold, compare, libc, needs, program, require};
 
@@ -234,5 +235,29 @@ fn a_full_disk_with_space_reserved_or_past_the_cache_loses_nothing_in_silence() 
         let lines = normalise(&outcome.stderr);
         assert!(lines.iter().all(|line| line.ends_with(": No space left on device")), "{way:?}: {lines:?}");
         assert_eq!(lines.len(), differences.list.len(), "{way:?}: {lines:?}\n{differences}");
+    }
+}
+
+/// Where every call takes a millisecond, more workers are started than processors can use, unless
+/// their number is given.
+#[test]
+fn a_slow_file_system_gets_more_workers() {
+    require!(standin::needed());
+    let ours = program!();
+    require!(ours.needs_haul());
+    let standin = Standin::start(1, &["--metadata-latency=1ms", "--latency=1ms"]).unwrap();
+    let [source, target] = ["source", "target"].map(|name| standin.client(0).join(name));
+    let folders = (0..4).map(|index| Node::new(0, format!("folder-{index}"), Kind::Directory));
+    let files = (0..64).map(|index| Node::file(1 + index % 4, format!("file-{index}"), index as u64, 500));
+    Spec { nodes: folders.chain(files).collect() }.build(&source).unwrap();
+    for (own, has_more) in [(&["--engine=auto"], true), (&["-j3"], false), (&["--engine=sync"], true)] {
+        let run = ours.run().args(["--debug", "-r", "-T"]).args(own).args([&source, &target]);
+        let outcome = run.finish().unwrap();
+        assert!(outcome.succeeded(), "{own:?}: {}", outcome.errors());
+        let said = outcome.printed() + &outcome.errors();
+        assert_eq!(said.contains("more are started"), has_more, "{own:?}: {said}");
+        let differences = compare_paths(&source, &target, Facts::CONTENT).unwrap();
+        assert!(differences.is_empty(), "{own:?}: {differences}");
+        remove_tree(&target);
     }
 }

@@ -140,8 +140,8 @@ impl Driver<Job<Recorder>> for Giver {
     fn workers(&self) -> usize {
         self.0.local.workers()
     }
-    fn recruit(&self) -> Option<usize> {
-        self.0.local.recruit()
+    fn recruit(&self, me: usize) -> Option<usize> {
+        self.0.local.recruit(me)
     }
     fn start_all(&self) {
         self.0.local.start_all();

@@ -25,9 +25,9 @@ pub trait Driver<J: JobWeight + Send>: Sync {
     /// Returns the maximum number of workers.
     fn workers(&self) -> usize;
 
-    /// Returns the number of a worker to start now, if one more is needed. The caller starts it, or
-    /// else calls [`not_started`](Self::not_started).
-    fn recruit(&self) -> Option<usize>;
+    /// Returns the number of a worker to start now, if one more is needed. Worker `me` asks before
+    /// each step, and starts it, or else calls [`not_started`](Self::not_started).
+    fn recruit(&self, me: usize) -> Option<usize>;
 
     /// Called before a worker does something that may block for any length of time. From now on,
     /// workers are started whether or not there is work for them: there may be none left that could

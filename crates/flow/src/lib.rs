@@ -22,6 +22,7 @@ mod creation;
 mod decision;
 mod driver;
 mod executor;
+mod growth;
 mod held;
 mod kind;
 mod leftovers;

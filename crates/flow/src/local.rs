@@ -26,15 +26,17 @@
 //! will be: the run has ended. Jobs may also come from outside, through a [`Feed`]. Then the run
 //! continues until the last feed is dropped, all workers sleep, and nothing is queued.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_deque::{Steal, Stealer, Worker};
 use crossbeam_utils::CachePadded;
+use haul_sys::usage;
 
 use crate::decision::{Order, Policy};
 use crate::driver::{Driver, JobWeight};
+use crate::growth::{Growth, Progress};
 use crate::lock::lock;
 use crate::ordered_queue::OrderedQueue;
 use crate::plan::{self, Precedence, Preference};
@@ -48,6 +50,9 @@ const ALONE: Duration = Duration::from_millis(1);
 /// it costs more than it gains.
 const LONG_BATCH: Duration = Duration::from_micros(500);
 
+/// Steps of a worker between two looks at the clock.
+const STEPS_PER_LOOK: u64 = 4;
+
 /// Queues of one worker. Only the owner locks its ends, so these locks are never contended.
 /// Stealers take from the other ends without a lock.
 struct Queues<J> {
@@ -55,16 +60,19 @@ struct Queues<J> {
     files: Mutex<Worker<J>>,
     directories_for_others: Stealer<J>,
     files_for_others: Stealer<J>,
+    /// Steps of the worker.
+    steps: AtomicU64,
 }
 
-impl<J> Queues<J> {
-    fn new() -> Self {
+impl<J> Default for Queues<J> {
+    fn default() -> Self {
         let (directories, files) = (Worker::new_lifo(), Worker::new_fifo());
         Self {
             directories_for_others: directories.stealer(),
             files_for_others: files.stealer(),
             directories: Mutex::new(directories),
             files: Mutex::new(files),
+            steps: AtomicU64::new(0),
         }
     }
 }
@@ -75,7 +83,7 @@ pub struct Local<J> {
     /// Replaces `queues` if set.
     ordered_queue: Option<Mutex<OrderedQueue<J>>>,
     /// One for each worker, made with its first job, and one for jobs from outside.
-    queues: Vec<CachePadded<OnceLock<Queues<J>>>>,
+    queues: Vec<OnceLock<Box<CachePadded<Queues<J>>>>>,
     feeds: AtomicUsize,
     queued: CachePadded<AtomicUsize>,
     waiting_entries: CachePadded<AtomicUsize>,
@@ -83,6 +91,8 @@ pub struct Local<J> {
     present: AtomicUsize,
     /// Maximum of `present`.
     limit: AtomicUsize,
+    /// Raises `limit` if the workers wait.
+    growth: Mutex<Option<Growth>>,
     /// Start workers only when there is work for them.
     starts_late: AtomicBool,
     began: Instant,
@@ -92,19 +102,25 @@ pub struct Local<J> {
 }
 
 impl<J: JobWeight + Send> Local<J> {
-    /// Creates a driver of up to `workers` threads, at least one.
+    /// Creates a driver of `workers` threads, at least one.
     #[must_use]
     pub fn new(workers: usize) -> Self {
+        Self::growing(workers, workers)
+    }
+
+    /// Creates a driver of `workers` threads, or up to `most` if the file systems make them wait.
+    fn growing(workers: usize, most: usize) -> Self {
         Self {
             precedence: Precedence::default(),
             ordered_queue: None,
-            queues: (0..=workers.max(1)).map(|_| CachePadded::default()).collect(),
+            queues: (0..=most.max(1)).map(|_| OnceLock::new()).collect(),
             feeds: AtomicUsize::new(0),
             queued: CachePadded::new(AtomicUsize::new(0)),
             waiting_entries: CachePadded::new(AtomicUsize::new(0)),
             sleepers: AtomicUsize::new(0),
             present: AtomicUsize::new(1),
             limit: AtomicUsize::new(workers.max(1)),
+            growth: Mutex::default(),
             starts_late: AtomicBool::new(false),
             began: Instant::now(),
             over: AtomicBool::new(false),
@@ -118,7 +134,7 @@ impl<J: JobWeight + Send> Local<J> {
     pub fn of(settings: &Settings, policy: &Policy) -> Self {
         let precedence = settings.precedence();
         let starts_late = AtomicBool::new(policy.starts_workers_late);
-        Self { precedence, starts_late, ..Self::new(settings.jobs) }
+        Self { precedence, starts_late, ..Self::growing(settings.jobs, settings.jobs_max) }
             .in_walk_order(policy.order == Order::Walk)
     }
 
@@ -175,6 +191,31 @@ impl<J: JobWeight + Send> Local<J> {
         is_queued && !is_free() && (is_much() || self.began.elapsed() >= ALONE)
     }
 
+    /// Counts a step of a worker, and raises the limit of workers if they wait for more than the
+    /// processors.
+    fn note_step(&self, me: usize, present: usize) {
+        // Only this worker writes it.
+        let steps = &self.queues[me].get_or_init(Box::default).steps;
+        let count = steps.load(Ordering::Relaxed) + 1;
+        steps.store(count, Ordering::Relaxed);
+        if count % STEPS_PER_LOOK != 0 {
+            return;
+        }
+        let Ok(mut growth) = self.growth.try_lock() else { return };
+        let elapsed = self.began.elapsed();
+        let growth = growth.get_or_insert_with(|| Growth::new(self.workers()));
+        if growth.is_due(elapsed) {
+            let steps = self.queues.iter().filter_map(|queues| queues.get());
+            let steps = steps.map(|queues| queues.steps.load(Ordering::Relaxed)).sum();
+            let progress = Progress { elapsed, usage: usage(), steps };
+            // Nobody else is needed as long as anybody sleeps.
+            match self.sleepers.load(Ordering::Relaxed) {
+                0 => drop(self.limit.fetch_max(growth.observe(progress, present), Ordering::Relaxed)),
+                _ => growth.pass_over(progress),
+            }
+        }
+    }
+
     fn choose(&self, me: usize) -> Option<J> {
         if let Some(ordered_queue) = &self.ordered_queue {
             return lock(ordered_queue).take(me);
@@ -198,7 +239,9 @@ impl<J: JobWeight + Send> Local<J> {
                 return Some(job);
             }
         }
-        let others = (1..self.queues.len()).map(|step| &self.queues[(me + step) % self.queues.len()]);
+        // A queue that is not seen yet belongs to a worker that has just been started, and is awake.
+        let (present, outside) = (self.present.load(Ordering::Relaxed), self.queues.last());
+        let others = (1..present).map(|step| &self.queues[(me + step) % present]).chain(outside);
         for other in others.filter_map(|queues| queues.get()) {
             let stealer = match what {
                 Preference::Directories => &other.directories_for_others,
@@ -244,11 +287,16 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
         self.queues.len() - 1
     }
 
-    fn recruit(&self) -> Option<usize> {
+    fn recruit(&self, me: usize) -> Option<usize> {
         // Relaxed: they only decide whether this is the time. The exchange decides who starts it.
         let present = self.present.load(Ordering::Relaxed);
-        let is_soon_enough = || !self.starts_late.load(Ordering::Relaxed) || self.needs_worker();
-        if present >= self.limit.load(Ordering::Relaxed) || !is_soon_enough() {
+        if present >= self.limit.load(Ordering::Relaxed) {
+            if present < self.workers() {
+                self.note_step(me, present);
+            }
+            return None;
+        }
+        if self.starts_late.load(Ordering::Relaxed) && !self.needs_worker() {
             return None;
         }
         let counted =
@@ -261,6 +309,8 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
     }
 
     fn not_started(&self) {
+        let mut growth = lock(&self.growth);
+        *growth = Some(Growth::over());
         self.limit.store(0, Ordering::Relaxed);
         self.present.fetch_sub(1, Ordering::SeqCst);
     }
@@ -280,7 +330,7 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
         if let Some(ordered_queue) = &self.ordered_queue {
             lock(ordered_queue).add(me, job, finds_work);
         } else {
-            let mine = self.queues[me].get_or_init(Queues::new);
+            let mine = self.queues[me].get_or_init(Box::default);
             lock(if finds_work { &mine.directories } else { &mine.files }).push(job);
         }
         self.note_shared();
@@ -366,7 +416,7 @@ mod tests {
     ) {
         let splitter = Splitter { driver, ones, me };
         loop {
-            while let Some(other) = driver.recruit() {
+            while let Some(other) = driver.recruit(me) {
                 threads.spawn(move || drive_one(threads, driver, ones, other));
             }
             if !(splitter.step() || driver.wait()) {

@@ -64,6 +64,14 @@ const WORKERS_PER_PROCESSOR: usize = 2;
 /// and no more than the metadata of one file system usually bears.
 const WORKERS: std::ops::RangeInclusive<usize> = 2..=16;
 
+/// Maximum number of workers where they wait for a network. With more, the processors are busy
+/// (docs/measurements/latency.md).
+const WAITING_WORKERS_MAX: usize = 64;
+
+/// Files that such a further worker has in flight. The latency of one is hidden by the other
+/// workers.
+const WAITING_WORKER_WINDOW: usize = 4;
+
 /// Address space per worker if it is limited, in bytes. The C library's allocator reserves 64 MiB
 /// for each thread, and 128 to align them. If it can't, every allocation of the thread takes pages
 /// of its own.
@@ -92,8 +100,10 @@ impl Machine {
 /// Resolved use of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Number of workers.
+    /// Number of workers that begin.
     pub jobs: usize,
+    /// Maximum number of workers, if the file systems make them wait (`growth.rs`).
+    pub jobs_max: usize,
     /// Engine of each worker.
     pub engine: Choice,
     /// Operations in flight per worker.
@@ -123,23 +133,16 @@ impl Settings {
         Self::within(config, Machine { processors, descriptors, address_space })
     }
 
-    /// Divides the descriptors of these settings among more workers, up to `jobs`, each with fewer
-    /// files in flight. A single worker stays single: without room for two there is none for many.
-    #[must_use]
-    pub fn among(self, jobs: usize) -> Self {
-        if self.jobs == 1 {
-            return self;
-        }
-        let apart = DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_ENGINE;
-        let shared = self.jobs * (apart + self.window * DESCRIPTORS_PER_FILE);
-        let jobs = jobs.min(shared / (apart + DESCRIPTORS_PER_FILE)).max(self.jobs);
-        Self { jobs, window: (shared / jobs - apart) / DESCRIPTORS_PER_FILE, ..self }
-    }
-
     /// Returns the maximum number of open descriptors, including those that are not the run's.
     pub(crate) fn descriptors(&self) -> usize {
-        let per_worker = DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_ENGINE + self.window * DESCRIPTORS_PER_FILE;
-        DESCRIPTORS_RESERVED + self.held + self.jobs * per_worker
+        let worker = |window| DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_ENGINE + window * DESCRIPTORS_PER_FILE;
+        let further = (self.jobs_max - self.jobs) * worker(WAITING_WORKER_WINDOW);
+        DESCRIPTORS_RESERVED + self.held + self.jobs * worker(self.window) + further
+    }
+
+    /// Returns the maximum files that a worker has open at once.
+    pub(crate) fn window_of(&self, worker: usize) -> usize {
+        if worker < self.jobs { self.window } else { self.window.min(WAITING_WORKER_WINDOW) }
     }
 
     /// Resolves a configuration for a given machine.
@@ -155,12 +158,14 @@ impl Settings {
             .unwrap_or_else(|| machine.workers())
             .clamp(1, (spendable / (per_worker + HELD_PER_WORKER)).max(1));
         let spare = spendable.saturating_sub(jobs * per_worker);
+        let (spare, jobs_max) = Self::further(config, machine, (spare, jobs));
         let queue_depth = config.queue_depth.unwrap_or(QUEUE_DEPTH);
         let wanted = config.look_ahead.unwrap_or(LOOK_AHEAD).max(1);
         // Half of what is left: the directory cache gets the rest.
         let extra_files = (spare / 2 / DESCRIPTORS_PER_FILE / jobs).min(wanted - 1);
         Self {
             jobs,
+            jobs_max,
             engine: config.engine,
             queue_depth,
             block_bytes: config.block_bytes.unwrap_or(usual_block_bytes(config.switches)),
@@ -170,6 +175,18 @@ impl Settings {
             ops: config.ops,
             switches: config.switches,
         }
+    }
+
+    /// Returns the descriptors left by the workers that may be added, and the maximum number of
+    /// workers: as many as begin if that is what the user asked for, or if memory is limited.
+    fn further(config: &Config, machine: Machine, (spare, jobs): (usize, usize)) -> (usize, usize) {
+        let each =
+            DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_ENGINE + WAITING_WORKER_WINDOW * DESCRIPTORS_PER_FILE;
+        // At most a quarter: the files in flight and the directory cache need more.
+        let most = WAITING_WORKERS_MAX.saturating_sub(jobs).min(spare / 4 / each);
+        let is_fixed = config.jobs.is_some() || machine.address_space.is_some();
+        let further = if is_fixed { 0 } else { most };
+        (spare - further * each, jobs + further)
     }
 
     /// Returns how engines are to be created.
@@ -210,17 +227,15 @@ mod tests {
         #[test]
         fn settings_stay_within_the_descriptors_there_are(
             jobs in proptest::option::of(1usize..200), look_ahead in proptest::option::of(0usize..5000),
-            processors in 1usize..256, descriptors in 12usize..100_000, among in 1usize..200,
+            processors in 1usize..256, descriptors in 12usize..100_000,
         ) {
             let config = Config { jobs, look_ahead, ..Config::default() };
             let machine = Machine { processors, descriptors, address_space: None };
             let settings = Settings::within(&config, machine);
             let most = settings.descriptors();
-            prop_assert!(settings.jobs >= 1 && settings.window >= 1);
+            prop_assert!(settings.jobs >= 1 && settings.window >= 1 && settings.jobs_max >= settings.jobs);
+            prop_assert!(jobs.is_none() || settings.jobs_max == settings.jobs);
             prop_assert!(most <= descriptors, "{settings:?} may open {most} of {descriptors}");
-            let shared = settings.among(among);
-            prop_assert!(shared.jobs >= settings.jobs && shared.window >= 1);
-            prop_assert!(shared.descriptors() <= most, "{shared:?} may open more than {settings:?}");
         }
     }
     #[test]

@@ -70,7 +70,7 @@ impl<J: JobWeight + Send> Driver<J> for Sim<J> {
     }
 
     /// All workers are there from the beginning.
-    fn recruit(&self) -> Option<usize> {
+    fn recruit(&self, _me: usize) -> Option<usize> {
         None
     }
 

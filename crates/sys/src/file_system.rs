@@ -10,14 +10,17 @@ use crate::operation::Operation;
 /// Maximum bytes to read of the mount list.
 const LIST_BYTES_MAX: usize = 16 << 20;
 
+const TMPFS: u64 = 0x0102_1994;
+const RAMFS: u64 = 0x8584_58f6;
+
 /// Types of file systems that this kernel alone serves (`linux/magic.h`, `statfs(2)`): no other
 /// host writes to them, and no process serves them.
 const LOCAL_TYPES: [u64; 17] = [
     0xef53,      // ext2, ext3, ext4
     0x5846_5342, // xfs
     0x9123_683e, // btrfs
-    0x0102_1994, // tmpfs
-    0x8584_58f6, // ramfs
+    TMPFS,
+    RAMFS,
     0xf2f5_2010, // f2fs
     0xca45_1a4e, // bcachefs
     0x794c_7630, // overlayfs
@@ -49,6 +52,15 @@ pub fn file_system_type(file: impl AsFd) -> Result<u64> {
 /// Any error from `fstatfs(2)`.
 pub fn is_local(file: impl AsFd) -> Result<bool> {
     file_system_type(file).map(|kind| LOCAL_TYPES.contains(&kind))
+}
+
+/// Returns true if the file is on a file system that exists in memory only, so that reading never
+/// waits for a disk (but for swap).
+///
+/// # Errors
+/// Any error from `fstatfs(2)`.
+pub fn is_in_memory(file: impl AsFd) -> Result<bool> {
+    file_system_type(file).map(|kind| [TMPFS, RAMFS].contains(&kind))
 }
 
 /// Returns how many bytes an unprivileged process may still write to the file's file system

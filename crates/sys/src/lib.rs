@@ -69,7 +69,7 @@ pub use directory::DirectoryReader;
 pub use error::{Errno, Error, Result};
 pub use fd::Fd;
 pub use file_system::{
-    file_system_id, file_system_type, free_bytes, is_local, mount_type, synchronize_file_system,
+    file_system_id, file_system_type, free_bytes, is_in_memory, is_local, mount_type, synchronize_file_system,
 };
 pub use interposer::interposer;
 pub use kernel_aio::{Gather, KernelAio};
@@ -86,8 +86,9 @@ pub use operation::Operation;
 pub use pinned::Pinned;
 pub use posix_aio::{AioPassing, PosixAio};
 pub use process::{
-    Identity as ProcessIdentity, address_space_limit, clock, descriptor_limit, effective_identity,
-    precise_clock, raise_descriptor_limit, set_creation_label, set_umask, umask, widen_descriptor_table,
+    Identity as ProcessIdentity, Usage, address_space_limit, clock, descriptor_limit, effective_identity,
+    precise_clock, raise_descriptor_limit, set_creation_label, set_umask, umask, usage,
+    widen_descriptor_table,
 };
 pub use ring::{Ring, RingReply, RingRequest};
 pub use selinux::{FileContexts, LIBSELINUX};

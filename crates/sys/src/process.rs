@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::ptr::NonNull;
+use std::time::Duration;
 
 use rustix::fs::{Mode as RawMode, OFlags};
 use rustix::process::{Resource, Rlimit};
@@ -138,6 +139,30 @@ pub fn clock() -> Timestamp {
 #[must_use]
 pub fn precise_clock() -> Timestamp {
     read(ClockId::Realtime)
+}
+
+/// What this process has used of the processors.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// Processor time of all its threads.
+    pub processor_time: Duration,
+    /// How often a thread has given up its processor because it had to wait.
+    pub waits: u64,
+}
+
+/// Returns what this process has used of the processors.
+#[must_use]
+pub fn usage() -> Usage {
+    let mut used = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `used` is as large as the call writes, and all zeros are a valid value.
+    let used = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, used.as_mut_ptr());
+        used.assume_init()
+    };
+    let time = |time: libc::timeval| {
+        Duration::from_secs(time.tv_sec.cast_unsigned()) + Duration::from_micros(time.tv_usec.cast_unsigned())
+    };
+    Usage { processor_time: time(used.ru_utime) + time(used.ru_stime), waits: used.ru_nvcsw.cast_unsigned() }
 }
 
 fn read(clock: ClockId) -> Timestamp {

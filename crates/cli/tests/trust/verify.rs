@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use haul_testkit::mount::Mount;
 use haul_testkit::program::each_engine;
+use haul_testkit::run::Running;
 use haul_testkit::{Outcome, Program, Sandbox, needs, program, random, require, wait};
 
 use super::{build, contents};
@@ -49,7 +50,8 @@ impl Scene {
     fn copy_and(&self, ours: &Program, options: &[&str], meanwhile: impl FnOnce()) -> Outcome {
         let copy = self.target.join("file");
         fs::remove_file(&copy).unwrap_or_default();
-        // Every worker, also the one that has copied the file, waits for a FIFO then.
+        // Every worker, also the one that has copied the file, waits for a FIFO then, with the
+        // file for it open.
         let jobs = options.iter().find_map(|option| option.strip_prefix("-j")?.parse().ok()).unwrap_or(1);
         let names: Vec<_> = (0..jobs).map(|number| format!("pipe-{number}")).collect();
         for name in names.iter().filter(|name| !self.target.join(name).exists()) {
@@ -59,8 +61,8 @@ impl Scene {
         let run = ours.run().args(["--look-ahead=1", "--no-atomic", &format!("-j{jobs}")]).args(options);
         let run = run.arg(self.source.join("file")).args(names.iter().map(|name| self.source.join(name)));
         let running = run.arg(self.target.path()).within(Duration::from_secs(60)).start().unwrap();
-        let is_copied = || fs::metadata(&copy).is_ok_and(|copy| copy.len() == BYTES);
-        assert!(wait::until(Duration::from_secs(20), is_copied), "{options:?}: the file was not copied");
+        names.iter().for_each(|name| wait_until_open(&running, &self.source.join(name)));
+        assert_eq!(fs::metadata(&copy).unwrap().len(), BYTES);
         meanwhile();
         names.iter().for_each(|name| assert_eq!(read_fifo(&self.target.join(name)), b"content"));
         let mut outcome = running.finish().unwrap();
@@ -88,6 +90,17 @@ impl Scene {
         haul_testkit::cold::make(self.target.path()).unwrap();
         fs::read(self.target.join("file")).unwrap() == self.content
     }
+}
+
+/// Waits until a copy has a file open.
+fn wait_until_open(running: &Running, file: &Path) {
+    let has_open = || {
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", running.process())).into_iter().flatten();
+        descriptors
+            .flatten()
+            .any(|descriptor| fs::read_link(descriptor.path()).is_ok_and(|link| link == file))
+    };
+    assert!(wait::until(Duration::from_secs(20), has_open), "{} was not opened", file.display());
 }
 
 fn make_fifo(path: &Path) {
@@ -230,7 +243,8 @@ fn a_replaced_target_is_an_error() {
     let run = ours.run().args(["--look-ahead=1", "-j1", "--verify", "file", "pipe", "to"]);
     let running = run.in_folder(sandbox.path()).within(Duration::from_secs(60)).start().unwrap();
     let copy = sandbox.join("to/file");
-    assert!(wait::until(Duration::from_secs(20), || fs::metadata(&copy).is_ok_and(|copy| copy.len() == 7)));
+    wait_until_open(&running, &sandbox.join("pipe"));
+    assert_eq!(fs::read(&copy).unwrap(), b"content");
     fs::write(sandbox.join("other"), "content").unwrap();
     fs::rename(sandbox.join("other"), &copy).unwrap();
     assert_eq!(read_fifo(&sandbox.join("to/pipe")), b"content");

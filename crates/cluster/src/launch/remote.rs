@@ -327,8 +327,8 @@ impl<T: Distributed + 'static> Driver<Job<T>> for Remote<'_, T> {
         self.local.workers()
     }
 
-    fn recruit(&self) -> Option<usize> {
-        self.local.recruit()
+    fn recruit(&self, me: usize) -> Option<usize> {
+        self.local.recruit(me)
     }
 
     fn start_all(&self) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use haul_engine::{Call, Outcome, Wait};
 use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, FileType, Open, Operation, Stat};
-use haul_sys::{advise, truncate};
+use haul_sys::{advise, is_in_memory, truncate};
 
 use super::prepare::{self, FETCH_AHEAD_BYTES, ranges_of};
 use super::stream::{Io, Progress, Stream};
@@ -182,7 +182,8 @@ impl<T: Tool> Opening<T> {
             }
         };
         // The first block of a sparse file may be a hole, and a block that was read is written.
-        let probe = io.probes && stat.size > 0 && !stat.is_sparse() && probe.includes(&stat);
+        let may_be_found = stat.size > 0 && io.probed_device != Some((stat.identity.device, true));
+        let probe = io.probes && may_be_found && !stat.is_sparse() && probe.includes(&stat);
         let file = StatedFile { entry, source, stat };
         if probe { file.probe(io) } else { file.begin(cx, io, None) }
     }
@@ -223,6 +224,13 @@ impl<T: Tool> StatedFile<T> {
         io.buffers.push(buffer);
         if !matches!(result, Ok(None)) {
             // Unexpected EOF, or an error: the stream reads again and reports what it finds.
+            return self.begin(cx, io, None);
+        }
+        let device = self.stat.identity.device;
+        if io.probed_device.is_none_or(|(probed, _)| probed != device) {
+            io.probed_device = Some((device, is_in_memory(&self.source).unwrap_or(false)));
+        }
+        if io.probed_device == Some((device, true)) {
             return self.begin(cx, io, None);
         }
         if self.stat.size <= SMALL_BYTES {

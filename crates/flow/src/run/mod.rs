@@ -63,7 +63,7 @@ fn work<'s, T: Tool>(
     shared: &'s Shared<'s, T>,
     me: usize,
 ) {
-    let start_workers = || start_workers(threads, spec, shared);
+    let start_workers = || start_workers(threads, spec, shared, me);
     let mut worker = Worker::new(Context::new(shared, me, &start_workers), first_or_new_engine(spec, me));
     loop {
         start_workers();
@@ -78,11 +78,15 @@ fn start_workers<'s, T: Tool>(
     threads: &'s Scope<'s, '_>,
     spec: &'s RunSpec<'_, T>,
     shared: &'s Shared<'s, T>,
+    me: usize,
 ) {
-    while let Some(other) = shared.driver.recruit() {
+    while let Some(other) = shared.driver.recruit(me) {
         if other == 1 {
             // While this is the only thread that opens files.
             haul_sys::widen_descriptor_table(spec.settings.descriptors());
+        }
+        if other == spec.settings.jobs {
+            spec.report.debug("the file systems make the workers wait: more are started");
         }
         // Not `Scope::spawn`, which panics if the system refuses a thread (a limit of processes
         // or address space).

@@ -45,6 +45,9 @@ pub(super) struct Io {
     pub(super) window: usize,
     /// True if a file's first block is looked for in the page cache before `Tool::open_file`.
     pub(super) probes: bool,
+    /// The device of the latest file that a probe did not find, and true if it is a tmpfs: there a
+    /// probe never finds any, although all are in memory.
+    pub(super) probed_device: Option<(u64, bool)>,
     /// Operations that the engine accepts beside the one about to be submitted, and that one.
     pub(super) room: usize,
     /// Small files in a row whose first block was not in the page cache.
@@ -56,7 +59,8 @@ impl Io {
     pub(super) fn new(settings: Settings, caps: Caps) -> Self {
         let window = if caps.blocks { settings.window } else { settings.window.min(caps.depth) };
         let (probes, room, uncached_in_a_row, buffers) = (false, 1, 0, Vec::new());
-        let mut io = Self { settings, caps, window, probes, room, uncached_in_a_row, buffers };
+        let probed_device = None;
+        let mut io = Self { settings, caps, window, probes, probed_device, room, uncached_in_a_row, buffers };
         io.adapt(caps);
         io
     }

@@ -45,6 +45,7 @@ use crate::batch::Batch;
 use crate::decision::{Failure, Plan};
 use crate::policy::Gauge;
 use crate::report::RunInfo;
+use crate::settings::Settings;
 use crate::tool::{Context, DirNode, Entry, Job, Tool};
 
 /// Number of uncached small files in a row after which a ring pays for itself. Creating one costs
@@ -85,7 +86,8 @@ pub(crate) struct Worker<'r, T: Tool> {
 impl<'r, T: Tool> Worker<'r, T> {
     /// Creates a worker with an engine of its own. Must be called on the thread that will run it.
     pub(crate) fn new(cx: Context<'r, T>, engine: Box<dyn Engine>) -> Self {
-        let io = Io::new(*cx.settings(), engine.caps());
+        let window = cx.settings().window_of(cx.worker);
+        let io = Io::new(Settings { window, ..*cx.settings() }, engine.caps());
         let mut worker = Self {
             // A preloaded library sees blocking calls only.
             may_change_engine: cx.settings().engine == Choice::Auto && haul_sys::interposer().is_none(),

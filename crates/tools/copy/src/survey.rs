@@ -49,7 +49,8 @@ pub fn survey(
         };
         Some(Operand::named(place, &c_string(split.name), own))
     });
-    let settings = Settings { jobs: 1, window: 1, held: HELD, ..Settings::resolve(&Config::default()) };
+    let settings =
+        Settings { jobs: 1, jobs_max: 1, window: 1, held: HELD, ..Settings::resolve(&Config::default()) };
     let (tool, report) = (Survey { options, space, needed: Needed::default(), stop }, Quiet { report });
     let spec = RunSpec { tool: &tool, settings, cache: &cache, report: &report, engine: Mutex::default() };
     haul_flow::run(&spec, &Local::new(1), places.collect::<Vec<_>>());

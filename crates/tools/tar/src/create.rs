@@ -23,9 +23,6 @@ use super::survey::Survey;
 /// being fetched.
 const SPANS_PER_WORKER: usize = 4;
 
-/// Workers of the survey for an archive that several processes make.
-const SURVEY_WORKERS: usize = 16;
-
 /// Maximum spans in flight to other processes, which make them: they take no memory here.
 const REMOTE_SPANS_MAX: usize = 4096;
 
@@ -68,7 +65,7 @@ fn try_create(
         }
         append(&session, &options, examiner, output)?
     } else {
-        survey_and_write(&mut session, executor, &options, examiner, output)?
+        survey_and_write(&session, executor, &options, examiner, output)?
     };
     if ran == Status::Failure {
         status.at_least(2);
@@ -90,7 +87,7 @@ fn fits_one_pass(options: &Options) -> bool {
         && !overlap(&options.named)
 }
 
-/// Returns the default number of workers that append to one archive: one per processor. More would
+/// Returns the number of workers that begin to append to one archive: one per processor. More would
 /// wait for each other, and each keeps many reads in flight (docs/measurements/tools.md).
 fn append_workers() -> usize {
     std::thread::available_parallelism().map_or(2, |processors| processors.get().max(2))
@@ -134,7 +131,7 @@ fn append(
 
 /// Creates an archive in two passes; the first one computes the layout.
 fn survey_and_write(
-    session: &mut Session<'_>,
+    session: &Session<'_>,
     executor: &impl Executor<PositionedWriter>,
     options: &Arc<Options>,
     examiner: Examiner,
@@ -144,7 +141,7 @@ fn survey_and_write(
     let operands = operands(session, &examiner)?;
     let parents = operands.iter().map(|operand| Arc::clone(&operand.own)).collect();
     let survey = Survey(examiner);
-    let mut surveyed = survey_alone(session, options, &survey, operands);
+    let mut surveyed = session.run_alone(&survey, operands);
     let Examiner { owners, status, .. } = survey.0;
     let span_bytes = options.compression.frame_bytes();
     let (layout, all_fit) = Layout::new(parents, options, &owners, span_bytes, report);
@@ -171,24 +168,6 @@ fn survey_and_write(
     let index = if options.index { index(&layout, left_out, options, members)? } else { Vec::new() };
     write_trailer(output, members, index, options)?;
     Ok(surveyed.max(written))
-}
-
-/// Surveys the operands. If other processes will help to write the archive, the files are on
-/// storage where each lookup is a round trip, and those processes wait until this is done: more
-/// workers keep more requests in flight.
-fn survey_alone(
-    session: &mut Session<'_>,
-    options: &Options,
-    survey: &Survey,
-    operands: Vec<Operand<Arc<Listing>>>,
-) -> Status {
-    let settings = session.settings;
-    if options.several_processes && session.config.jobs.is_none() {
-        session.settings = settings.among(SURVEY_WORKERS);
-    }
-    let surveyed = session.run_alone(survey, operands);
-    session.settings = settings;
-    surveyed
 }
 
 /// Returns the index of the members that made it into the archive.
