@@ -296,7 +296,7 @@ fn count_calls(program: &Program, own: &[&str], sandbox: &Sandbox, files: usize,
         haul_testkit::rustix::fs::sync();
         fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
     }
-    // Not as many workers as the run likes: the tracer makes them wait, so that there would be more.
+    // A fixed number of workers: the tracer makes them wait, so more would be started.
     let run = program.run_with(&[&["-j4"], own].concat()).args(["-r", "-T"]).args([&source, &target]);
     let (outcome, calls) = record(run, "all", &sandbox.join("log")).unwrap();
     assert!(outcome.succeeded(), "{}", outcome.errors());

@@ -18,8 +18,9 @@
 //!
 //! `present` counts the workers that were started: all at once, or, if the tool's policy allows it,
 //! when there is work for them. The first one then works alone for a moment: a copy of a few small
-//! files is done before a thread has started. If the system refuses a thread, the existing workers
-//! do everything (test: `without_threads_the_first_worker_does_everything`).
+//! files is done before a thread has started. More are started if they wait (`growth.rs`). If the
+//! system refuses a thread, the existing workers do everything (test:
+//! `without_threads_the_first_worker_does_everything`).
 //!
 //! The counters are sequentially consistent, so at least one of a sharer and a sleeper sees the
 //! other. Only running workers share jobs, so once all sleep and nothing is queued, nothing ever
@@ -198,7 +199,7 @@ impl<J: JobWeight + Send> Local<J> {
         let steps = &self.queues[me].get_or_init(Box::default).steps;
         let count = steps.load(Ordering::Relaxed) + 1;
         steps.store(count, Ordering::Relaxed);
-        if count % STEPS_PER_LOOK != 0 {
+        if !count.is_multiple_of(STEPS_PER_LOOK) {
             return;
         }
         let Ok(mut growth) = self.growth.try_lock() else { return };
@@ -239,7 +240,7 @@ impl<J: JobWeight + Send> Local<J> {
                 return Some(job);
             }
         }
-        // A queue that is not seen yet belongs to a worker that has just been started, and is awake.
+        // A queue that is not seen yet belongs to a worker that was just started, and is awake.
         let (present, outside) = (self.present.load(Ordering::Relaxed), self.queues.last());
         let others = (1..present).map(|step| &self.queues[(me + step) % present]).chain(outside);
         for other in others.filter_map(|queues| queues.get()) {

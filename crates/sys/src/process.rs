@@ -154,11 +154,10 @@ pub struct Usage {
 #[must_use]
 pub fn usage() -> Usage {
     let mut used = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: `used` is as large as the call writes, and all zeros are a valid value.
-    let used = unsafe {
-        libc::getrusage(libc::RUSAGE_SELF, used.as_mut_ptr());
-        used.assume_init()
-    };
+    // SAFETY: `used` is as large as what the call writes. It can't fail: `RUSAGE_SELF` is known.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, used.as_mut_ptr()) };
+    // SAFETY: all zeros are a valid value too.
+    let used = unsafe { used.assume_init() };
     let time = |time: libc::timeval| {
         Duration::from_secs(time.tv_sec.cast_unsigned()) + Duration::from_micros(time.tv_usec.cast_unsigned())
     };

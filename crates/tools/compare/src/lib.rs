@@ -30,8 +30,8 @@ use std::sync::Arc;
 use haul_cluster::{Distributed, ItemReceiver, RemotePath};
 use haul_flow::{
     Block, Config, Context, DirNode, Enter, Entry, Executor, Failure, Finished, FlowKind, Handled, OpenDir,
-    OpenFile, OpenSource, Operand, Plan, Pool, Probe, Problem, Report, Reported, Session, Split, Start,
-    Status, Tally, Tool, Write,
+    OpenFile, OpenSource, Operand, Plan, Pool, Probe, Problem, Report, Reported, Session, Settings, Split,
+    Start, Status, Tally, Tool, Write,
 };
 use haul_patterns::GlobSet;
 use haul_striping::FileSystems;
@@ -48,9 +48,6 @@ use beside::{Beside, Pair, difference, joined, second_path};
 use content::Compared;
 use difference::What;
 use findings::{EntryResult, Findings};
-
-/// Default number of workers: each waits for I/O in two places.
-const WORKERS: usize = 16;
 
 /// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +74,8 @@ pub fn run_by(
     if let Some((first, second)) = streams(operands)? {
         return streams::compare((&first, &second), options, report);
     }
-    let config = Config { jobs: config.jobs.or(Some(WORKERS)), ..config.clone() };
-    let session = Session::begin(&config, report)?;
+    let mut session = Session::begin(config, report)?;
+    session.settings = with_more_workers(session.settings);
     let tool = Comparer::new(options.clone())?;
     let operand = operand(&session, operands)?;
     let status = session.run(executor, &tool, Vec::new(), [operand]);
@@ -88,6 +85,16 @@ pub fn run_by(
         (Status::Success, true) => Outcome::Different,
         (Status::Success, false) => Outcome::Same,
     })
+}
+
+/// Returns settings with twice the workers, as far as there may be more, and half as many files in
+/// flight for each: a worker waits in two places (docs/measurements/tools.md).
+fn with_more_workers(settings: Settings) -> Settings {
+    let jobs = (2 * settings.jobs).min(settings.jobs_max);
+    if jobs == settings.jobs {
+        return settings;
+    }
+    Settings { jobs, window: settings.window.div_ceil(2), ..settings }
 }
 
 /// Returns both operands if either is read as a stream.
