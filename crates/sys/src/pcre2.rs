@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_characters_end_what_can_match() {
+    fn a_byte_that_is_not_utf8_ends_a_match() {
         assert_eq!(find("a.", UTF8, b"a\xffab"), Ok(Some(2..4)));
         assert_eq!(find("^b", UTF8, b"\xffb"), Ok(None));
         assert_eq!(find("a.", PatternOptions::default(), b"a\xffab"), Ok(Some(0..2)));
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_told_in_pcre2s_words() {
+    fn an_invalid_pattern_has_the_message_of_pcre2() {
         assert_eq!(Pattern::new(b"(", UTF8).unwrap_err().to_string(), "missing closing parenthesis");
     }
 }

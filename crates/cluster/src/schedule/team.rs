@@ -3,8 +3,8 @@
 //! The time for `t` clients to copy a file together is predicted as
 //!
 //! ```text
-//!   t × JOIN  +  max( rounds(t) × range ÷ client rate ,  bytes ÷ (stripes × stripe rate) )
-//!                     └ limit of the clients ┘           └ limit of the storage targets ┘
+//!   t × JOIN_SECONDS  +  max( rounds(t) × range ÷ client rate ,  bytes ÷ (stripes × stripe rate) )
+//!                             └ limit of the clients ┘           └ limit of the storage targets ┘
 //! ```
 //!
 //! where `rounds(t)` is the number of ranges of the busiest client. Both rates are measured: the

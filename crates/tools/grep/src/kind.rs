@@ -4,7 +4,7 @@ haul_flow::kinds! {
     "grep"
     /// Kinds of problems of a search.
     pub enum GrepKind {
-            /// A file can't be read.
+        /// A file can't be read.
         CannotRead,
         /// A directory operand was read like a file.
         IsADirectory,

@@ -30,12 +30,12 @@ impl Grep {
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
         source: impl AsFd,
-        looked: &Stat,
+        status: &Stat,
     ) -> Stopped {
-        let mut stream = Stream::new(self.page(entry, Some(looked)));
+        let mut stream = Stream::new(self.page(entry, Some(status)));
         let mut buffer = vec![0; READ_BYTES];
-        let (mut room, mut left) = (READ_BYTES, bytes_left(&source, looked));
-        let mut seems_empty = looked.kind == FileType::Regular && looked.size == 0;
+        let (mut room, mut left) = (READ_BYTES, bytes_left(&source, status));
+        let mut seems_empty = status.kind == FileType::Regular && status.size == 0;
         let mut is_ended = false;
         while !stream.page.done && !self.is_over() && !is_ended && left != Some(0) {
             let most = left.map_or(room, |left| usize::try_from(left).unwrap_or(room).min(room));
@@ -52,7 +52,7 @@ impl Grep {
                     left = left.map(|left| left - length as u64);
                     if std::mem::take(&mut seems_empty) {
                         // It is not empty after all: it has grown, or its size is meaningless.
-                        left = stat(&source).ok().and_then(|looked| bytes_left(&source, &looked));
+                        left = stat(&source).ok().and_then(|status| bytes_left(&source, &status));
                     }
                 }
                 Err(cause) => {
@@ -79,10 +79,10 @@ impl Grep {
         }
         let opened = standard_input().and_then(|input| Ok((stat(&input)?, input)));
         match opened {
-            Ok((looked, _)) if self.is_output(cx, entry, &looked) => {}
-            Ok((looked, input)) => {
+            Ok((status, _)) if self.is_output(cx, entry, &status) => {}
+            Ok((status, input)) => {
                 let begin = position(&input).ok();
-                let stopped = self.search_stream(cx, entry, &input, &looked);
+                let stopped = self.search_stream(cx, entry, &input, &status);
                 if let Err(cause) = self.leave_input(&input, begin, stopped) {
                     self.cannot_read(cx, entry, cause);
                 }
@@ -119,9 +119,9 @@ impl Grep {
         let how = if self.follow(entry) { how.following() } else { how };
         let opened = cx.cache().open(&entry.node.source).and_then(|place| open(&*place, entry.name(), how));
         let searched = opened.and_then(|source| {
-            let looked = stat(&source)?;
-            if !self.is_output(cx, entry, &looked) {
-                self.search_stream(cx, entry, &source, &looked);
+            let status = stat(&source)?;
+            if !self.is_output(cx, entry, &status) {
+                self.search_stream(cx, entry, &source, &status);
             }
             Ok(())
         });
@@ -132,9 +132,9 @@ impl Grep {
 }
 
 /// Returns the bytes left in a regular file after the descriptor's offset; `None` if unknown.
-fn bytes_left(source: impl AsFd, looked: &Stat) -> Option<u64> {
-    if looked.kind != FileType::Regular || looked.size == 0 {
+fn bytes_left(source: impl AsFd, status: &Stat) -> Option<u64> {
+    if status.kind != FileType::Regular || status.size == 0 {
         return None;
     }
-    position(source).ok().map(|position| looked.size.saturating_sub(position))
+    position(source).ok().map(|position| status.size.saturating_sub(position))
 }
