@@ -94,13 +94,19 @@ mod tests {
         }
     }
 
+    /// Writes a file, also to the disk: while ext4 allocates delayed blocks, it seems to have none.
+    fn write(path: &Path, bytes: &[u8]) {
+        std::fs::write(path, bytes).unwrap();
+        std::fs::File::open(path).unwrap().sync_all().unwrap();
+    }
+
     fn tree() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("source");
         std::fs::create_dir_all(source.join("a/b")).unwrap();
-        std::fs::write(source.join("a/b/file"), [0; 3000]).unwrap();
-        std::fs::write(source.join("a/file"), [0; 500]).unwrap();
-        std::fs::write(folder.path().join("lone"), [0; 70]).unwrap();
+        write(&source.join("a/b/file"), &[0; 3000]);
+        write(&source.join("a/file"), &[0; 500]);
+        write(&folder.path().join("lone"), &[0; 70]);
         symlink("file", source.join("a/link")).unwrap();
         folder
     }
@@ -171,18 +177,18 @@ mod tests {
         let folder = tree();
         let join = |name: &str| folder.path().join(name);
         std::fs::create_dir_all(join("target/a/b")).unwrap();
-        std::fs::write(join("target/a/b/file"), [1; 9000]).unwrap();
+        write(&join("target/a/b/file"), &[1; 9000]);
         let tree = |option| needed(&["-rT", option, "./source", "./target"], folder.path(), || ());
         assert_eq!(tree("--progress=never"), Some(500));
         assert_eq!(["-n", "-u", "--update=none-fail", "-b"].map(tree), [500, 500, 500, 3500].map(Some));
         // Into the directory, where nothing is yet.
         assert_eq!(needed(&["-r", "./source", "./target"], folder.path(), || ()), Some(3500));
-        let made = || std::fs::write(join("target/a/file"), [1; 500]).unwrap();
+        let made = || write(&join("target/a/file"), &[1; 500]);
         assert_eq!(needed(&["-rT", "./source", "./target"], folder.path(), made), Some(500));
         assert_eq!(tree("--progress=never"), Some(0));
         // Larger, and newer or older than what is there.
         let source = std::fs::File::create(join("source/a/b/file")).unwrap();
-        std::fs::write(join("source/a/b/file"), [0; 30_000]).unwrap();
+        write(&join("source/a/b/file"), &[0; 30_000]);
         assert_eq!(tree("-u"), Some(30_000 - 12_288));
         source.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
         assert_eq!((tree("-u"), tree("-f")), (Some(0), Some(30_000 - 12_288)));
