@@ -406,7 +406,7 @@ fn read_pieces(copy: EntryCopy<'_>, file: &Fd, length: u64) -> Result<Pieces, Er
         let (hash, mut offset) = (TreeHash::with_pieces(), 0);
         while offset < length {
             let wanted = (length - offset).min(PIECE_BYTES).next_multiple_of(DIRECT_BYTES as u64);
-            let count = read(file, offset, &mut buffer.bytes_mut()[..wanted as usize], Cache::Keep)?;
+            let count = read_or_confirm(file, offset, &mut buffer.bytes_mut()[..wanted as usize])?;
             if count == 0 {
                 break;
             }
@@ -448,7 +448,7 @@ pub(super) fn write_again(
     let with_range = |kind| problem_in_range(kind, copy.target_path(), range);
     let Reopened { writer, reader, times } = target;
     for _ in 0..REPAIRS_MAX {
-        copy.with_room(|| write_all(writer, range.start, bytes))
+        copy.with_room(|| write_piece(target, range, bytes))
             .and_then(|()| times.map_or(Ok(()), |times| change_times(writer, times)))
             .and_then(|()| synchronize(writer))
             .map_err(failed)?;
@@ -462,6 +462,20 @@ pub(super) fn write_again(
         }
     }
     Err(with_range(CopyKind::Differs))
+}
+
+/// Writes the bytes of a piece. A hole that is right stays one.
+fn write_piece(target: &Reopened, range: &Range<u64>, bytes: &[u8]) -> Result<(), Error> {
+    const BLOCK_BYTES: usize = 4096;
+    let is_zero = |block: &[u8]| block.iter().all(|byte| *byte == 0);
+    let found = read_range(&target.reader, range).unwrap_or_default();
+    for (block, offset) in bytes.chunks(BLOCK_BYTES).zip((0..).step_by(BLOCK_BYTES)) {
+        let is_hole = is_zero(block) && found.get(offset..offset + block.len()).is_some_and(is_zero);
+        if !is_hole {
+            write_all(&target.writer, range.start + offset as u64, block)?;
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn problem_in_range(kind: CopyKind, path: Vec<u8>, range: &Range<u64>) -> Problem {
@@ -507,13 +521,21 @@ fn check_source(copy: EntryCopy<'_>, written: &Written) -> Result<(), Problem> {
     }
 }
 
+/// Reads at `offset`. EOF before the expected size is trusted only if a second read confirms it.
+fn read_or_confirm(file: &Fd, offset: u64, bytes: &mut [u8]) -> Result<usize, Error> {
+    match read(file, offset, bytes, Cache::Keep)? {
+        0 => read(file, offset, bytes, Cache::Keep),
+        length => Ok(length),
+    }
+}
+
 /// Reads a range; less if the file ends before its end.
 pub(super) fn read_range(file: &Fd, range: &Range<u64>) -> Result<Vec<u8>, Error> {
     let wanted = (range.end - range.start) as usize;
     let mut buffer = Buffer::new(wanted.max(1).next_multiple_of(DIRECT_BYTES));
     let mut found = Vec::with_capacity(wanted);
     while found.len() < wanted {
-        let length = read(file, range.start + found.len() as u64, buffer.bytes_mut(), Cache::Keep)?;
+        let length = read_or_confirm(file, range.start + found.len() as u64, buffer.bytes_mut())?;
         if length == 0 {
             break;
         }
