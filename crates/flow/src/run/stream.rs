@@ -30,8 +30,7 @@ use crate::room::{RoomWait, is_full};
 use crate::settings::Settings;
 use crate::tool::{Context, OpenFile, Tool};
 
-/// Maximum bytes per `copy_file_range`: enough to hide the cost of the call, few enough to
-/// show progress.
+/// Maximum bytes per `copy_file_range`: enough to hide its cost, few enough to show progress.
 const KERNEL_COPY_BYTES: u64 = 8 << 20;
 
 /// Bytes of a file that are written to disk together while it is copied (`Policy::writes_back`).
@@ -45,8 +44,7 @@ pub(super) struct Io {
     pub(super) window: usize,
     /// True if a file's first block is looked for in the page cache before `Tool::open_file`.
     pub(super) probes: bool,
-    /// The device of the latest file that a probe did not find, and true if it is a tmpfs: there a
-    /// probe never finds any, although all are in memory.
+    /// The latest device on which a probe found nothing, and true if that is a tmpfs: none does.
     pub(super) probed_device: Option<(u64, bool)>,
     /// Operations that the engine accepts beside the one about to be submitted, and that one.
     pub(super) room: usize,
@@ -58,8 +56,7 @@ pub(super) struct Io {
 impl Io {
     pub(super) fn new(settings: Settings, caps: Caps) -> Self {
         let window = if caps.blocks { settings.window } else { settings.window.min(caps.depth) };
-        let (probes, room, uncached_in_a_row, buffers) = (false, 1, 0, Vec::new());
-        let probed_device = None;
+        let (probes, probed_device, room, uncached_in_a_row, buffers) = (false, None, 1, 0, Vec::new());
         let mut io = Self { settings, caps, window, probes, probed_device, room, uncached_in_a_row, buffers };
         io.adapt(caps);
         io
