@@ -68,8 +68,8 @@ const WORKERS: std::ops::RangeInclusive<usize> = 2..=16;
 /// (docs/measurements/latency.md).
 const WAITING_WORKERS_MAX: usize = 64;
 
-/// Files that such a further worker has in flight. The latency of one is hidden by the other
-/// workers.
+/// Files that each of these additional workers has in flight. More would hide little: the other
+/// workers already hide the latency.
 const WAITING_WORKER_WINDOW: usize = 4;
 
 /// Address space per worker if it is limited, in bytes. The C library's allocator reserves 64 MiB
@@ -100,7 +100,7 @@ impl Machine {
 /// Resolved use of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Number of workers that begin.
+    /// Number of workers to begin with.
     pub jobs: usize,
     /// Maximum number of workers, if the file systems make them wait (`growth.rs`).
     pub jobs_max: usize,

@@ -320,8 +320,8 @@ impl<'r, T: Tool> Context<'r, T> {
         self.run.report
     }
 
-    /// Must be called before something that may block for any length of time, like reading from a
-    /// FIFO or asking the user. Makes sure that other workers do the rest meanwhile.
+    /// Starts all other workers, so that they do the rest. Must be called before something that
+    /// may block for any length of time, like opening a FIFO.
     pub fn expect_to_block(&self) {
         self.run.driver.start_all();
         (self.start_workers)();

@@ -44,7 +44,7 @@ pub(super) struct Io {
     pub(super) window: usize,
     /// True if a file's first block is looked for in the page cache before `Tool::open_file`.
     pub(super) probes: bool,
-    /// The latest device on which a probe found nothing, and true if that is a tmpfs: none does.
+    /// The last device where a probe missed, and whether it is a tmpfs, where it always does.
     pub(super) probed_device: Option<(u64, bool)>,
     /// Operations that the engine accepts beside the one about to be submitted, and that one.
     pub(super) room: usize,

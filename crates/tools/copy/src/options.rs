@@ -306,8 +306,7 @@ impl CopyOptions {
         matches!(self.verify, Verify::Target | Verify::Both)
     }
 
-    /// True if the content of special files is copied, as with any file, instead of the files
-    /// themselves.
+    /// True if special files are read like regular files instead of being recreated.
     pub(super) fn reads_special(&self) -> bool {
         !self.recursive || self.copy_contents
     }

@@ -464,7 +464,7 @@ pub(super) fn write_again(
     Err(with_range(CopyKind::Differs))
 }
 
-/// Writes the bytes of a piece. A hole that is right stays one.
+/// Writes the bytes of a piece, but not zeros over zeros: a hole in the target stays one.
 fn write_piece(target: &Reopened, range: &Range<u64>, bytes: &[u8]) -> Result<(), Error> {
     const BLOCK_BYTES: usize = 4096;
     let is_zero = |block: &[u8]| block.iter().all(|byte| *byte == 0);
