@@ -114,6 +114,10 @@ impl Grep {
 
     /// Opens a device, a FIFO or any other file that is read sequentially, and searches it.
     pub(super) fn search_as_it_comes(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
+        // An earlier operand may have ended the search since `plan`, and opening a FIFO may block.
+        if self.is_over() {
+            return;
+        }
         // A FIFO may have no writer yet.
         let how = Open::READ.blocking();
         let how = if self.follow(entry) { how.following() } else { how };
