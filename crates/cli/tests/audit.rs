@@ -19,10 +19,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use haul_testkit::compare::compare_paths;
 use haul_testkit::everything::{self, ACCESS_ACL};
+use haul_testkit::mount::Mount;
 use haul_testkit::spec::{Kind, Node, Spec};
 use haul_testkit::strace::{Call, record};
-use haul_testkit::{Program, Sandbox, needs, note, program, require, tests};
+use haul_testkit::{Facts, Program, Sandbox, needs, note, program, require, tests};
 
 /// Argument positions of each (directory descriptor, name) pair of a call that accepts names.
 fn names_of(call: &Call) -> Vec<(usize, usize)> {
@@ -399,11 +401,45 @@ fn a_few_large_files_are_moved_by_several_workers() {
     for own in [&[][..], &["--engine=sync"], &["--reflink=never"], &["--fsync"]] {
         haul_testkit::sandbox::remove_tree(&target);
         let run = ours.run_with(own).args(["-j4", "-r", "-T"]).args([&source, &target]);
-        let moving = "copy_file_range,pwrite64,sendfile";
+        let moving = "copy_file_range,pwrite64,splice";
         let (outcome, calls) = record(run, moving, &sandbox.join("log")).unwrap();
         assert!(outcome.succeeded(), "{}", outcome.errors());
         let threads = calls.iter().map(|call| call.thread).collect::<BTreeSet<_>>().len();
         assert!(threads > 1, "{own:?}: {threads} thread moved all of {} calls", calls.len());
+    }
+}
+
+/// Files that nobody has to look at go through a pipe, unless an engine was asked for.
+#[test]
+fn large_files_go_through_a_pipe_to_another_file_system() {
+    require!(needs::tool("strace"), needs::root());
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    let elsewhere = Mount::memory(64 << 20).unwrap();
+    let (source, target) = (sandbox.join("source"), elsewhere.join("target"));
+    let sizes = [1, 60_000, 70_000, 1 << 20, 3_000_001];
+    let node = |(index, bytes): (u64, u64)| Node::file(0, format!("file-{bytes}"), index, bytes);
+    Spec { nodes: (0..).zip(sizes).map(node).collect() }.build(&source).unwrap();
+    let cases: [(&[&str], bool); 6] = [
+        (&[], true),
+        (&["--sparse=never"], true),
+        (&["--atomic", "--fsync"], true),
+        (&["--engine=sync"], false),
+        (&["--verify"], false),
+        (&["--sparse=always"], false),
+    ];
+    for (own, through_pipe) in cases {
+        haul_testkit::sandbox::remove_tree(&target);
+        let run = ours.run_with(own).args(["-j2", "-r", "-T"]).args([&source, &target]);
+        let (outcome, calls) = record(run, "splice,pwrite64", &sandbox.join("log")).unwrap();
+        assert!(outcome.succeeded(), "{}", outcome.errors());
+        let differences = compare_paths(&source, &target, Facts::CONTENT).unwrap();
+        assert!(differences.is_empty(), "{own:?}: {differences}");
+        let count = |name: &str| calls.iter().filter(|call| call.name == name).count();
+        // Two calls for each MiB, and for what is left.
+        let expected = if through_pipe { (10, 2) } else { (0, count("pwrite64")) };
+        assert_eq!((count("splice"), count("pwrite64")), expected, "{own:?}");
     }
 }
 

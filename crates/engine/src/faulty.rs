@@ -118,7 +118,7 @@ fn fail(call: Call, errno: Errno) -> Outcome {
         Call::Read { buffer, .. } => Outcome::Read { buffer, result: Err(error) },
         Call::Write { buffer, .. } => Outcome::Wrote { buffer, result: Err(error) },
         Call::Pair { buffer, .. } => Outcome::Paired { buffer, read: Err(error), written: Ok(0) },
-        Call::CopyRange { .. } => Outcome::Copied(Err(error)),
+        Call::CopyRange { pipe, .. } => Outcome::Copied { pipe, result: Err(error) },
         Call::Synchronize { .. } => Outcome::Synchronized(Err(error)),
         // A close always runs, even if it fails.
         Call::Close { file } => Outcome::Closed(file.close().and(Err(error))),

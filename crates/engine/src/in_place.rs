@@ -33,8 +33,12 @@ pub(crate) fn perform(call: Call) -> Outcome {
         Call::Pair { source, target, offset, buffer, length, cache } => {
             Transfer::Pair { source, target, offset, buffer, length, cache }.in_place().into()
         }
-        Call::CopyRange { source, target, offset, length } => {
-            Outcome::Copied(sys::copy_range(&*source, &*target, offset, length))
+        Call::CopyRange { source, target, offset, length, pipe } => {
+            let (pipe, result) = match pipe {
+                None => (None, sys::copy_range(&*source, &*target, offset, length)),
+                Some(pipe) => pipe.copy(&*source, &*target, offset, length),
+            };
+            Outcome::Copied { pipe, result }
         }
         Call::Synchronize { file } => Outcome::Synchronized(sys::synchronize(&*file)),
         Call::Close { file } => Outcome::Closed(file.close()),

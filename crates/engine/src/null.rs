@@ -43,7 +43,9 @@ impl Null {
                 buffer.bytes_mut()[..length].fill(0);
                 Outcome::Paired { buffer, read: Ok(length), written: Ok(length) }
             }
-            Call::CopyRange { offset, length, .. } => Outcome::Copied(Ok(self.available(offset, length))),
+            Call::CopyRange { offset, length, pipe, .. } => {
+                Outcome::Copied { pipe, result: Ok(self.available(offset, length)) }
+            }
             Call::Synchronize { .. } => Outcome::Synchronized(Ok(())),
             Call::Close { file } => Outcome::Closed(file.close()),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 #[cfg(doc)]
 use crate::Caps;
-use haul_sys::{Buffer, Cache, Fd, Name, Open, Operation, Result, Stat};
+use haul_sys::{Buffer, Cache, Fd, Name, Open, Operation, Pipe, Result, Stat};
 
 /// Identifies an operation to its caller. Engines return it unexamined.
 pub type Token = u64;
@@ -101,6 +101,9 @@ pub enum Call {
         offset: u64,
         /// Maximum length, in bytes.
         length: usize,
+        /// Pipe to copy through (`splice`), or `None` to let the kernel choose a way
+        /// (`copy_file_range`), which may share blocks.
+        pipe: Option<Pipe>,
     },
     /// Flush the file to disk.
     Synchronize {
@@ -115,7 +118,8 @@ pub enum Call {
 }
 
 impl Call {
-    /// Returns the system call that performs it; for a pair, the first one.
+    /// Returns the system call that performs it; for a pair, the first one, and for a copy the one
+    /// without a pipe.
     #[must_use]
     pub fn operation(&self) -> Operation {
         match self {
@@ -174,8 +178,13 @@ pub enum Outcome {
         /// Number of these bytes that were written.
         written: Result<usize>,
     },
-    /// Number of bytes copied; 0 does not mean EOF.
-    Copied(Result<usize>),
+    /// The result of a copy inside the kernel.
+    Copied {
+        /// The operation's pipe, unless bytes were left in it.
+        pipe: Option<Pipe>,
+        /// Number of bytes copied; 0 does not mean EOF.
+        result: Result<usize>,
+    },
     /// Result of the fsync.
     Synchronized(Result<()>),
     /// Result of the close, which may report lost data.

@@ -58,7 +58,7 @@ fn succeeded(outcome: Outcome) -> Option<Buffer> {
         }
         Outcome::Opened(result) => result.unwrap().close().unwrap(),
         Outcome::Stated(result) => drop(result.unwrap()),
-        Outcome::Copied(result) => drop(result.unwrap()),
+        Outcome::Copied { result, .. } => drop(result.unwrap()),
         Outcome::Synchronized(result) | Outcome::Closed(result) => result.unwrap(),
     }
     None
@@ -95,6 +95,7 @@ fn allocations(engine: &mut dyn Engine, ground: &Ground) -> (usize, u64) {
                 target: Arc::clone(&copied),
                 offset: 0,
                 length: 4096,
+                pipe: None,
             },
             ground::pair_through(pairing, &source, &written, 0, 4096),
             Call::Synchronize { file: Arc::clone(&written) },

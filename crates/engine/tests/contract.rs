@@ -23,7 +23,7 @@ use ground::{
     write,
 };
 use haul_engine::{Call, Engine, Op, Outcome, Wait};
-use haul_sys::{Buffer, Cache, Errno, Fd, Name, Open, Operation, Result};
+use haul_sys::{Buffer, Cache, Errno, Fd, Name, Open, Operation, Pipe, Result};
 use haul_testkit::random::{Rng, seeded};
 use pairs::line_10_a_pair_writes_what_it_has_read;
 use subject::Subject;
@@ -146,7 +146,9 @@ fn line_1_accepted_operations_come_back_once_with_their_buffers(mut subject: Sub
             9..12 => write(buffer, 100..100 + length.min(8000), &written, offset),
             12 => pair_through(buffer, &file, &paired[which], offset, length),
             13 => {
-                Call::CopyRange { source: file, target: Arc::clone(&copied), offset: offset as u64, length }
+                let (target, offset) = (Arc::clone(&copied), offset as u64);
+                let pipe = random.random::<bool>().then(|| Pipe::new().unwrap());
+                Call::CopyRange { source: file, target, offset, length, pipe }
             }
             14 => {
                 Call::Close { file: haul_sys::open(&*ground.directory, &names[which], Open::READ).unwrap() }
@@ -191,7 +193,7 @@ fn belongs(subject: &Subject, outcome: Outcome, (operation, mark, which, offset,
             assert!(check(subject, result).is_none_or(|stat| stat.size == FILE_BYTES as u64));
         }
         Outcome::Opened(result) => drop(check(subject, result)),
-        Outcome::Copied(result) => drop(check(subject, result)),
+        Outcome::Copied { result, .. } => drop(check(subject, result)),
         Outcome::Synchronized(result) | Outcome::Closed(result) => drop(check(subject, result)),
     }
 }
@@ -237,25 +239,29 @@ fn line_2_a_refused_operation_is_handed_back_untouched(mut subject: Subject) {
 fn line_3_what_is_not_native_is_done_in_place(mut subject: Subject) {
     let ground = Ground::new();
     let source = ground.file(c"source", 1, FILE_BYTES);
-    let target = ground.target(c"target");
     let engine = &mut *subject.engine;
-    let mut copied = 0;
-    while copied < FILE_BYTES {
-        copied += insist(
-            engine,
-            || Call::CopyRange {
-                source: Arc::clone(&source),
-                target: Arc::clone(&target),
-                offset: copied as u64,
-                length: FILE_BYTES - copied,
-            },
-            |outcome| match outcome {
-                Outcome::Copied(result) => result.ok(),
-                other => panic!("{other:?}"),
-            },
-        );
+    for through_pipe in [false, true] {
+        let target = ground.target(c"target");
+        let mut copied = 0;
+        while copied < FILE_BYTES {
+            copied += insist(
+                engine,
+                || Call::CopyRange {
+                    source: Arc::clone(&source),
+                    target: Arc::clone(&target),
+                    offset: copied as u64,
+                    length: FILE_BYTES - copied,
+                    pipe: through_pipe.then(|| Pipe::new().unwrap()),
+                },
+                |outcome| match outcome {
+                    Outcome::Copied { result, .. } => result.ok(),
+                    other => panic!("{other:?}"),
+                },
+            );
+        }
+        assert_eq!(ground.content("target"), pattern(1, 0, FILE_BYTES));
+        ground.remove("target");
     }
-    assert_eq!(ground.content("target"), pattern(1, 0, FILE_BYTES));
     for (name, how) in [(c"source", Open::READ), (c"made", Open::create(haul_sys::Mode::READ_WRITE))] {
         let file = insist(
             engine,

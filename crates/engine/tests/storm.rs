@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use ground::{Ground, address, operation_of, pattern, say};
 use haul_engine::{Call, Choice, Done, ENGINES, Engine, Faulty, Mischief, Op, Outcome, Setup, Wait};
-use haul_sys::{Buffer, Cache, Error, Fd, Name, Open, Operation};
+use haul_sys::{Buffer, Cache, Error, Fd, Name, Open, Operation, Pipe};
 use haul_testkit::random::{self, Random, Rng, seeded};
 
 const WORKERS: usize = 4;
@@ -211,7 +211,10 @@ impl<'a> Worker<'a> {
             1..10 => Call::Stat { file: source },
             10..20 => Call::Open { directory, name: Name::from(name), how: Open::READ },
             20..30 => Call::Close { file: haul_sys::open(&*directory, name, Open::READ).unwrap() },
-            30..40 => Call::CopyRange { source, target, offset, length },
+            30..40 => {
+                let pipe = (kind % 2 == 0).then(|| Pipe::new().unwrap());
+                Call::CopyRange { source, target, offset, length, pipe }
+            }
             40..80 => Call::Write { file: target, offset, buffer: buffer(), range: 0..length, cache },
             80..130 => Call::Pair { source, target, offset, buffer: buffer(), length, cache },
             _ => {
@@ -239,10 +242,10 @@ impl<'a> Worker<'a> {
                 Outcome::Stated(Ok(stat)) => assert_eq!(stat.size, FILE_BYTES as u64),
                 Outcome::Opened(Err(error))
                 | Outcome::Stated(Err(error))
-                | Outcome::Copied(Err(error))
+                | Outcome::Copied { result: Err(error), .. }
                 | Outcome::Synchronized(Err(error))
                 | Outcome::Closed(Err(error)) => self.injected(&error),
-                Outcome::Copied(Ok(_)) | Outcome::Synchronized(Ok(())) | Outcome::Closed(Ok(())) => {}
+                Outcome::Copied { .. } | Outcome::Synchronized(Ok(())) | Outcome::Closed(Ok(())) => {}
                 Outcome::Read { buffer, result } => {
                     let got = result.map(|length| length.unwrap_or(0));
                     self.has_read(buffer, got, asked);

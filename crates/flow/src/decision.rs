@@ -81,13 +81,16 @@ pub struct Probe {
     pub links_max: u32,
     /// Maximum size, in bytes.
     pub bytes_max: u64,
+    /// True if the tool looks at the content. Otherwise it is enough to know whether it is cached,
+    /// if the file can be copied without a block in memory.
+    pub inspects: bool,
 }
 
 impl Probe {
     /// Selects every file.
-    pub const ALWAYS: Self = Self { links_max: u32::MAX, bytes_max: u64::MAX };
+    pub const ALWAYS: Self = Self { links_max: u32::MAX, bytes_max: u64::MAX, inspects: true };
     /// Selects no file.
-    pub const NEVER: Self = Self { links_max: 0, bytes_max: 0 };
+    pub const NEVER: Self = Self { links_max: 0, bytes_max: 0, inspects: true };
 
     pub(crate) fn includes(self, stat: &Stat) -> bool {
         stat.links <= self.links_max && stat.size <= self.bytes_max

@@ -17,8 +17,8 @@ const DESCRIPTORS_RESERVED: usize = 5;
 /// current entry, and the same again for the directory being entered or reopened.
 const DIRECTORIES_PER_WORKER: usize = 4;
 
-/// Descriptors of a worker's engine: a ring.
-const DESCRIPTORS_PER_ENGINE: usize = 1;
+/// Descriptors of a worker's engine: a ring, or the two of the pipe that copies go through.
+const DESCRIPTORS_PER_ENGINE: usize = 2;
 
 /// Descriptors of one file in flight: source and target.
 const DESCRIPTORS_PER_FILE: usize = 2;

@@ -41,6 +41,7 @@ mod open;
 mod operation;
 pub mod pcre2;
 mod pinned;
+mod pipe;
 mod posix_aio;
 mod process;
 mod ring;
@@ -84,6 +85,7 @@ pub use names::{EntryType, ListedEntry, Name, Names, PackedNames, c_string};
 pub use open::{Open, open, open_parent, open_path, open_path_without_links};
 pub use operation::Operation;
 pub use pinned::Pinned;
+pub use pipe::Pipe;
 pub use posix_aio::{AioPassing, PosixAio};
 pub use process::{
     Identity as ProcessIdentity, Usage, address_space_limit, clock, descriptor_limit, effective_identity,

@@ -28,6 +28,8 @@ operations! {
     Read = "read",
     Write = "write",
     CopyFileRange = "copy_file_range",
+    Pipe = "pipe2",
+    Splice = "splice",
     Ficlone = "ficlone",
     Fallocate = "fallocate",
     Fadvise = "fadvise64",

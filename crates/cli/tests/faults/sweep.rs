@@ -8,7 +8,8 @@
 //! by a signal.
 //!
 //! Each engine is swept with its default and with each kind of operation (`--ops`), buffered on
-//! tmpfs and with direct I/O (`--direct`) on ext4: forty sweeps. Each first proves, by the counted
+//! tmpfs and with direct I/O (`--direct`) on ext4: forty sweeps, and one more leaves the choice to
+//! haul, which copies long files through a pipe. Each first proves, by the counted
 //! operations, that the requested engine is in use. If the fault makes the run reject the engine
 //! before anything is touched, the message must name it and the target must be unchanged.
 //!
@@ -45,12 +46,14 @@ const ERRORS: [&str; 6] = ["EIO", "ENOSPC", "EINTR", "ENOMEM", "EACCES", "EMFILE
 /// Errnos that mean "not supported" or "not now" to an engine.
 const REFUSALS: [&str; 5] = ["EAGAIN", "EINVAL", "ENOSYS", "EOPNOTSUPP", "EPERM"];
 const SHORT: [&str; 3] = ["short=0", "short=1", "short=-1"];
-const TRANSFERS: [&str; 3] = ["read", "write", "copy_file_range"];
+const TRANSFERS: [&str; 4] = ["read", "write", "copy_file_range", "splice"];
 /// Operations in which engines and switches differ; they also fail with [`REFUSALS`].
-const MACHINERY: [&str; 21] = [
+const MACHINERY: [&str; 23] = [
     "read",
     "write",
     "copy_file_range",
+    "pipe2",
+    "splice",
     "fallocate",
     "fadvise64",
     "sync_file_range",
@@ -97,7 +100,8 @@ impl Way {
     }
 
     /// Returns the evidence in the counts of a good copy that another engine was used, if any.
-    fn misses(self, counts: &BTreeMap<String, u64>) -> Option<String> {
+    fn misses(self, scene: Scene, counts: &BTreeMap<String, u64>) -> Option<String> {
+        let through_pipe = self.engine == "auto" && scene.options().contains(&"--reflink=never");
         let listed = self.ops == Some("batch");
         // Operations of one engine only, and whether this configuration uses them.
         let marks = [
@@ -108,7 +112,8 @@ impl Way {
             ("aio_read", self.engine == "posix-aio" && !listed),
             ("aio_write", self.engine == "posix-aio" && !listed),
             ("lio_listio", self.engine == "posix-aio" && listed),
-            ("fcntl", self.direct),
+            ("fcntl", self.direct || through_pipe),
+            ("splice", through_pipe),
         ];
         let wrong = marks.iter().find(|(operation, wanted)| counts.contains_key(*operation) != *wanted);
         wrong.map(|(operation, wanted)| format!("{operation} was to happen: {wanted}; {counts:?}"))
@@ -385,11 +390,12 @@ impl Sweep {
     /// Asserts that the requested engine is in use.
     fn prove_engine(&self) {
         for scene in SCENES {
-            assert_eq!(self.way.misses(&self.count(scene)), None, "{:?}, {scene:?}", self.way);
+            assert_eq!(self.way.misses(scene, &self.count(scene)), None, "{:?}, {scene:?}", self.way);
         }
         let (outcome, _) = self.copy(Scene::FreshAlone, &["--debug"], "count", 0).unwrap();
         let said = format!("{}{}", outcome.printed(), outcome.errors());
-        assert!(said.contains(&format!("engine {}, ", self.way.engine)), "{:?}: {said}", self.way);
+        let name = if self.way.engine == "auto" { "sync (auto)" } else { self.way.engine };
+        assert!(said.contains(&format!("engine {name}, ")), "{:?}: {said}", self.way);
     }
 
     /// Lists every case, grouped by scene, operation and effect.
@@ -499,6 +505,12 @@ fn sweep(way: Way, sandbox: Sandbox) {
     }
 }
 
+/// Sweeps the engine that haul chooses.
+fn sweep_default_engine() {
+    require!(needs::root(), program!().needs_haul());
+    sweep(Way { engine: "auto", ops: None, direct: false }, Sandbox::in_memory().unwrap());
+}
+
 fn sweep_in_memory(engine: &'static str) {
     require!(needs::root());
     sweep_engine(engine, false, &|| Sandbox::in_memory().unwrap());
@@ -511,6 +523,7 @@ fn sweep_on_disk(engine: &'static str) {
 }
 
 tests! {
+    auto_never_loses_in_silence => sweep_default_engine();
     sync_never_loses_in_silence => sweep_in_memory("sync");
     io_uring_never_loses_in_silence [needs::io_uring()] => sweep_in_memory("io-uring");
     posix_aio_never_loses_in_silence [needs::posix_aio()] => sweep_in_memory("posix-aio");

@@ -51,6 +51,10 @@ impl Ground {
         haul_sys::open(&*self.directory, name, Open::create(Mode::READ_WRITE)).unwrap()
     }
 
+    pub(crate) fn remove(&self, name: &str) {
+        std::fs::remove_file(self.place.path().join(name)).unwrap();
+    }
+
     pub(crate) fn content(&self, name: &str) -> Vec<u8> {
         std::fs::read(self.place.path().join(name)).unwrap()
     }
@@ -168,7 +172,7 @@ pub(crate) fn operation_of(outcome: &Outcome) -> Operation {
         Outcome::Stated(_) => Operation::Statx,
         Outcome::Read { .. } | Outcome::Paired { .. } => Operation::Read,
         Outcome::Wrote { .. } => Operation::Write,
-        Outcome::Copied(_) => Operation::CopyFileRange,
+        Outcome::Copied { .. } => Operation::CopyFileRange,
         Outcome::Synchronized(_) => Operation::Fsync,
         Outcome::Closed(_) => Operation::Close,
     }

@@ -11,8 +11,9 @@ use haul_engine::{Call, Outcome, Wait};
 use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, FileType, Open, Operation, Stat};
 use haul_sys::{advise, is_in_memory, truncate};
 
+use super::io::Io;
 use super::prepare::{self, FETCH_AHEAD_BYTES, ranges_of};
-use super::stream::{Io, Progress, Stream};
+use super::stream::{Progress, Stream};
 use super::walk::replaced;
 use crate::cache_policy::CachePolicy;
 use crate::decision::{Failure, FileRange, Finished, Holes, OpenSource, Probe, Start, Transfer};
@@ -183,9 +184,9 @@ impl<T: Tool> Opening<T> {
         };
         // The first block of a sparse file may be a hole, and a block that was read is written.
         let may_be_found = stat.size > 0 && io.probed_device != Some((stat.identity.device, true));
-        let probe = io.probes && may_be_found && !stat.is_sparse() && probe.includes(&stat);
+        let included = io.probes && may_be_found && !stat.is_sparse() && probe.includes(&stat);
         let file = StatedFile { entry, source, stat };
-        if probe { file.probe(io) } else { file.begin(cx, io, None) }
+        if included { file.probe(io, probe.inspects) } else { file.begin(cx, io, None) }
     }
 }
 
@@ -201,9 +202,12 @@ impl<T: Tool> StatedFile<T> {
         self.stat.size
     }
 
-    /// Reads the first block, if it is in the page cache.
-    fn probe(self, io: &mut Io) -> Next<T> {
-        let (buffer, length) = (io.take_buffer(), io.length_of_block(self.stat.size));
+    /// Reads the first block, if it is in the page cache, or only a byte of it if no block is
+    /// needed.
+    fn probe(self, io: &mut Io, inspects: bool) -> Next<T> {
+        let needs_block = inspects || !io.may_use_pipe(self.stat.size);
+        let length = if needs_block { io.length_of_block(self.stat.size) } else { 1 };
+        let buffer = io.take_buffer();
         let (file, offset, cache) = (Arc::clone(&self.source), 0, Cache::Keep);
         // With a window of 1 there is nothing else to do while the kernel fetches it.
         let wait = if io.window > 1 { Wait::Never } else { Wait::Allowed };
@@ -219,11 +223,14 @@ impl<T: Tool> StatedFile<T> {
     ) -> Next<T> {
         if let Ok(Some(length @ 1..)) = result {
             io.uncached_in_a_row = 0;
-            return self.begin(cx, io, Some((buffer, length)));
+            if length == io.length_of_block(self.stat.size) {
+                return self.begin(cx, io, Some((buffer, length)));
+            }
         }
         io.buffers.push(buffer);
         if !matches!(result, Ok(None)) {
-            // Unexpected EOF, or an error: the stream reads again and reports what it finds.
+            // A part of the block, unexpected EOF, or an error: the stream reads again and reports
+            // what it finds.
             return self.begin(cx, io, None);
         }
         let device = self.stat.identity.device;

@@ -5,6 +5,7 @@
 //! directory finishes the directory ([`Context::complete`](crate::Context::complete)).
 
 mod file;
+mod io;
 mod prepare;
 mod stream;
 mod walk;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use haul_sys::{Advice, Error, Fd, Stat};
 use haul_sys::{advise, allocate};
 
-use super::stream::Io;
+use super::io::Io;
 use crate::cache_policy::CachePolicy;
 use crate::decision::{Holes, Transfer};
 use crate::plan;

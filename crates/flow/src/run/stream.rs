@@ -9,25 +9,25 @@
 //!             ▼                                   │
 //!  advance ─► Read ─► tool looks ─► Write ... ────┤     engines that read, then write
 //!             Pair ─► what is left: Write ... ────┤     engines that do both in one operation
-//!             CopyRange ──────────────────────────┘     copies inside the kernel
+//!             CopyRange ──────────────────────────┘     copies inside the kernel, or through a pipe
 //! ```
 //!
 //! Invariant: a file has ended when as many bytes as `fstat` reported have been moved, or when
 //! `read` returned 0. A 0 before the reported size must be confirmed by a second read. A 0 from
-//! `copy_file_range` means nothing.
+//! `copy_file_range` or `splice` means nothing.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haul_engine::{Call, Caps, Ops, Outcome, Wait};
-use haul_sys::{Buffer, Cache, Errno, Error, Operation, Seek, is_local, seek, start_write_back};
+use haul_engine::{Call, Ops, Outcome, Wait};
+use haul_sys::{Buffer, Cache, Errno, Error, Operation, Pipe, Seek, is_local, seek, start_write_back};
 
+use super::io::Io;
 use crate::cache_policy::{Special, Tail, Writable};
 use crate::decision::{Block, Failure, Holes, Transfer, Write};
 use crate::report::Tally;
 use crate::room::{RoomWait, is_full};
-use crate::settings::Settings;
 use crate::tool::{Context, OpenFile, Tool};
 
 /// Maximum bytes per `copy_file_range`: enough to hide its cost, few enough to show progress.
@@ -35,59 +35,6 @@ const KERNEL_COPY_BYTES: u64 = 8 << 20;
 
 /// Bytes of a file that are written to disk together while it is copied (`Policy::writes_back`).
 const WRITE_BACK_BYTES: u64 = 8 << 20;
-
-/// What the states of a file use of their worker: buffers, and what the engine can.
-pub(super) struct Io {
-    pub(super) settings: Settings,
-    pub(super) caps: Caps,
-    /// Maximum files in flight.
-    pub(super) window: usize,
-    /// True if a file's first block is looked for in the page cache before `Tool::open_file`.
-    pub(super) probes: bool,
-    /// The last device where a probe missed, and whether it is a tmpfs, where it always does.
-    pub(super) probed_device: Option<(u64, bool)>,
-    /// Operations that the engine accepts beside the one about to be submitted, and that one.
-    pub(super) room: usize,
-    /// Small files in a row whose first block was not in the page cache.
-    pub(super) uncached_in_a_row: usize,
-    pub(super) buffers: Vec<Buffer>,
-}
-
-impl Io {
-    pub(super) fn new(settings: Settings, caps: Caps) -> Self {
-        let window = if caps.blocks { settings.window } else { settings.window.min(caps.depth) };
-        let (probes, probed_device, room, uncached_in_a_row, buffers) = (false, None, 1, 0, Vec::new());
-        let mut io = Self { settings, caps, window, probes, probed_device, room, uncached_in_a_row, buffers };
-        io.adapt(caps);
-        io
-    }
-
-    /// Adapts to a new engine.
-    pub(super) fn adapt(&mut self, caps: Caps) {
-        let switches = self.settings.switches;
-        self.caps = caps;
-        // Direct I/O and `drop_cache` don't want the block in the cache, and a pair would read
-        // it twice.
-        self.probes = switches.read_ahead && !switches.direct && !switches.drop_cache && !caps.pairs;
-    }
-
-    pub(super) fn new_buffer(&self) -> Buffer {
-        Buffer::new(self.settings.block_bytes)
-    }
-
-    pub(super) fn take_buffer(&mut self) -> Buffer {
-        self.buffers.pop().unwrap_or_else(|| self.new_buffer())
-    }
-
-    /// Takes back the buffer of a block that isn't needed.
-    pub(super) fn recycle(&mut self, block: Option<(Buffer, usize)>) {
-        self.buffers.extend(block.map(|(buffer, _)| buffer));
-    }
-
-    pub(super) fn length_of_block(&self, bytes: u64) -> usize {
-        usize::try_from(bytes).unwrap_or(usize::MAX).min(self.settings.block_bytes)
-    }
-}
 
 /// One worker's transfer of a range of a file.
 pub(super) struct Stream<T: Tool> {
@@ -101,6 +48,8 @@ pub(super) struct Stream<T: Tool> {
     end_doubted: bool,
     doing: Doing,
     transfer: Transfer,
+    /// True once a copy through a pipe has not worked.
+    refuses_pipe: bool,
     /// Special properties of the transfer in flight.
     tried: Special,
     /// Source of the next block, if several streams of one worker share a range.
@@ -145,6 +94,7 @@ impl<T: Tool> Stream<T> {
             end_doubted: false,
             doing: Doing::Nothing,
             transfer,
+            refuses_pipe: false,
             tried: Special::default(),
             cursor: None,
             room: RoomWait::default(),
@@ -213,7 +163,14 @@ impl<T: Tool> Stream<T> {
         let call = match (self.transfer, &self.file.target) {
             (Transfer::Kernel(_), Some(target)) => {
                 let length = usize::try_from(left.min(KERNEL_COPY_BYTES)).unwrap_or(usize::MAX);
-                Call::CopyRange { source, target: Arc::clone(target), offset, length }
+                Call::CopyRange { source, target: Arc::clone(target), offset, length, pipe: None }
+            }
+            (Transfer::Blocks(_), Some(target))
+                if self.may_use_pipe()
+                    && let Some(pipe) = io.take_pipe(left) =>
+            {
+                let length = usize::try_from(left).unwrap_or(usize::MAX);
+                Call::CopyRange { source, target: Arc::clone(target), offset, length, pipe: Some(pipe) }
             }
             (Transfer::Blocks(_), Some(target)) if self.does_pairs(io) => {
                 let (target, buffer) = (Arc::clone(target), io.take_buffer());
@@ -247,7 +204,7 @@ impl<T: Tool> Stream<T> {
             }
             Outcome::Paired { buffer, read, .. } => self.read(cx, io, buffer, read),
             Outcome::Wrote { buffer, result } => self.wrote(cx, io, buffer, result),
-            Outcome::Copied(result) => self.copied(cx, io, result),
+            Outcome::Copied { pipe, result } => self.copied(cx, io, pipe, result),
             // The engine's contract excludes it: no such call is in flight.
             _ => self.next(cx, io),
         }
@@ -457,13 +414,32 @@ impl<T: Tool> Stream<T> {
 
     // Copies inside the kernel.
 
-    /// Continues after `copy_file_range`. Falls back to blocks if the kernel can't copy, or reports
-    /// a false EOF.
-    fn copied(mut self, cx: &Context<'_, T>, io: &mut Io, result: Result<usize, Error>) -> Progress<T> {
+    /// Returns true if the file may be copied through a pipe: nobody has to see its content, and
+    /// nothing asks for a special way.
+    fn may_use_pipe(&self) -> bool {
+        !self.refuses_pipe && !self.file.inspect && self.has_known_end() && self.tried == Special::default()
+    }
+
+    /// Continues after a copy inside the kernel. Falls back to blocks if the kernel can't copy, or
+    /// reports a false EOF.
+    fn copied(
+        mut self,
+        cx: &Context<'_, T>,
+        io: &mut Io,
+        pipe: Option<Pipe>,
+        result: Result<usize, Error>,
+    ) -> Progress<T> {
+        let through_pipe = matches!(self.transfer, Transfer::Blocks(_));
+        if through_pipe {
+            io.return_pipe(pipe);
+        }
         match result {
             Ok(copied) if copied > 0 => {
                 self.end_wait(cx);
-                self.file.note_kernel();
+                match through_pipe {
+                    true => self.file.note_block(),
+                    false => self.file.note_kernel(),
+                }
                 self.position += copied as u64;
                 cx.count(Tally { bytes: copied as u64, ..Tally::default() });
             }
@@ -474,6 +450,7 @@ impl<T: Tool> Stream<T> {
             }
             // 0 comes from file systems that don't know their files' sizes, an error from those
             // that can't copy between the two files (`EXDEV`, `EINVAL`, `EOPNOTSUPP`).
+            Ok(_) | Err(_) if through_pipe => self.refuses_pipe = true,
             Ok(_) | Err(_) => self.transfer = self.transfer.in_blocks(),
         }
         self.next(cx, io)

@@ -39,7 +39,7 @@ use haul_engine::{Call, Caps, Choice, Done, Engine, Op, Ops, Used};
 use haul_sys::{DirectoryReader, EntryType};
 
 use super::file::{Next, Opening, State, begin_range};
-use super::stream::Io;
+use super::io::Io;
 use super::walk;
 use crate::batch::Batch;
 use crate::decision::{Failure, Plan};

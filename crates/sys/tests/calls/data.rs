@@ -1,7 +1,7 @@
 //! Bytes: reading, writing, copying in the kernel, holes and positions.
 
 use haul_sys::{
-    Advice, Cache, Errno, Fd, Open, Seek, advise, advise_range, allocate, copy_range, is_direct, open,
+    Advice, Cache, Errno, Fd, Open, Pipe, Seek, advise, advise_range, allocate, copy_range, is_direct, open,
     open_path, position, punch_hole, read, read_all, read_cached, read_on, read_path, reflink, seek,
     stand_at, stand_at_end, stat, synchronize, truncate, try_read, write, write_all, write_all_on, write_on,
 };
@@ -66,6 +66,34 @@ fn the_kernel_copies_a_range_to_the_same_offset() {
         }
     }
     assert!(std::fs::read(ground.path("target")).unwrap() == content);
+}
+
+#[test]
+fn what_goes_through_a_pipe_arrives_at_the_same_offset() {
+    let ground = Ground::new();
+    let content = random::bytes(3, 3_000_001);
+    let (source, target) = (ground.source("source", &content), ground.target("target"));
+    // Begins and ends within a page.
+    let (mut offset, mut pipe) = (1001, Pipe::new().unwrap());
+    while offset < 2_900_000 {
+        let (empty, copied) = pipe.copy(&source, &target, offset, 2_900_000 - offset as usize);
+        offset += copied.unwrap() as u64;
+        pipe = empty.unwrap();
+    }
+    assert_eq!(offset, 2_900_000);
+    let found = std::fs::read(ground.path("target")).unwrap();
+    assert!(found[..1001].iter().all(|byte| *byte == 0));
+    assert!(found[1001..] == content[1001..2_900_000]);
+    // At EOF, and for what can't be read this way, nothing is copied.
+    let (pipe, copied) = pipe.copy(&source, &target, 3_000_001, 1000);
+    assert_eq!(copied, Ok(0));
+    let folder = open_path(c"/", Open::DIRECTORY).unwrap();
+    let (pipe, copied) = pipe.unwrap().copy(&folder, &target, 0, 1000);
+    assert_eq!(copied, Ok(0));
+    // What can't be written is the target's error, and its bytes are left in the pipe.
+    let (pipe, copied) = pipe.unwrap().copy(&source, &source, 0, 1000);
+    assert!(copied.unwrap_err().is(Errno::BADF));
+    assert!(pipe.is_none());
 }
 
 #[test]

@@ -211,6 +211,9 @@ impl Copier {
         Probe {
             links_max: if self.options.preserves(Preserve::LINKS) { 1 } else { u32::MAX },
             bytes_max: if same_device { self.offload_bytes - 1 } else { u64::MAX },
+            inspects: self.options.sparse == Sparse::Always
+                || self.options.verify != Verify::Never
+                || self.listed_hash.is_some(),
         }
     }
 

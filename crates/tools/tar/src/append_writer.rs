@@ -203,7 +203,7 @@ impl AppendWriter {
         if self.allocator.is_last(number_of(&entry.node.own)) {
             return Probe::ALWAYS;
         }
-        Probe { links_max: 1, bytes_max: BUFFERED_MEMBER_BYTES_MAX as u64 }
+        Probe { links_max: 1, bytes_max: BUFFERED_MEMBER_BYTES_MAX as u64, ..Probe::ALWAYS }
     }
 }
 

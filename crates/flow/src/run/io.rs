@@ -1,0 +1,104 @@
+//! What the files in flight use of their worker: buffers, a pipe, and what the engine can.
+
+use haul_engine::{Caps, Choice};
+use haul_sys::{Buffer, Pipe};
+
+use crate::settings::Settings;
+
+/// Minimum bytes to copy through a pipe. Fewer are as fast in a block (docs/measurements/choices.md).
+const PIPE_BYTES_MIN: u64 = 64 << 10;
+
+/// What the states of a file use of their worker: buffers, and what the engine can.
+pub(super) struct Io {
+    pub(super) settings: Settings,
+    pub(super) caps: Caps,
+    /// Maximum files in flight.
+    pub(super) window: usize,
+    /// True if a file's first block is looked for in the page cache before `Tool::open_file`.
+    pub(super) probes: bool,
+    /// The last device where a probe missed, and whether it is a tmpfs, where it always does.
+    pub(super) probed_device: Option<(u64, bool)>,
+    /// Operations that the engine accepts beside the one about to be submitted, and that one.
+    pub(super) room: usize,
+    /// Small files in a row whose first block was not in the page cache.
+    pub(super) uncached_in_a_row: usize,
+    pub(super) buffers: Vec<Buffer>,
+    /// True if copies may go through a pipe.
+    uses_pipe: bool,
+    /// The pipe, while it is not in use.
+    pipe: Option<Pipe>,
+}
+
+impl Io {
+    pub(super) fn new(settings: Settings, caps: Caps) -> Self {
+        let window = if caps.blocks { settings.window } else { settings.window.min(caps.depth) };
+        let mut io = Self {
+            settings,
+            caps,
+            window,
+            probes: false,
+            probed_device: None,
+            room: 1,
+            uncached_in_a_row: 0,
+            buffers: Vec::new(),
+            uses_pipe: false,
+            pipe: None,
+        };
+        io.adapt(caps);
+        io
+    }
+
+    /// Adapts to a new engine.
+    pub(super) fn adapt(&mut self, caps: Caps) {
+        let switches = self.settings.switches;
+        self.caps = caps;
+        // Direct I/O and `drop_cache` don't want the block in the cache, and a pair would read
+        // it twice.
+        self.probes = switches.read_ahead && !switches.direct && !switches.drop_cache && !caps.pairs;
+        // An engine that was asked for does what its name says, a preloaded library sees reads and
+        // writes only, and a pipe needs descriptors.
+        self.uses_pipe = self.settings.engine == Choice::Auto
+            && caps.blocks
+            && self.settings.held > 0
+            && haul_sys::interposer().is_none();
+        self.pipe = None;
+    }
+
+    /// Returns true if so many bytes may be copied through a pipe, as far as the worker is concerned.
+    pub(super) fn may_use_pipe(&self, bytes: u64) -> bool {
+        self.uses_pipe && bytes >= PIPE_BYTES_MIN
+    }
+
+    /// Returns the worker's pipe to copy so many bytes, or `None` if they don't go through one.
+    pub(super) fn take_pipe(&mut self, bytes: u64) -> Option<Pipe> {
+        if !self.may_use_pipe(bytes) {
+            return None;
+        }
+        let pipe = self.pipe.take().map_or_else(Pipe::new, Ok);
+        // Without one, the data goes in blocks.
+        self.uses_pipe = pipe.is_ok();
+        pipe.ok()
+    }
+
+    /// Takes back the pipe, if it is empty. Otherwise the next copy gets a new one.
+    pub(super) fn return_pipe(&mut self, pipe: Option<Pipe>) {
+        self.pipe = pipe;
+    }
+
+    pub(super) fn new_buffer(&self) -> Buffer {
+        Buffer::new(self.settings.block_bytes)
+    }
+
+    pub(super) fn take_buffer(&mut self) -> Buffer {
+        self.buffers.pop().unwrap_or_else(|| self.new_buffer())
+    }
+
+    /// Takes back the buffer of a block that isn't needed.
+    pub(super) fn recycle(&mut self, block: Option<(Buffer, usize)>) {
+        self.buffers.extend(block.map(|(buffer, _)| buffer));
+    }
+
+    pub(super) fn length_of_block(&self, bytes: u64) -> usize {
+        usize::try_from(bytes).unwrap_or(usize::MAX).min(self.settings.block_bytes)
+    }
+}
