@@ -437,8 +437,8 @@ fn large_files_go_through_a_pipe_to_another_file_system() {
         let differences = compare_paths(&source, &target, Facts::CONTENT).unwrap();
         assert!(differences.is_empty(), "{own:?}: {differences}");
         let count = |name: &str| calls.iter().filter(|call| call.name == name).count();
-        // Two calls for each MiB, and for what is left.
-        let expected = if through_pipe { (10, 2) } else { (0, count("pwrite64")) };
+        // Two calls for each block, and for what is left.
+        let expected = if through_pipe { (34, 2) } else { (0, count("pwrite64")) };
         assert_eq!((count("splice"), count("pwrite64")), expected, "{own:?}");
     }
 }

@@ -147,7 +147,7 @@ fn line_1_accepted_operations_come_back_once_with_their_buffers(mut subject: Sub
             12 => pair_through(buffer, &file, &paired[which], offset, length),
             13 => {
                 let (target, offset) = (Arc::clone(&copied), offset as u64);
-                let pipe = random.random::<bool>().then(|| Pipe::new().unwrap());
+                let pipe = random.random::<bool>().then(|| Pipe::new(1 << 16).unwrap());
                 Call::CopyRange { source: file, target, offset, length, pipe }
             }
             14 => {
@@ -251,7 +251,7 @@ fn line_3_what_is_not_native_is_done_in_place(mut subject: Subject) {
                     target: Arc::clone(&target),
                     offset: copied as u64,
                     length: FILE_BYTES - copied,
-                    pipe: through_pipe.then(|| Pipe::new().unwrap()),
+                    pipe: through_pipe.then(|| Pipe::new(1 << 16).unwrap()),
                 },
                 |outcome| match outcome {
                     Outcome::Copied { result, .. } => result.ok(),

@@ -212,7 +212,7 @@ impl<'a> Worker<'a> {
             10..20 => Call::Open { directory, name: Name::from(name), how: Open::READ },
             20..30 => Call::Close { file: haul_sys::open(&*directory, name, Open::READ).unwrap() },
             30..40 => {
-                let pipe = (kind % 2 == 0).then(|| Pipe::new().unwrap());
+                let pipe = (kind % 2 == 0).then(|| Pipe::new(1 << 16).unwrap());
                 Call::CopyRange { source, target, offset, length, pipe }
             }
             40..80 => Call::Write { file: target, offset, buffer: buffer(), range: 0..length, cache },

@@ -3,15 +3,11 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
 use crate::error::Result;
 use crate::gate;
 use crate::operation::Operation;
-
-/// Capacity of a pipe, in bytes: the most that the kernel grants without privileges
-/// (`/proc/sys/fs/pipe-max-size`, pipe(7)).
-const CAPACITY: usize = 1 << 20;
 
 /// An empty pipe for copies.
 #[derive(Debug)]
@@ -22,26 +18,19 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// Creates a pipe, as large as the kernel allows.
+    /// Creates a pipe that holds at least `bytes`.
     ///
     /// # Errors
-    /// Any error from `pipe2(2)` or `fcntl(2)`.
-    pub fn new() -> Result<Self> {
+    /// Any error from `pipe2(2)` or `fcntl(2)`; `EPERM` if the user has too many or too large pipes
+    /// (`pipe-user-pages-soft` and `pipe-max-size`, pipe(7)).
+    pub fn new(bytes: usize) -> Result<Self> {
         let (exit, entrance) =
             gate::call(Operation::Pipe, || pipe_with(PipeFlags::CLOEXEC), || "O_CLOEXEC".to_owned())?;
-        let enlarged = gate::call(
+        let capacity = gate::call(
             Operation::Fcntl,
-            || fcntl_setpipe_size(&entrance, CAPACITY),
-            || format!("{}, F_SETPIPE_SZ, {CAPACITY}", entrance.as_raw_fd()),
-        );
-        // Refused if the user has too many large pipes already (`pipe-user-pages-soft`).
-        let capacity = enlarged.or_else(|_| {
-            gate::call(
-                Operation::Fcntl,
-                || fcntl_getpipe_size(&entrance),
-                || format!("{}, F_GETPIPE_SZ", entrance.as_raw_fd()),
-            )
-        })?;
+            || fcntl_setpipe_size(&entrance, bytes),
+            || format!("{}, F_SETPIPE_SZ, {bytes}", entrance.as_raw_fd()),
+        )?;
         Ok(Self { exit, entrance, capacity })
     }
 

@@ -5,8 +5,9 @@ use haul_sys::{Buffer, Pipe};
 
 use crate::settings::Settings;
 
-/// Minimum bytes to copy through a pipe. Fewer are as fast in a block (docs/measurements/choices.md).
-const PIPE_BYTES_MIN: u64 = 64 << 10;
+/// Minimum bytes to copy through a pipe. Fewer are as fast in a block
+/// (docs/measurements/choices.md).
+const PIPE_BYTES_MIN: usize = 64 << 10;
 
 /// What the states of a file use of their worker: buffers, and what the engine can.
 pub(super) struct Io {
@@ -64,9 +65,10 @@ impl Io {
         self.pipe = None;
     }
 
-    /// Returns true if so many bytes may be copied through a pipe, as far as the worker is concerned.
+    /// Returns true if so many bytes may be copied through a pipe, as far as the worker is
+    /// concerned.
     pub(super) fn may_use_pipe(&self, bytes: u64) -> bool {
-        self.uses_pipe && bytes >= PIPE_BYTES_MIN
+        self.uses_pipe && self.length_of_block(bytes) >= PIPE_BYTES_MIN
     }
 
     /// Returns the worker's pipe to copy so many bytes, or `None` if they don't go through one.
@@ -74,7 +76,7 @@ impl Io {
         if !self.may_use_pipe(bytes) {
             return None;
         }
-        let pipe = self.pipe.take().map_or_else(Pipe::new, Ok);
+        let pipe = self.pipe.take().map_or_else(|| Pipe::new(self.settings.block_bytes), Ok);
         // Without one, the data goes in blocks.
         self.uses_pipe = pipe.is_ok();
         pipe.ok()

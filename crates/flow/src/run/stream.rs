@@ -169,7 +169,7 @@ impl<T: Tool> Stream<T> {
                 if self.may_use_pipe()
                     && let Some(pipe) = io.take_pipe(left) =>
             {
-                let length = usize::try_from(left).unwrap_or(usize::MAX);
+                let length = io.length_of_block(left);
                 Call::CopyRange { source, target: Arc::clone(target), offset, length, pipe: Some(pipe) }
             }
             (Transfer::Blocks(_), Some(target)) if self.does_pairs(io) => {

@@ -74,7 +74,7 @@ fn what_goes_through_a_pipe_arrives_at_the_same_offset() {
     let content = random::bytes(3, 3_000_001);
     let (source, target) = (ground.source("source", &content), ground.target("target"));
     // Begins and ends within a page.
-    let (mut offset, mut pipe) = (1001, Pipe::new().unwrap());
+    let (mut offset, mut pipe) = (1001, Pipe::new(1 << 16).unwrap());
     while offset < 2_900_000 {
         let (empty, copied) = pipe.copy(&source, &target, offset, 2_900_000 - offset as usize);
         offset += copied.unwrap() as u64;
