@@ -5,7 +5,7 @@
 //! changes in the image behind the mounted file system.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -173,6 +173,26 @@ fn a_byte_that_changes_on_the_target_is_found_and_repaired() {
             }
         }
     }
+}
+
+/// A piece that is written again keeps its holes.
+#[test]
+fn a_repair_fills_no_hole() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("mkfifo"), needs::loop_mount("ext4"));
+    let mut scene = Scene::new("ext4");
+    let hole = OFFSET.next_multiple_of(4096)..BYTES / 4096 * 4096;
+    scene.content[hole.start as usize..hole.end as usize].fill(0);
+    let file = File::create(scene.source.join("file")).unwrap();
+    for data in [0..hole.start, hole.end..BYTES] {
+        file.write_all_at(&scene.content[data.start as usize..data.end as usize], data.start).unwrap();
+    }
+    let outcome = scene.copy(&ours, &["--verify", "--stats=json"], Changes::Target);
+    assert!(outcome.printed().contains("\"repaired\":1"), "{}", outcome.errors());
+    assert!(scene.is_right());
+    let allocated = fs::metadata(scene.target.join("file")).unwrap().blocks() * 512;
+    let data = BYTES.next_multiple_of(4096) - (hole.end - hole.start);
+    assert!(allocated <= data + 4096, "{allocated} bytes for {data} bytes of data");
 }
 
 #[test]
