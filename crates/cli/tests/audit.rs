@@ -24,7 +24,7 @@ use haul_testkit::everything::{self, ACCESS_ACL};
 use haul_testkit::mount::Mount;
 use haul_testkit::spec::{Kind, Node, Spec};
 use haul_testkit::strace::{Call, record};
-use haul_testkit::{Facts, Program, Sandbox, needs, note, program, require, tests};
+use haul_testkit::{Facts, Program, Sandbox, cold, needs, note, program, require, tests};
 
 /// Argument positions of each (directory descriptor, name) pair of a call that accepts names.
 fn names_of(call: &Call) -> Vec<(usize, usize)> {
@@ -409,37 +409,46 @@ fn a_few_large_files_are_moved_by_several_workers() {
     }
 }
 
-/// Files that nobody has to look at go through a pipe, unless an engine was asked for.
+/// Cached files that nobody has to look at go through a pipe, unless an engine was asked for.
 #[test]
 fn large_files_go_through_a_pipe_to_another_file_system() {
-    require!(needs::tool("strace"), needs::root());
+    require!(needs::tool("strace"), needs::loop_mount("ext4"));
     let ours = program!();
     require!(ours.needs_haul());
-    let sandbox = Sandbox::in_memory().unwrap();
-    let elsewhere = Mount::memory(64 << 20).unwrap();
-    let (source, target) = (sandbox.join("source"), elsewhere.join("target"));
+    let (disk, elsewhere) = (Mount::image("ext4", 64 << 20).unwrap(), Mount::memory(64 << 20).unwrap());
+    let (source, target) = (disk.join("source"), elsewhere.join("target"));
     let sizes = [1, 60_000, 70_000, 1 << 20, 3_000_001];
     let node = |(index, bytes): (u64, u64)| Node::file(0, format!("file-{bytes}"), index, bytes);
     Spec { nodes: (0..).zip(sizes).map(node).collect() }.build(&source).unwrap();
-    let cases: [(&[&str], bool); 6] = [
-        (&[], true),
-        (&["--sparse=never"], true),
-        (&["--atomic", "--fsync"], true),
-        (&["--engine=sync"], false),
-        (&["--verify"], false),
-        (&["--sparse=always"], false),
+    let asked = haul_sys::cached_bytes(fs::File::open(source.join("file-70000")).unwrap());
+    require!(asked.err().map(|error| format!("needs cachestat: {error}")));
+    let cases: [(&[&str], bool, bool); 8] = [
+        (&[], true, true),
+        (&["--sparse=never"], true, true),
+        (&["--atomic", "--fsync"], true, true),
+        (&[], false, false),
+        (&["--engine=sync"], true, false),
+        (&["--verify"], true, false),
+        (&["--sparse=always"], true, false),
+        (&["--drop-cache"], true, false),
     ];
-    for (own, through_pipe) in cases {
+    for (own, is_cached, through_pipe) in cases {
+        match is_cached {
+            true => {
+                sizes.iter().for_each(|bytes| drop(fs::read(source.join(format!("file-{bytes}"))).unwrap()))
+            }
+            false => cold::make(&source).unwrap(),
+        }
         haul_testkit::sandbox::remove_tree(&target);
         let run = ours.run_with(own).args(["-j2", "-r", "-T"]).args([&source, &target]);
-        let (outcome, calls) = record(run, "splice,pwrite64", &sandbox.join("log")).unwrap();
+        let (outcome, calls) = record(run, "splice,pwrite64,pwritev2", &disk.join("log")).unwrap();
         assert!(outcome.succeeded(), "{}", outcome.errors());
         let differences = compare_paths(&source, &target, Facts::CONTENT).unwrap();
         assert!(differences.is_empty(), "{own:?}: {differences}");
-        let count = |name: &str| calls.iter().filter(|call| call.name == name).count();
+        let count = |name: &str| calls.iter().filter(|call| call.name.starts_with(name)).count();
         // Two calls for each block, and for what is left.
-        let expected = if through_pipe { (34, 2) } else { (0, count("pwrite64")) };
-        assert_eq!((count("splice"), count("pwrite64")), expected, "{own:?}");
+        let expected = if through_pipe { (34, 2) } else { (0, count("pwrite")) };
+        assert_eq!((count("splice"), count("pwrite")), expected, "{own:?}, cached: {is_cached}");
     }
 }
 

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::lock::lock;
 use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd};
-use haul_sys::{advise, bypass_cache, cached_pages, direct_alignment, use_cache, write_back};
+use haul_sys::{advise, bypass_cache, cached_bytes, direct_alignment, use_cache, write_back};
 
 use crate::config::Switches;
 
@@ -109,7 +109,7 @@ impl CachePolicy {
             return cache_policy;
         }
         // If the kernel can't say, assume the source was cached, and leave its pages alone.
-        let found = cached_pages(source).map_or(true, |pages| pages > 0);
+        let found = cached_bytes(source).map_or(true, |bytes| bytes > 0);
         let tidies = if found { Tidies::Target } else { Tidies::Both };
         Self { drops: AtomicBool::new(engine_drops), tidies, ..cache_policy }
     }

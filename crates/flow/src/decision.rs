@@ -81,8 +81,8 @@ pub struct Probe {
     pub links_max: u32,
     /// Maximum size, in bytes.
     pub bytes_max: u64,
-    /// True if the tool looks at the content. Otherwise it is enough to know whether it is cached,
-    /// if the file can be copied without a block in memory.
+    /// True if the tool looks at the content. Otherwise a file that is cached may be copied through
+    /// a pipe, without a block in memory.
     pub inspects: bool,
 }
 

@@ -25,6 +25,8 @@ pub struct OpenFile<E, F> {
     pub(crate) other: Option<Arc<Fd>>,
     /// True if the tool sees each block before it is written.
     pub(crate) inspect: bool,
+    /// True if it may be copied through a pipe.
+    pub(crate) through_pipe: bool,
     /// How its ranges are moved, unless that proves impossible.
     pub(crate) transfer: Transfer,
     failed: AtomicBool,
@@ -39,6 +41,7 @@ pub(crate) struct MoveSetup {
     pub(crate) transfer: Transfer,
     pub(crate) cache_policy: CachePolicy,
     pub(crate) inspect: bool,
+    pub(crate) through_pipe: bool,
     pub(crate) other: Option<Arc<Fd>>,
 }
 
@@ -49,7 +52,7 @@ impl<E, F> OpenFile<E, F> {
         stat: Stat,
         target: Option<Fd>,
         own: F,
-        MoveSetup { transfer, cache_policy, inspect, other }: MoveSetup,
+        MoveSetup { transfer, cache_policy, inspect, through_pipe, other }: MoveSetup,
     ) -> Self {
         Self {
             entry,
@@ -59,6 +62,7 @@ impl<E, F> OpenFile<E, F> {
             own,
             other,
             inspect,
+            through_pipe,
             transfer,
             failed: AtomicBool::new(false),
             in_blocks: AtomicBool::new(false),

@@ -1,7 +1,7 @@
 //! How much of a file is in the page cache.
 //!
-//! For benchmarks that must know whether they read from disk. The C library has no wrapper for the
-//! call yet, so the number and the structures follow `linux/mman.h`.
+//! The C library has no wrapper for the call yet, so the number and the structures follow
+//! `linux/mman.h`.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -13,12 +13,13 @@ use crate::operation::Operation;
 /// `__NR_cachestat`, the same number on every architecture but Alpha.
 const CACHESTAT: libc::c_long = 451;
 
-/// Returns how many pages of the file are in the page cache (`cachestat`, Linux 6.5).
+/// Returns how many bytes of the file are in the page cache, in whole pages (`cachestat`, Linux
+/// 6.5).
 ///
 /// # Errors
 /// Any error from `cachestat(2)`: `ENOSYS` if the kernel lacks it, `EPERM` if this user may not
 /// query the file.
-pub fn cached_pages(file: impl AsFd) -> Result<u64> {
+pub fn cached_bytes(file: impl AsFd) -> Result<u64> {
     let file = file.as_fd();
     gate::call(
         Operation::Cachestat,
@@ -33,7 +34,10 @@ pub fn cached_pages(file: impl AsFd) -> Result<u64> {
             let answer = unsafe {
                 libc::syscall(CACHESTAT, file.as_raw_fd(), &raw const whole, &raw mut pages, 0_u32)
             };
-            if answer == 0 { Ok(pages[0]) } else { Err(last_errno()) }
+            match answer {
+                0 => Ok(pages[0] * rustix::param::page_size() as u64),
+                _ => Err(last_errno()),
+            }
         },
         || file.as_raw_fd().to_string(),
     )
@@ -48,13 +52,13 @@ mod tests {
     #[test]
     fn what_was_written_is_in_the_cache_and_a_hole_is_not() {
         let mut file = tempfile::tempfile().unwrap();
-        match cached_pages(&file) {
+        match cached_bytes(&file) {
             Err(error) if error.is(Errno::NOSYS) || error.is(Errno::PERM) => return,
             answer => assert_eq!(answer.unwrap(), 0),
         }
         file.write_all(&[1; 5 * 4096]).unwrap();
         file.set_len(100 * 4096).unwrap();
         let page = u64::try_from(rustix::param::page_size()).unwrap();
-        assert_eq!(cached_pages(&file).unwrap(), (5 * 4096_u64).div_ceil(page));
+        assert_eq!(cached_bytes(&file).unwrap(), (5 * 4096_u64).next_multiple_of(page));
     }
 }

@@ -143,11 +143,11 @@ mod tests {
     fn what_was_written_back_can_be_dropped() {
         let file = tempfile::NamedTempFile::new_in(".").unwrap();
         std::fs::write(file.path(), vec![1; 1 << 20]).unwrap();
-        let Ok(cached) = crate::cached_pages(file.as_file()) else { return };
+        let Ok(cached) = crate::cached_bytes(file.as_file()) else { return };
         assert!(cached > 0);
         write_back(file.as_file()).unwrap();
         crate::advise(file.as_file(), crate::Advice::DontNeed, 0).unwrap();
-        let left = crate::cached_pages(file.as_file()).unwrap();
+        let left = crate::cached_bytes(file.as_file()).unwrap();
         assert!(left < cached, "{left} of {cached}");
     }
 }

@@ -58,7 +58,7 @@ mod xattr;
 pub mod fault;
 
 pub use buffer::Buffer;
-pub use cached::cached_pages;
+pub use cached::cached_bytes;
 pub use child::{Ended, Failed, Filter, Leash, Started};
 pub use data::{
     Advice, Cache, Seek, advise, advise_range, allocate, copy_range, is_direct, position, punch_hole, read,

@@ -101,7 +101,10 @@ impl Way {
 
     /// Returns the evidence in the counts of a good copy that another engine was used, if any.
     fn misses(self, scene: Scene, counts: &BTreeMap<String, u64>) -> Option<String> {
-        let through_pipe = self.engine == "auto" && scene.options().contains(&"--reflink=never");
+        let options = scene.options();
+        let through_pipe = self.engine == "auto"
+            && options.contains(&"--reflink=never")
+            && !options.contains(&"--drop-cache");
         let listed = self.ops == Some("batch");
         // Operations of one engine only, and whether this configuration uses them.
         let marks = [

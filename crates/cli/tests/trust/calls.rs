@@ -43,7 +43,7 @@ fn targets_are_read_ahead_when_they_are_verified() {
     for number in 0..FILES {
         fs::write(disk.join(format!("source/{number}")), random::bytes(number as u64, 5000)).unwrap();
     }
-    let cached = haul_sys::cached_pages(File::open(disk.join("source/1")).unwrap());
+    let cached = haul_sys::cached_bytes(File::open(disk.join("source/1")).unwrap());
     require!(cached.err().map(|error| format!("needs cachestat: {error}")));
     let ahead = ("fadvise64", "POSIX_FADV_WILLNEED");
     for options in [["--verify"].as_slice(), &["--verify", "--atomic", "--fsync"], &["--verify=both"]] {

@@ -184,9 +184,13 @@ impl<T: Tool> Opening<T> {
         };
         // The first block of a sparse file may be a hole, and a block that was read is written.
         let may_be_found = stat.size > 0 && io.probed_device != Some((stat.identity.device, true));
-        let included = io.probes && may_be_found && !stat.is_sparse() && probe.includes(&stat);
-        let file = StatedFile { entry, source, stat };
-        if included { file.probe(io, probe.inspects) } else { file.begin(cx, io, None) }
+        let through_pipe = !probe.inspects && io.suits_pipe(&source, stat.size);
+        let is_probed = io.probes && may_be_found && !stat.is_sparse() && probe.includes(&stat);
+        if through_pipe {
+            io.uncached_in_a_row = 0;
+        }
+        let file = StatedFile { entry, source, stat, through_pipe };
+        if is_probed && !through_pipe { file.probe(io) } else { file.begin(cx, io, None) }
     }
 }
 
@@ -195,6 +199,8 @@ pub(super) struct StatedFile<T: Tool> {
     pub(super) entry: Entry<T>,
     source: Arc<Fd>,
     stat: Stat,
+    /// True if it may be copied through a pipe.
+    through_pipe: bool,
 }
 
 impl<T: Tool> StatedFile<T> {
@@ -202,12 +208,9 @@ impl<T: Tool> StatedFile<T> {
         self.stat.size
     }
 
-    /// Reads the first block, if it is in the page cache, or only a byte of it if no block is
-    /// needed.
-    fn probe(self, io: &mut Io, inspects: bool) -> Next<T> {
-        let needs_block = inspects || !io.may_use_pipe(self.stat.size);
-        let length = if needs_block { io.length_of_block(self.stat.size) } else { 1 };
-        let buffer = io.take_buffer();
+    /// Reads the first block, if it is in the page cache.
+    fn probe(self, io: &mut Io) -> Next<T> {
+        let (buffer, length) = (io.take_buffer(), io.length_of_block(self.stat.size));
         let (file, offset, cache) = (Arc::clone(&self.source), 0, Cache::Keep);
         // With a window of 1 there is nothing else to do while the kernel fetches it.
         let wait = if io.window > 1 { Wait::Never } else { Wait::Allowed };
@@ -223,14 +226,11 @@ impl<T: Tool> StatedFile<T> {
     ) -> Next<T> {
         if let Ok(Some(length @ 1..)) = result {
             io.uncached_in_a_row = 0;
-            if length == io.length_of_block(self.stat.size) {
-                return self.begin(cx, io, Some((buffer, length)));
-            }
+            return self.begin(cx, io, Some((buffer, length)));
         }
         io.buffers.push(buffer);
         if !matches!(result, Ok(None)) {
-            // A part of the block, unexpected EOF, or an error: the stream reads again and reports
-            // what it finds.
+            // Unexpected EOF, or an error: the stream reads again and reports what it finds.
             return self.begin(cx, io, None);
         }
         let device = self.stat.identity.device;
@@ -278,7 +278,7 @@ impl<T: Tool> StatedFile<T> {
                 return Ending { entry: self.entry, source, end, moved: true }.close_source(cx);
             }
         };
-        let Self { entry, source, stat } = self;
+        let Self { entry, source, stat, through_pipe } = self;
         let (transfer, cache_policy) = match &target {
             Some(target) => prepare::copy(cx, io, &entry, (&source, target), &stat, transfer),
             None => (transfer, CachePolicy::cached()),
@@ -288,7 +288,7 @@ impl<T: Tool> StatedFile<T> {
             // speed changes.
             advise(&**other, Advice::WillNeed, stat.size.min(FETCH_AHEAD_BYTES)).unwrap_or_default();
         }
-        let setup = MoveSetup { transfer, cache_policy, inspect, other };
+        let setup = MoveSetup { transfer, cache_policy, inspect, through_pipe, other };
         let file = Arc::new(OpenFile::<T>::new(entry, source, stat, target, own, setup));
         if cx.detach(&file, transfer) || transfer == Transfer::Nothing {
             io.recycle(block);
@@ -312,12 +312,12 @@ impl<T: Tool> StatedFile<T> {
     /// Moves a range of a file whose other ranges other processes move.
     fn begin_shared(self, cx: &Context<'_, T>, io: &mut Io, part: FileRange<T::File>) -> Next<T> {
         let FileRange { own, target, range, transfer, inspect } = part;
-        let Self { entry, source, stat } = self;
+        let Self { entry, source, stat, through_pipe } = self;
         // Only a hint. Read-ahead would fetch what other processes read, and this range is read by
         // several workers at once anyway.
         advise(&source, Advice::Random, 0).unwrap_or_default();
         let (transfer, cache_policy) = prepare::choose_policy(cx, io, &entry, (&source, &target), transfer);
-        let setup = MoveSetup { transfer, cache_policy, inspect, other: None };
+        let setup = MoveSetup { transfer, cache_policy, inspect, through_pipe, other: None };
         let file = Arc::new(OpenFile::<T>::new(entry, source, stat, Some(target), own, setup));
         let range = share_ranges(cx, &file, prepare::shares_of(&io.settings, &range), transfer);
         begin_range(cx, io, file, range, transfer)

@@ -1,7 +1,7 @@
 //! What the files in flight use of their worker: buffers, a pipe, and what the engine can.
 
 use haul_engine::{Caps, Choice};
-use haul_sys::{Buffer, Pipe};
+use haul_sys::{Buffer, Fd, Pipe, cached_bytes};
 
 use crate::settings::Settings;
 
@@ -60,14 +60,23 @@ impl Io {
         // writes only, and a pipe needs descriptors.
         self.uses_pipe = self.settings.engine == Choice::Auto
             && caps.blocks
+            && !switches.direct
+            && !switches.drop_cache
             && self.settings.held > 0
             && haul_sys::interposer().is_none();
         self.pipe = None;
     }
 
-    /// Returns true if so many bytes may be copied through a pipe, as far as the worker is
-    /// concerned.
-    pub(super) fn may_use_pipe(&self, bytes: u64) -> bool {
+    /// Returns true if a source of so many bytes should be copied through a pipe, because nearly
+    /// all of it is in the page cache. What has to be fetched should not: `splice` activates its
+    /// pages, and they displace those that others use (docs/measurements/choices.md).
+    pub(super) fn suits_pipe(&self, source: &Fd, bytes: u64) -> bool {
+        let cached = || cached_bytes(source).unwrap_or(0);
+        self.may_use_pipe(bytes) && cached() >= bytes / 10 * 9
+    }
+
+    /// Returns true if so many bytes are enough for a pipe, and the worker may have one.
+    fn may_use_pipe(&self, bytes: u64) -> bool {
         self.uses_pipe && self.length_of_block(bytes) >= PIPE_BYTES_MIN
     }
 

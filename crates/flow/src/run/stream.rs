@@ -414,10 +414,9 @@ impl<T: Tool> Stream<T> {
 
     // Copies inside the kernel.
 
-    /// Returns true if the file may be copied through a pipe: nobody has to see its content, and
-    /// nothing asks for a special way.
+    /// Returns true if the file may be copied through a pipe, where nobody sees its content.
     fn may_use_pipe(&self) -> bool {
-        !self.refuses_pipe && !self.file.inspect && self.has_known_end() && self.tried == Special::default()
+        self.file.through_pipe && !self.refuses_pipe && !self.file.inspect && self.has_known_end()
     }
 
     /// Continues after a copy inside the kernel. Falls back to blocks if the kernel can't copy, or

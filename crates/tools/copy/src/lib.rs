@@ -204,16 +204,17 @@ impl Copier {
     /// Selects the files to probe: not those that may be linked, cloned or copied by the kernel.
     fn probe(&self, entry: &Entry<Self>) -> Probe {
         let target = &entry.node.own;
+        let inspects = self.options.sparse == Sparse::Always
+            || self.options.verify != Verify::Never
+            || self.listed_hash.is_some();
         if self.options.debug || (self.options.reflink != Reflink::Never && !target.refuses_reflink()) {
-            return Probe::NEVER;
+            return Probe { inspects, ..Probe::NEVER };
         }
         let same_device = target.held.identity().device == entry.node.source.identity().device;
         Probe {
             links_max: if self.options.preserves(Preserve::LINKS) { 1 } else { u32::MAX },
             bytes_max: if same_device { self.offload_bytes - 1 } else { u64::MAX },
-            inspects: self.options.sparse == Sparse::Always
-                || self.options.verify != Verify::Never
-                || self.listed_hash.is_some(),
+            inspects,
         }
     }
 

@@ -32,7 +32,7 @@ use haul_flow::lock;
 use haul_flow::{Pool, Problem, Tally};
 use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, Open, Operation, Stat, Times};
 use haul_sys::{
-    advise, bypass_cache, cached_pages, change_times, file_system_type, open, read, stat, synchronize,
+    advise, bypass_cache, cached_bytes, change_times, file_system_type, open, read, stat, synchronize,
     use_cache, write_all,
 };
 
@@ -386,7 +386,7 @@ fn drop_pages(file: &Fd) -> bool {
     // that were still being read ahead, or in a per-CPU list, at the first.
     (0..2).any(|_| {
         advise(file, Advice::DontNeed, 0).unwrap_or_default();
-        cached_pages(file).is_ok_and(|pages| pages == 0)
+        cached_bytes(file).is_ok_and(|bytes| bytes == 0)
     })
 }
 

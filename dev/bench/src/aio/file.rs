@@ -150,9 +150,9 @@ impl TestFile {
             self.synchronize()?;
             haul_sys::advise(&self.file, Advice::DontNeed, 0)
                 .map_err(|error| self.failed("drop from memory", error.errno().into()))?;
-            match haul_sys::cached_pages(&self.file) {
+            match haul_sys::cached_bytes(&self.file) {
                 Ok(0) => return Ok(Dropped::Surely),
-                Ok(pages) => left = pages,
+                Ok(bytes) => left = bytes,
                 Err(error) if [Errno::NOSYS, Errno::PERM, Errno::OPNOTSUPP].contains(&error.errno()) => {
                     return Ok(Dropped::AsFarAsKnown);
                 }
@@ -160,7 +160,7 @@ impl TestFile {
             }
         }
         Err(Error::Refused(format!(
-            "the file in {} stays in memory: {left} pages of it cannot be dropped from the page cache; choose a \
+            "the file in {} stays in memory: {left} bytes of it cannot be dropped from the page cache; choose a \
              directory on a disk",
             self.directory.display()
         )))
