@@ -84,7 +84,12 @@ pub fn record(run: Run, filter: &str, log: &Path) -> io::Result<(Outcome, Vec<Ca
     arguments.push("--".into());
     let outcome = run.behind(&strace, arguments).finish()?;
     let text = std::fs::read(log)?;
-    Ok((outcome, parse(&String::from_utf8_lossy(&text))))
+    let mut calls = parse(&String::from_utf8_lossy(&text));
+    if filter != "all" {
+        // Calls that strace doesn't know yet (`cachestat`) pass every filter, named by number.
+        calls.retain(|call| !call.name.starts_with("syscall_"));
+    }
+    Ok((outcome, calls))
 }
 
 /// Parses a log of `strace -f`.
