@@ -191,8 +191,9 @@ pub struct OpenSource<'a> {
     pub source: &'a Arc<Fd>,
     /// Result of `fstat`.
     pub stat: &'a Stat,
-    /// The first block, if it was read already. A tool that needs no more can use it and ask
-    /// for nothing.
+    /// The beginning of the content, if it was read already: at most a block, and never empty. A
+    /// tool that needs no more can use it and ask for nothing. `None` says nothing about the
+    /// content, which may be empty or not in memory.
     pub first: Option<&'a [u8]>,
 }
 
@@ -313,7 +314,7 @@ pub enum Write {
     Parts(Vec<Range<usize>>),
     /// Nothing.
     Nothing,
-    /// Nothing. Stop reading: the content ends here.
+    /// Nothing. Stop reading this range: the content ends here, as if at EOF.
     End,
 }
 

@@ -44,10 +44,11 @@ impl<'a> Session<'a> {
         Ok(Self { settings, cache: DirCache::new(settings.held), config, report, engine: Mutex::new(engine) })
     }
 
-    /// Creates an operand from a path as the user wrote it.
+    /// Creates an operand from a path as the user wrote it. Only the directory of its last
+    /// component is opened; whether the operand exists is found out in the run.
     ///
     /// # Errors
-    /// If the path's directory can't be opened.
+    /// If that directory can't be opened.
     pub fn operand<D>(&self, path: &CStr, own: D) -> Result<Operand<D>, Problem> {
         let split = Split::of(path);
         let place = split

@@ -69,12 +69,14 @@ pub trait Tool: Sync + Sized {
         Policy::default()
     }
 
-    /// Returns true if a symbolic link at this entry should be followed.
+    /// Returns true if a symbolic link at this entry should be followed. By default none is.
     fn follow(&self, _entry: &Entry<Self>) -> bool {
         false
     }
 
-    /// Decides what an entry of this type needs.
+    /// Decides what an entry of this type needs. The type is never `Unknown`: what a listing
+    /// doesn't say was looked up. Of a link that is followed, it is the type of what the link leads
+    /// to.
     fn plan(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan;
 
     /// Called when a directory was opened. Creates its counterpart.
@@ -89,7 +91,8 @@ pub trait Tool: Sync + Sized {
     /// the counterpart.
     fn finish_dir(&self, _cx: &Context<'_, Self>, _node: &DirNode<Self>) {}
 
-    /// Handles an entry that is neither entered nor read: a link, a device, another name of a file.
+    /// Handles an entry for which [`Tool::plan`] returned [`Plan::Handle`]: a link, a device,
+    /// another name of a file.
     fn handle(&self, _cx: &Context<'_, Self>, _entry: &Entry<Self>, _kind: EntryType) -> Handled {
         Handled::Over
     }
@@ -113,7 +116,8 @@ pub trait Tool: Sync + Sized {
         Finished::Done
     }
 
-    /// Called after a file was closed. `moved` is false if anything failed.
+    /// Called after a file was closed, once for each state that [`Tool::open_file`] returned.
+    /// `moved` is false if anything failed.
     fn close_file(&self, _cx: &Context<'_, Self>, _entry: &Entry<Self>, _own: Self::File, _moved: bool) {}
 
     /// Called when the framework failed on an entry, before the failure is reported.
