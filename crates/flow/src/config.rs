@@ -7,7 +7,7 @@ use haul_engine::{Choice, Ops};
 pub struct Config {
     /// Number of workers.
     pub jobs: Option<usize>,
-    /// Engine of each worker. Parses from the names of `--engine`.
+    /// Engine of each worker. `Choice` implements `FromStr` for the names of `--engine`.
     pub engine: Choice,
     /// Operations in flight per worker, for asynchronous engines.
     pub queue_depth: Option<usize>,

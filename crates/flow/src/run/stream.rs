@@ -414,7 +414,8 @@ impl<T: Tool> Stream<T> {
 
     // Copies inside the kernel.
 
-    /// Returns true if the file may be copied through a pipe, where nobody sees its content.
+    /// Returns true if the stream may use a pipe: the file suits one, and the tool doesn't look at
+    /// its content.
     fn may_use_pipe(&self) -> bool {
         self.file.through_pipe && !self.refuses_pipe && !self.file.inspect && self.has_known_end()
     }
