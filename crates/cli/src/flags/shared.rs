@@ -63,7 +63,7 @@ static OF_MACHINE: &[Flag<Shared>] = &[
     Flag::own(
         "-j --jobs",
         Required("N", |shared, value| value.count(JOBS).map(|n| shared.run.config.jobs = Some(n))),
-        "use N worker threads (default: two per processor, or more where file systems are slow)",
+        "use N worker threads (default: depends on the processors and file systems)",
     ),
     Flag::own(
         "--engine",
