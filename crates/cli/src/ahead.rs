@@ -33,7 +33,8 @@ pub(crate) fn count(request: &Request, space: Option<&FreeSpace>, over: &AtomicB
         return None;
     }
     let sum = Sum::default();
-    let needed = survey((&request.operands, &request.options), space, &sum, over);
+    let selection = &request.run.config.selection;
+    let needed = survey((&request.operands, &request.options, selection), space, &sum, over);
     let Tally { discovered: found, bytes, .. } = sum.0.into_inner().unwrap_or_else(PoisonError::into_inner);
     // Links are made without moving data.
     let bytes = if request.options.make == Make::Copy { bytes } else { 0 };
@@ -113,13 +114,14 @@ mod tests {
 
     #[test]
     fn the_whole_is_what_a_copy_finishes() {
-        let lines: [&[&str]; 6] = [
+        let lines: [&[&str]; 7] = [
             &["-r", "./source", "./target"],
             &["-a", "./source/", "./lone", "-t", "./into"],
             &["./lone", "./target"],
             &["-rL", "./source/a/file", "./lone", "./into"],
             &["-rl", "./source", "./target"],
             &["-r", "-j1", "./missing", "./lone", "./into"],
+            &["-r", "--exclude=f*", "--include=lone", "--min-size=1", "./source", "./lone", "./into"],
         ];
         for line in lines {
             let folder = tree();

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use haul_flow::plan::BATCH_ENTRIES;
-use haul_flow::{CancelToken, Context, DirCache, Feed, Job, Local, Problem, RunSpec, Settings};
+use haul_flow::{CancelToken, Context, DirCache, Feed, Job, Local, Problem, RunSpec, Selector, Settings};
 
 use crate::distributed::Distributed;
 use crate::item::{CompletionSink, ItemKey, PackedItem, Piece};
@@ -172,9 +172,9 @@ fn admit<T: Distributed + 'static>(
 
 /// Processes work items and ranges until the last feed of the driver is dropped.
 pub(crate) fn work<T: Distributed + 'static>(pool: &WorkerPool<T>, send_queue: &SendQueue<T>) {
-    let WorkerPool { tool, settings, cache, driver } = pool;
+    let WorkerPool { tool, settings, cache, selector, driver } = pool;
     let (settings, engine) = (*settings, Mutex::default());
-    let spec = RunSpec { tool, settings, cache, report: send_queue, engine };
+    let spec = RunSpec { tool, settings, cache, selector, report: send_queue, engine };
     // Failures are in the reports.
     haul_flow::run(&spec, driver, []);
 }
@@ -184,6 +184,7 @@ pub(crate) struct WorkerPool<T: Distributed> {
     pub(crate) tool: T,
     pub(crate) settings: Settings,
     pub(crate) cache: DirCache,
+    pub(crate) selector: Selector,
     pub(crate) driver: Local<Job<T>>,
 }
 

@@ -70,7 +70,7 @@ pub(crate) fn enter<T: Distributed>(
     if !same_device || !fits(names.bytes().len()) {
         return Elsewhere::Returned;
     }
-    let own = match cx.tool().enter_dir(cx, entry, &OpenDir { source: Ok(fd), stat: seen }) {
+    let own = match cx.tool().enter_dir(cx, entry, &OpenDir { source: Ok(fd), stat: seen, scope: None }) {
         Enter::Visit(own) => own,
         Enter::Bare(_) | Enter::Over => return Elsewhere::Over,
     };

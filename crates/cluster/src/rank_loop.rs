@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use haul_flow::{Config, DirCache, Local, Policy, Settings};
+use haul_flow::{Config, DirCache, Local, Policy, Selector, Settings};
 
 use crate::agent::{Agent, WorkerPool, work};
 use crate::distributed::Distributed;
@@ -231,13 +231,18 @@ impl<X: Transport> ReadyRank<X> {
         let Some(tool) = T::from_init(&self.init_message.options) else {
             return self.station.sit_out(Unfit::OtherOptions);
         };
+        // The launch process has compiled the same rules.
+        let Ok(selector) = Selector::new(&self.init_message.config.selection) else {
+            return self.station.sit_out(Unfit::OtherOptions);
+        };
         let Self { mut station, init_message } = self;
         let rank = station.transport.rank();
         let send_queue = Arc::new(SendQueue::<T>::new(rank, &init_message));
         let driver = Local::of(&settings, &Policy::default());
         // If the job is lost, nobody waits for a worker that hangs in the file system, so the
         // worker's data must live as long as the process, which serves only once.
-        let pool: &'static WorkerPool<T> = Box::leak(Box::new(WorkerPool { tool, settings, cache, driver }));
+        let pool = WorkerPool { tool, settings, cache, selector, driver };
+        let pool: &'static WorkerPool<T> = Box::leak(Box::new(pool));
         // Without a feed the workers would find nothing to do and end.
         let feed = pool.driver.feed();
         let workers_outbox = Arc::clone(&send_queue);

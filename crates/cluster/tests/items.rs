@@ -28,7 +28,7 @@ use haul_cluster::{
 };
 use haul_flow::{
     Config, Context, DirCache, DirNode, Driver, Entry, Executor, Feed, Job, JobSpec, Local, OpenSource,
-    Problem, Report, RunSpec, Settings, Status,
+    Problem, Report, RunSpec, Selector, Settings, Status,
 };
 use haul_sys::{Error, Open, PackedNames, Stat};
 use proptest::prelude::*;
@@ -230,8 +230,10 @@ fn give(root: &Path, giving: Giving, held: usize, before: fn(&PackedItem)) -> Gi
         before,
     });
     let giver = Giver(Arc::clone(&post));
+    let selector = &Selector::default();
     let statuses = std::thread::scope(|threads| {
-        let spec = |cache| RunSpec { tool, settings, cache, report: notes, engine: Mutex::default() };
+        let spec =
+            |cache| RunSpec { tool, settings, cache, selector, report: notes, engine: Mutex::default() };
         let (here, there) = (spec(&here), spec(&there));
         let other = threads.spawn(move || haul_flow::run(&there, other, []));
         let status = haul_flow::run(&here, &giver, [operand(here.cache, root)]);
@@ -360,7 +362,14 @@ fn move_piece(bytes: usize, piece: std::ops::Range<u64>, size: u64) -> (Vec<bool
         names: PackedNames::default(),
     };
     packed.names.push(c"file", haul_sys::EntryType::Regular);
-    let spec = RunSpec { tool: &tool, settings, cache: &cache, report: &notes, engine: Mutex::default() };
+    let spec = RunSpec {
+        tool: &tool,
+        settings,
+        cache: &cache,
+        selector: &Selector::default(),
+        report: &notes,
+        engine: Mutex::default(),
+    };
     let sink = Arc::clone(&heard) as Arc<dyn CompletionSink<Recorder>>;
     let feed = local.feed();
     feed.share(Job::Visit(Box::new(move |cx| {
@@ -469,7 +478,14 @@ fn an_item_whose_entries_have_all_left_it_is_not_sent_again() {
     let sent_again = Arc::clone(&launcher.sent_again);
     let options = GroupOptions { silence: Duration::from_secs(60), range_bytes: None, walk: Walk::Launch };
     let group = ProcessGroup::new(Box::new(launcher), options, None);
-    let run = RunSpec { tool: &tool, settings, cache: &cache, report: &notes, engine: Mutex::default() };
+    let run = RunSpec {
+        tool: &tool,
+        settings,
+        cache: &cache,
+        selector: &Selector::default(),
+        report: &notes,
+        engine: Mutex::default(),
+    };
     let operands = vec![operand(&cache, folder.path())];
     let status = group.execute(&JobSpec { run, config: &config, places: Vec::new() }, operands);
     assert!(matches!(group.dismiss(&notes), Ok(0)));

@@ -1,8 +1,12 @@
-//! Requested use of the machine: plain data, lowered once from what the user typed.
+//! How a run uses the machine, and which entries it leaves out: plain data, lowered once from what
+//! the user typed.
 
 use haul_engine::{Choice, Ops};
 
-/// How a run uses the machine. Fields left `None` are chosen by the run and logged under `--debug`.
+use crate::selection::Selection;
+
+/// How a run uses the machine, and what it leaves out. Fields left `None` are chosen by the run and
+/// logged under `--debug`.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Config {
     /// Number of workers.
@@ -19,6 +23,8 @@ pub struct Config {
     pub ops: Option<Ops>,
     /// Optimisations, each on or off.
     pub switches: Switches,
+    /// Which entries are left out.
+    pub selection: Selection,
 }
 
 /// Optimisations of a run, each of which can be turned on or off by itself.
@@ -71,6 +77,7 @@ impl Default for Config {
             look_ahead: None,
             ops: None,
             switches: Switches::default(),
+            selection: Selection::default(),
         }
     }
 }

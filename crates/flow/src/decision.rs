@@ -11,6 +11,7 @@ use crate::kind::FlowKind;
 use crate::policy::{CancelToken, Gauge};
 use crate::report::Problem;
 use crate::room::Room;
+use crate::selection::Scope;
 
 /// Job order, backpressure and cancellation of a run; see `Tool::policy`.
 #[derive(Clone, Default)]
@@ -172,6 +173,8 @@ pub struct OpenDir<'a> {
     pub source: Result<&'a Arc<Fd>, &'a Error>,
     /// Result of `stat`.
     pub stat: &'a Stat,
+    /// What the run's selection says about its entries; `None` if all are kept.
+    pub scope: Option<&'a Scope>,
 }
 
 /// An opened directory, for the owner of its entry.

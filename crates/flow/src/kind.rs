@@ -127,6 +127,10 @@ kinds! {
         Unfinished,
         /// The requested engine isn't available.
         CannotUseEngine,
+        /// A rule of the selection is invalid.
+        BadPattern,
+        /// A line of a `.gitignore` file is invalid, and has no effect.
+        BadIgnoreLine,
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use haul_sys::{EntryType, Identity, Name, Stat};
 
 use crate::held::DirHandle;
+use crate::selection::Scope;
 
 /// A directory being visited.
 pub struct DirNode<D, O: ?Sized> {
@@ -26,6 +27,8 @@ pub struct DirNode<D, O: ?Sized> {
     /// Result of `stat` when it was entered; `None` for an operand's directory, which is
     /// not visited.
     pub stat: Option<Stat>,
+    /// What the run's selection says about its entries; `None` if all are kept.
+    pub scope: Option<Arc<Scope>>,
     /// The tool's state for it.
     pub own: D,
     /// Owner of the entries, if another process walks the tree.
@@ -50,19 +53,33 @@ impl<D, O: ?Sized> From<Root<D, O>> for DirNode<D, O> {
     /// Creates the node, without entries: [`DirNode::expect`] sets their number.
     fn from(Root { source, own, owner, holds_operands }: Root<D, O>) -> Self {
         let (owner, pending) = (Some(owner), AtomicUsize::new(0));
-        Self { parent: None, source, stat: None, own, owner, holds_operands, pending }
+        Self { parent: None, source, stat: None, scope: None, own, owner, holds_operands, pending }
     }
 }
 
 impl<D, O: ?Sized> DirNode<D, O> {
     pub(crate) fn operands_place(source: Arc<DirHandle>, own: D) -> Self {
         let pending = AtomicUsize::new(1);
-        Self { parent: None, source, stat: None, own, owner: None, holds_operands: true, pending }
+        Self {
+            parent: None,
+            source,
+            stat: None,
+            scope: None,
+            own,
+            owner: None,
+            holds_operands: true,
+            pending,
+        }
     }
 
-    pub(crate) fn below(parent: &Arc<Self>, source: Arc<DirHandle>, stat: Stat, own: D) -> Arc<Self> {
+    pub(crate) fn below(
+        parent: &Arc<Self>,
+        source: Arc<DirHandle>,
+        (stat, scope): (Stat, Option<Arc<Scope>>),
+        own: D,
+    ) -> Arc<Self> {
         let (parent, stat, pending) = (Some(Arc::clone(parent)), Some(stat), AtomicUsize::new(1));
-        Arc::new(Self { parent, source, stat, own, owner: None, holds_operands: false, pending })
+        Arc::new(Self { parent, source, stat, scope, own, owner: None, holds_operands: false, pending })
     }
 
     /// Returns true if the node is an operand's directory, not a visited one.

@@ -118,6 +118,8 @@ pub struct Tally {
     pub hard_links: u64,
     /// Entries left alone, as requested.
     pub skipped: u64,
+    /// Entries left out by the selection. What is below excluded directories isn't counted.
+    pub excluded: u64,
     /// Bytes of regular files done, holes included.
     pub bytes: u64,
     /// Files that share blocks with the source instead of copying them.
@@ -145,6 +147,7 @@ impl AddAssign for Tally {
         self.specials += more.specials;
         self.hard_links += more.hard_links;
         self.skipped += more.skipped;
+        self.excluded += more.excluded;
         self.bytes += more.bytes;
         self.reflinked += more.reflinked;
         self.verified += more.verified;

@@ -15,6 +15,7 @@ use crate::kind::FlowKind;
 use crate::operand::{Operand, Split};
 use crate::report::{Problem, Report};
 use crate::run::RunSpec;
+use crate::selection::Selector;
 use crate::settings::Settings;
 use crate::tool::Tool;
 
@@ -26,6 +27,8 @@ pub struct Session<'a> {
     pub cache: DirCache,
     /// The reporter.
     pub report: &'a dyn Report,
+    /// Which entries are left out.
+    pub selector: Selector,
     /// Requested use of the machine.
     pub config: &'a Config,
     engine: Mutex<Option<Box<dyn Engine>>>,
@@ -35,13 +38,16 @@ impl<'a> Session<'a> {
     /// Begins a session.
     ///
     /// # Errors
-    /// If an engine that was requested by name isn't available.
+    /// If an engine that was requested by name isn't available, or a rule of the selection is
+    /// invalid.
     pub fn begin(config: &'a Config, report: &'a dyn Report) -> Result<Self, Problem> {
         let settings = Settings::resolve(config);
         let engine = settings
             .first_engine()
             .map_err(|(name, cause)| Problem::new(FlowKind::CannotUseEngine).naming(name).because(cause))?;
-        Ok(Self { settings, cache: DirCache::new(settings.held), config, report, engine: Mutex::new(engine) })
+        let selector = Selector::new(&config.selection)?;
+        let (cache, engine) = (DirCache::new(settings.held), Mutex::new(engine));
+        Ok(Self { settings, cache, report, selector, config, engine })
     }
 
     /// Creates an operand from a path as the user wrote it. Only the directory of its last
@@ -66,9 +72,9 @@ impl<'a> Session<'a> {
         places: Vec<Arc<DirHandle>>,
         operands: impl IntoIterator<Item = Operand<T::Directory>>,
     ) -> Status {
-        let Self { settings, cache, config, report, .. } = self;
+        let Self { settings, cache, config, report, selector, .. } = self;
         let engine = Mutex::new(lock(&self.engine).take());
-        let run = RunSpec { tool, settings: *settings, cache, report: *report, engine };
+        let run = RunSpec { tool, settings: *settings, cache, selector, report: *report, engine };
         executor.execute(&JobSpec { run, config, places }, operands.into_iter().collect())
     }
 

@@ -44,6 +44,7 @@ use crate::held::DirCache;
 use crate::kind::FlowKind;
 use crate::operand::Operand;
 use crate::report::{Problem, Report, Severity, Tally};
+use crate::selection::Selector;
 use crate::settings::Settings;
 use crate::{node, open_file};
 
@@ -249,6 +250,7 @@ pub(crate) struct Shared<'r, T: Tool> {
     pub(crate) tool: &'r T,
     pub(crate) cache: &'r DirCache,
     pub(crate) settings: Settings,
+    pub(crate) selector: &'r Selector,
     pub(crate) report: &'r dyn Report,
     pub(crate) driver: &'r dyn Driver<Job<T>>,
     pub(crate) policy: Policy,
@@ -310,6 +312,12 @@ impl<'r, T: Tool> Context<'r, T> {
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.run.settings
+    }
+
+    /// Returns which entries the run leaves out.
+    #[must_use]
+    pub fn selector(&self) -> &'r Selector {
+        self.run.selector
     }
 
     /// Returns the directory cache.

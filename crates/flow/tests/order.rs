@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
 
-use haul_flow::{Config, DirCache, Local, Operand, RunSpec, Settings, Sim, Status, Tally, run, simulate};
+use haul_flow::{Config, DirCache, Local, Operand, RunSpec, Selector, Settings, Sim, Status, Tally};
+use haul_flow::{run, simulate};
 use proptest::prelude::*;
 
 use recorder::{Event, MACHINE, Notes, Recorder, build, check, operand, shapes};
@@ -21,7 +22,14 @@ fn record(
 ) -> (Vec<Event>, Tally) {
     let cache = DirCache::new(settings.held);
     let (tool, notes) = (Recorder::default(), Notes::default());
-    let spec = RunSpec { tool: &tool, settings, cache: &cache, report: &notes, engine: Mutex::default() };
+    let spec = RunSpec {
+        tool: &tool,
+        settings,
+        cache: &cache,
+        selector: &Selector::default(),
+        report: &notes,
+        engine: Mutex::default(),
+    };
     let status = run(&spec, [operand(&cache, root)]);
     let problems = notes.problems.into_inner().unwrap();
     assert!(status == Status::Success && problems.is_empty(), "{problems:?}");

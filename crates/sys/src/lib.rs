@@ -74,7 +74,7 @@ pub use file_system::{
 };
 pub use interposer::interposer;
 pub use kernel_aio::{Gather, KernelAio};
-pub use local_time::{LocalTime, local_time};
+pub use local_time::{LocalTime, local_time, seconds_of};
 pub use locale::{character_set, first_character, use_character_set};
 pub use make::{
     Special, link, link_at_path, link_unnamed, make_directory, make_special, make_symlink, read_link, remove,

@@ -42,9 +42,39 @@ pub fn local_time(seconds: i64) -> Option<LocalTime> {
     })
 }
 
+/// Converts local time to seconds since 1970; `None` if there is no such day or time. Of a time
+/// that the clock shows twice, the C library chooses one.
+#[must_use]
+pub fn seconds_of(time: LocalTime) -> Option<i64> {
+    let mut fields = libc::tm {
+        tm_year: i32::try_from(time.year - 1900).ok()?,
+        tm_mon: i32::from(time.month) - 1,
+        tm_mday: i32::from(time.day),
+        tm_hour: i32::from(time.hour),
+        tm_min: i32::from(time.minute),
+        tm_sec: i32::from(time.second),
+        tm_isdst: -1,
+        // SAFETY: every field is a number or a pointer that is only written.
+        ..unsafe { std::mem::zeroed() }
+    };
+    // SAFETY: passes a pointer to a struct that outlives the call.
+    let seconds = unsafe { libc::mktime(&raw mut fields) };
+    // February 30 comes back as March 2. A time that daylight saving skips does not come back
+    // either.
+    (local_time(seconds) == Some(time)).then_some(seconds)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn local_time_converts_back_unless_there_is_no_such_day() {
+        let time = local_time(1_000_000_000).unwrap();
+        assert_eq!(seconds_of(time), Some(1_000_000_000));
+        assert_eq!(seconds_of(LocalTime { day: 31, ..time }), None);
+        assert_eq!(seconds_of(LocalTime { month: 13, ..time }), None);
+    }
 
     #[test]
     fn a_day_later_the_clock_shows_the_same() {

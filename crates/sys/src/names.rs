@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::stat::FileType;
+
 /// The type of an entry as a directory listing reports it. Only a hint: the descriptor's
 /// [`crate::Stat`] decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,17 @@ impl EntryType {
     pub fn of_number(number: u8) -> Self {
         let all = [Self::Unknown, Self::Regular, Self::Directory, Self::Symlink, Self::Special];
         all.into_iter().find(|kind| *kind as u8 == number).unwrap_or(Self::Unknown)
+    }
+}
+
+impl From<FileType> for EntryType {
+    fn from(kind: FileType) -> Self {
+        match kind {
+            FileType::Regular => Self::Regular,
+            FileType::Directory => Self::Directory,
+            FileType::Symlink => Self::Symlink,
+            _ => Self::Special,
+        }
     }
 }
 
@@ -91,6 +104,12 @@ impl Names {
         self.entries.is_empty()
     }
 
+    /// Keeps the entries that `keep` accepts. It may correct their types.
+    pub fn retain(&mut self, mut keep: impl FnMut(&CStr, &mut EntryType) -> bool) {
+        let Self { bytes, entries } = self;
+        entries.retain_mut(|entry| keep(name_at(bytes, entry.start), &mut entry.kind));
+    }
+
     /// Sorts the entries by inode number, which on most file systems is the order on disk.
     pub fn sort_by_inode(&mut self) {
         self.entries.sort_unstable_by_key(|entry| entry.inode);
@@ -145,8 +164,12 @@ impl Names {
     }
 
     fn at(&self, start: u32) -> &CStr {
-        CStr::from_bytes_until_nul(&self.bytes[start as usize..]).unwrap_or_default()
+        name_at(&self.bytes, start)
     }
+}
+
+fn name_at(bytes: &[u8], start: u32) -> &CStr {
+    CStr::from_bytes_until_nul(&bytes[start as usize..]).unwrap_or_default()
 }
 
 /// Entries serialised for another process: names and, from the listing, types and inode numbers.

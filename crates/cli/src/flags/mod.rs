@@ -18,6 +18,7 @@ mod error;
 mod getopt;
 mod help;
 mod lower;
+mod selection;
 pub(crate) mod shared;
 pub(crate) mod spdcp;
 mod table;
@@ -123,7 +124,9 @@ pub(crate) trait Arguments: 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
     All,
-    /// All, but the letters mean something else.
+    /// Not those that choose entries: the GNU program has its own.
+    WithoutSelection,
+    /// Nor any letters, which mean something else.
     WithoutLetters,
     Nothing,
 }
@@ -211,9 +214,13 @@ impl<T: Arguments> Command<T> {
     fn specs(&self) -> Vec<Spec> {
         let mut specs: Vec<Spec> = Spec::of_each(self.sections, Place::Own).collect();
         if self.sharing != Sharing::Nothing {
-            let has_letters = self.sharing == Sharing::All;
+            let has_letters = self.sharing != Sharing::WithoutLetters;
+            let selects = self.sharing == Sharing::All;
             let shared = Spec::of_each(shared::SECTIONS, Place::Shared);
-            let hidden = |spec: &Spec| specs.iter().any(|own| own.name() == spec.name());
+            let hidden = |spec: &Spec| {
+                (spec.section == selection::CHOOSING && !selects)
+                    || specs.iter().any(|own| own.name() == spec.name())
+            };
             let shared: Vec<_> = shared.filter(|spec| !hidden(spec)).collect();
             specs.extend(shared.into_iter().map(|spec| Spec { has_letters, ..spec }));
         }

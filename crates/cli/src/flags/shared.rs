@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use super::Action::{Optional, Plain, Required};
+use super::selection::{self, CHOOSING};
 use super::values::{self, Bounds};
 use super::{Error, Flag, Sections, Value};
 use crate::task::RunOptions;
@@ -54,10 +55,13 @@ pub(crate) struct Shared {
     pub(super) without_job: Option<&'static str>,
     /// First flag about how ranks share the work.
     pub(super) without_ranks: Option<&'static str>,
+    /// True if rules were read from a file, which may have none.
+    pub(super) rule_files: bool,
 }
 
 /// The shared flags, in help order.
-pub(super) static SECTIONS: Sections<Shared> = &[(MACHINE, OF_MACHINE), (HOSTS, OF_HOSTS)];
+pub(super) static SECTIONS: Sections<Shared> =
+    &[(CHOOSING, selection::FLAGS), (MACHINE, OF_MACHINE), (HOSTS, OF_HOSTS)];
 
 static OF_MACHINE: &[Flag<Shared>] = &[
     Flag::own(
@@ -185,6 +189,7 @@ impl Shared {
     /// Checks that job flags apply to a job: one that is started, or one this process is a rank of.
     /// No batch job is submitted if the user says how to start the ranks.
     pub(crate) fn check_job(&self, clients: &'static str, is_rank: bool) -> Result<(), Error> {
+        self.check_selection()?;
         let hosts = &self.run.hosts;
         let without_ranks = self.without_ranks.filter(|_| !is_rank);
         if let (Some(flag), None) = (self.without_job.or(without_ranks), hosts.clients) {

@@ -28,7 +28,6 @@ sentences! { sentence(CompareKind):
     StreamAttributes => "--attributes compares files and trees, not pipes or devices",
     StreamDirect => "--direct compares files and trees, not pipes or devices",
     NotDirect => "cannot read {} past the page cache",
-    BadPattern => "invalid pattern {}",
     BadResult => "cannot read the result of comparing {}",
 }
 

@@ -14,4 +14,6 @@ sentences! { sentence(FlowKind):
     FailedToClose => "failed to close {}",
     Unfinished => "some entries were left unfinished; this is a bug",
     CannotUseEngine => "cannot use the engine {}",
+    BadPattern => "invalid pattern {}",
+    BadIgnoreLine => "{}: ignoring the invalid pattern {}",
 }

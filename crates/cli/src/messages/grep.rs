@@ -27,6 +27,8 @@ sentences! { of_flow(FlowKind):
     ErrorWriting => "error writing {}",
     Unfinished => "some entries were left unfinished; this is a bug",
     CannotUseEngine => "cannot use the engine {}",
+    BadPattern => "invalid pattern {}",
+    BadIgnoreLine => "{}: ignoring the invalid pattern {}",
 }
 
 /// Returns GNU grep's sentence for an invalid pattern. PCRE2 words its own.

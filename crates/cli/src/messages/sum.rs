@@ -33,4 +33,6 @@ sentences! { of_flow(FlowKind):
     ErrorWriting => "error writing {}",
     Unfinished => "some entries were left unfinished; this is a bug",
     CannotUseEngine => "cannot use the engine {}",
+    BadPattern => "invalid pattern {}",
+    BadIgnoreLine => "{}: ignoring the invalid pattern {}",
 }

@@ -92,4 +92,6 @@ sentences! { of_flow(FlowKind):
     FailedToClose => "{escape}: Cannot close",
     Unfinished => "some entries were left unfinished; this is a bug",
     CannotUseEngine => "cannot use the engine {}",
+    BadPattern => "invalid pattern {}",
+    BadIgnoreLine => "{}: ignoring the invalid pattern {}",
 }

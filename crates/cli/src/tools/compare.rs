@@ -13,7 +13,7 @@ use super::{Call, Tool};
 use crate::flags::Action::{Optional, Plain, Required, Word};
 use crate::flags::values::{HASH, Words};
 use crate::flags::{Arguments, Command, Error, Flag, Shared, Sharing};
-use crate::messages::{self, Charset};
+use crate::messages;
 use crate::report::Console;
 use crate::task::{Executors, Work};
 
@@ -97,8 +97,8 @@ static FLAGS: &[Flag<Line>] = &[
     Flag::gnu("-L --dereference", Plain(|line| line.options.dereference = true), "follow symbolic links"),
     Flag::gnu(
         "-x --exclude",
-        Word("PATTERN", |line, value| line.options.exclude.push(value.text())),
-        "skip entries whose name matches PATTERN, on both sides",
+        Required("GLOB", |line, value| line.shared.add_rule("", value)),
+        "leave out what GLOB matches, as a line of a .gitignore file would, on both sides",
     ),
     Flag::gnu(
         "--one-file-system",
@@ -164,25 +164,23 @@ impl Line {
         }
         let name = |name| CString::new(name).map_err(|_| Error::NulInName);
         let operands = Operands { first: name(first)?, second: name(second)? };
-        let utf8 = Charset::of_process() == Charset::Utf8;
-        Ok(Comparison { operands, options: Options { listing, utf8, ..self.options } })
+        Ok(Comparison { operands, options: Options { listing, ..self.options } })
     }
 }
 
 impl Line {
     /// Lowers the flags of a comparison with `manifest`.
     fn lower_against(self, manifest: OsString) -> Result<Against, Error> {
-        let Options { attributes, listing: _, dereference, direct, one_file_system, exclude, utf8: _ } =
-            self.options;
+        let Options { attributes, listing: _, dereference, direct, one_file_system } = self.options;
         let full_only = [
             ("--attributes", !attributes.is_empty()),
             ("--direct", direct),
-            ("--exclude", !exclude.is_empty()),
             ("--one-file-system", one_file_system),
             ("--brief", self.listings.iter().any(|(_, listing)| *listing == Listing::Brief)),
             ("--json", self.listings.iter().any(|(_, listing)| *listing == Listing::Json)),
         ];
-        if let Some((flag, _)) = full_only.into_iter().find(|(_, given)| *given) {
+        let unused = full_only.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag);
+        if let Some(flag) = unused.or_else(|| self.shared.selection_flag()) {
             return Err(Error::Useless { flag, other: "--manifest" });
         }
         let mut names = self.operands.into_iter().map(OsString::into_vec);

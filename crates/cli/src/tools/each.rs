@@ -64,11 +64,6 @@ static FLAGS: &[Flag<Line>] = &[
         "match only names that match PATTERN; if repeated, any of them",
     ),
     Flag::gnu(
-        "--exclude",
-        Word("PATTERN", |line, value| line.exclude.push(value.text())),
-        "skip entries whose name matches PATTERN, and everything below them",
-    ),
-    Flag::gnu(
         "--type",
         Required("LIST", |line, value| {
             let kinds = value.choose_each(KINDS)?.into_iter().collect();
@@ -126,7 +121,6 @@ struct Line {
     roots: Vec<OsString>,
     command: Vec<OsString>,
     names: Vec<String>,
-    exclude: Vec<String>,
     kinds: Option<Kinds>,
     size: Option<Size>,
     newer: Option<OsString>,
@@ -184,7 +178,6 @@ impl Line {
             command: self.command.into_iter().map(OsString::into_vec).collect(),
             shell: self.shell,
             names: self.names,
-            exclude: self.exclude,
             utf8: Charset::of_process() == Charset::Utf8,
             kinds: self.kinds.unwrap_or(Kinds::FILES),
             size: self.size,

@@ -215,6 +215,9 @@ impl Line {
             (self.dereference.then_some("--dereference"), self.check, "--check"),
             (self.zero.then_some("--zero"), format == Format::Mhl, "--manifest-format=mhl"),
         ];
+        if let (Some(flag), true) = (self.shared.selection_flag(), self.check) {
+            return Err(Error::Useless { flag, other: "--check" });
+        }
         for (flag, is_useless, other) in of_listing {
             if let (Some(flag), true) = (flag, is_useless) {
                 return Err(Error::Useless { flag, other });

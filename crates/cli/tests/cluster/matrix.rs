@@ -20,7 +20,7 @@ use crate::start::{Way, script};
 const ALL: &str = "-a from to";
 
 /// Command lines. `from` is a tree of everything; `there` is an older copy of a part of it.
-const LINES: [&str; 51] = [
+const LINES: [&str; 56] = [
     ALL,
     "-a from/. there",
     "-av from there",
@@ -53,6 +53,11 @@ const LINES: [&str; 51] = [
     "-r --walk=ranks from to",
     "-ru --walk=ranks from/. there",
     "-rH --walk=ranks from/odd to",
+    "-a --exclude=sub/* --include=sub/sub --exclude=size-1* from to",
+    "-a --walk=ranks --exclude=sub/* --include=sub/sub --exclude=size-1* from to",
+    "-a --gitignore --max-size=8K --newer-than=@1000 from to",
+    "-a --walk=ranks --gitignore --exclude-caches --min-size=100 from to",
+    "-r --exclude=size-4* --max-size=1K from/size-4095 from/size-511 from/size-4097 from/odd there",
     "-r --preserve=links,xattr from to",
     "-r --preserve=all --no-preserve=links,timestamps from to",
     "-r --no-preserve=mode from to",
@@ -75,12 +80,19 @@ const LINES: [&str; 51] = [
 ];
 
 /// Lines tried with every installation.
-const FEW: [&str; 5] =
-    [ALL, "-rL from/sub/sub there", "-a --walk=ranks from to", "-ruv from/. there", "-r from from/new"];
+const FEW: [&str; 6] = [
+    ALL,
+    "-a --walk=ranks --gitignore --exclude-caches --min-size=100 from to",
+    "-rL from/sub/sub there",
+    "-a --walk=ranks from to",
+    "-ruv from/. there",
+    "-r from from/new",
+];
 
 fn prepare(folder: &Path) -> io::Result<()> {
     let spec = everything::spec();
     spec.build(&folder.join("from"))?;
+    fs::write(folder.join("from/sub/.gitignore"), "mode-*\n!mode-0644\n")?;
     let there = folder.join("there");
     fs::create_dir_all(there.join("sub"))?;
     fs::create_dir_all(there.join("odd"))?;

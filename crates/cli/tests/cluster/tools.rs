@@ -37,9 +37,11 @@ const LINES: &[Line] = &[
     line("cmp --attributes tree other"),
     Line { ordered: true, ..line("cmp --json tree other") },
     line("cmp tree missing"),
+    Line { ordered: true, ..line("cmp --exclude=c/* --include=new --max-size=1K tree other") },
     Line { ordered: true, ..line("each --sort=path tree -- wc -c {}") },
     line("each --batch 7 --name *.txt --exclude c tree -- cat"),
     Line { ordered: true, ..line("each --block 100K tree/c/large -- wc -l") },
+    line("each --exclude=/a/b --exclude=word* --min-size=100 tree tree/c/word-1 -- cat"),
     line("each --type f,l,d --sort=path tree -- test -h {}"),
     line("each tree missing -- true"),
     line("each tree -- no-such-command"),
@@ -69,6 +71,7 @@ const LINES: &[Line] = &[
     Line { ordered: true, ..line("grep -nA1 99$ tree/c/large tree/a/1 tree/c/empty") },
     line("grep -r no-such-words tree"),
     Line { ordered: true, ..line("sum tree other missing tree/c/large") },
+    Line { ordered: true, ..line("sum --exclude=* --include=*/ --include=*.txt tree other") },
     Line { ordered: true, ..line("sum --hash=sha256 --manifest-format=json tree") },
     Line { shown: "cat x; rm x", ..line("sum --hash=md5 -o x tree other") },
     Line {
@@ -83,6 +86,7 @@ const LINES: &[Line] = &[
     },
     line("bzip2 -1rk tree"),
     line("bzip2 -1r tree"),
+    line("bzip2 -1rk --exclude=b/ --include=*.txt --max-size=10K tree"),
     line("bzip2 -tr tree missing"),
     Line {
         before: "cd tree && find . -type f -links 1 | xargs bzip2 -1 && echo no > a/bad.bz2",

@@ -24,6 +24,7 @@ use crate::held::DirCache;
 use crate::kind::FlowKind;
 use crate::operand::Operand;
 use crate::report::{Problem, Report, RunInfo, Tally};
+use crate::selection::Selector;
 use crate::settings::Settings;
 use crate::tool::{Context, Job, Shared, Tool};
 
@@ -38,6 +39,8 @@ pub struct RunSpec<'a, T> {
     pub settings: Settings,
     /// The directory cache. It holds the operands' directories too.
     pub cache: &'a DirCache,
+    /// Which entries are left out.
+    pub selector: &'a Selector,
     /// The reporter.
     pub report: &'a dyn Report,
     /// An engine created in advance, for whichever worker starts first
@@ -115,6 +118,7 @@ pub(crate) fn begin<'r, T: Tool>(
         tool: spec.tool,
         cache: spec.cache,
         settings: spec.settings,
+        selector: spec.selector,
         report: spec.report,
         driver,
         policy: spec.tool.policy(),

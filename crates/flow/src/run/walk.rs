@@ -9,9 +9,10 @@
 //! Invariant: every entry is completed exactly once, whatever happens to it, and so is every
 //! listing (tests: `tests/order.rs`).
 
+use std::ffi::CStr;
 use std::sync::Arc;
 
-use haul_sys::{DirectoryReader, EntryType, Errno, Error, Fd, FileType, Names, Open, Stat};
+use haul_sys::{DirectoryReader, EntryType, Errno, Error, Fd, Names, Open, Stat};
 use haul_sys::{open, stat, stat_at, stat_path};
 
 use crate::batch::Batch;
@@ -20,6 +21,7 @@ use crate::held::DirHandle;
 use crate::kind::FlowKind;
 use crate::plan::{self, WINDOW_ENTRIES};
 use crate::report::{Problem, Tally};
+use crate::selection::Scope;
 use crate::tool::{Context, DirNode, Entry, Job, Tool};
 
 /// Type of an entry, and whether it was reached through a symbolic link.
@@ -44,13 +46,25 @@ pub(super) fn classify<T: Tool>(cx: &Context<'_, T>, entry: &mut Entry<T>) -> Re
     };
     // Compared when the entry is opened: the name may lead elsewhere then.
     entry.seen = Some(seen.identity);
-    let kind = match seen.kind {
-        FileType::Regular => EntryType::Regular,
-        FileType::Directory => EntryType::Directory,
-        FileType::Symlink => EntryType::Symlink,
-        _ => EntryType::Special,
-    };
-    Ok(Classified { kind, follow })
+    Ok(Classified { kind: seen.kind.into(), follow })
+}
+
+/// True unless the run leaves out the entry, which isn't a directory: an operand because of its
+/// name, a regular file because of its size or age. Names from a listing were selected by [`list`].
+pub(super) fn is_selected<T: Tool>(cx: &Context<'_, T>, entry: &Entry<T>, classified: &Classified) -> bool {
+    let selector = cx.selector();
+    if entry.is_operand() && selector.excludes_operand(entry.name()) {
+        return false;
+    }
+    if classified.kind != EntryType::Regular || !selector.has_limits() {
+        return true;
+    }
+    let stat = cx
+        .cache()
+        .open(&entry.node.source)
+        .and_then(|directory| stat_path(Some(&*directory), entry.name(), classified.follow));
+    // What can't be stat'ed is reported by whoever opens it.
+    stat.is_err() || stat.is_ok_and(|stat| selector.admits(&stat))
 }
 
 /// Enters a directory and lists it.
@@ -81,14 +95,16 @@ pub(super) fn visit<T: Tool>(
     if let Some(owner) = &entry.node.owner {
         return owner.enter_dir(cx, &entry, &OpenSubdir { source: fd.as_ref(), stat: &stat, follow });
     }
-    let (own, visit) = match cx.tool().enter_dir(cx, &entry, &OpenDir { source: fd.as_ref(), stat: &stat }) {
+    let scope = fd.as_ref().ok().and_then(|fd| enter_scope(cx, &entry, fd));
+    let opened = OpenDir { source: fd.as_ref(), stat: &stat, scope: scope.as_deref() };
+    let (own, visit) = match cx.tool().enter_dir(cx, &entry, &opened) {
         Enter::Visit(own) => (own, true),
         Enter::Bare(own) => (own, false),
         Enter::Over => return cx.complete(&entry),
     };
     let open = fd.as_ref().ok().cloned();
     let source = cx.cache().hold(&entry.node.source, entry.name(), how, stat.identity, open);
-    let node = DirNode::<T>::below(&entry.node, source, stat, own);
+    let node = DirNode::<T>::below(&entry.node, source, (stat, scope), own);
     match fd {
         Ok(fd) if visit => return list(cx, reader, &node, fd),
         Err(cause) if visit => {
@@ -134,6 +150,7 @@ pub(super) fn list<T: Tool>(
         cx.problem(Problem::new(FlowKind::CannotAccess).naming(path).because(cause));
         false
     });
+    select(cx, node, &fd, &mut names);
     expect(cx, node, &names);
     // Shared before its entries: the last directory shared is the first taken, so those of this
     // window go before the next window.
@@ -144,6 +161,21 @@ pub(super) fn list<T: Tool>(
     if !more {
         finish_listing(cx, node);
     }
+}
+
+/// Returns what the run's selection says about the entries of a directory, if anything.
+fn enter_scope<T: Tool>(cx: &Context<'_, T>, entry: &Entry<T>, directory: &Fd) -> Option<Arc<Scope>> {
+    let above = entry.node.scope.as_deref();
+    let path_of = |name: &CStr| [entry.path().as_slice(), b"/", name.to_bytes()].concat();
+    cx.selector().enter((above, entry.name()), directory, |problem| cx.problem(problem), path_of)
+}
+
+/// Leaves out the names that the run's selection excludes.
+fn select<T: Tool>(cx: &Context<'_, T>, node: &DirNode<T>, directory: &Fd, names: &mut Names) {
+    let Some(scope) = &node.scope else { return };
+    let listed = names.len();
+    cx.selector().select(scope, directory, names);
+    cx.count(Tally { excluded: (listed - names.len()) as u64, ..Tally::default() });
 }
 
 fn expect<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, names: &Names) {
@@ -184,9 +216,15 @@ pub fn continue_dir<T: Tool>(
     entry: &Entry<T>,
     (source, stat): (Arc<DirHandle>, Stat),
     own: T::Directory,
-    names: Names,
+    mut names: Names,
 ) {
-    let node = DirNode::<T>::below(&entry.node, source, stat, own);
+    // Opened only if it matters: the other process has it open too.
+    let directory = cx.selector().selects_by_name().then(|| cx.cache().open(&source)).and_then(Result::ok);
+    let scope = directory.as_ref().and_then(|directory| enter_scope(cx, entry, directory));
+    let node = DirNode::<T>::below(&entry.node, source, (stat, scope), own);
+    if let Some(directory) = directory {
+        select(cx, &node, &directory, &mut names);
+    }
     expect(cx, &node, &names);
     share_entries(cx, &node, names);
     finish_listing(cx, &node);

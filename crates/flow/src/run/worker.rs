@@ -44,7 +44,7 @@ use super::walk;
 use crate::batch::Batch;
 use crate::decision::{Failure, Plan};
 use crate::policy::Gauge;
-use crate::report::RunInfo;
+use crate::report::{RunInfo, Tally};
 use crate::settings::Settings;
 use crate::tool::{Context, DirNode, Entry, Job, Tool};
 
@@ -231,6 +231,10 @@ impl<'r, T: Tool> Worker<'r, T> {
         };
         if classified.kind == EntryType::Directory {
             return walk::visit(&self.cx, &mut self.reader, entry, classified.follow);
+        }
+        if !walk::is_selected(&self.cx, &entry, &classified) {
+            self.cx.count(Tally { excluded: 1, ..Tally::default() });
+            return self.cx.complete(&entry);
         }
         let was_unknown = entry.kind == EntryType::Unknown || classified.follow;
         if was_unknown && !looked_at && self.cx.run.driver.classifies_first() {

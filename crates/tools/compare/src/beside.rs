@@ -8,8 +8,9 @@ use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_flow::{Context, DirHandle, Entry, OpenDir, Problem};
-use haul_sys::{DirectoryReader, Errno, Error, Fd, FileType, Names, Open, Stat, open, stat_at, stat_path};
+use haul_flow::{Context, DirHandle, Entry, OpenDir, Problem, Scope, Selector};
+use haul_sys::{DirectoryReader, EntryType, Errno, Error, Fd, FileType, Names, Open, Stat};
+use haul_sys::{open, stat_at, stat_path};
 
 use super::CompareKind;
 use super::Comparer;
@@ -178,8 +179,8 @@ impl Comparer {
         });
         match listed {
             Ok((ours, theirs)) => only_in(&ours, &theirs)
-                .filter(|name| !self.excludes(name))
-                .map(|name| {
+                .filter(|(name, kind)| is_selected(cx.selector(), opened.scope, second, name, *kind))
+                .map(|(name, _)| {
                     let directory = second_path(entry);
                     let [first, second] =
                         [&entry.path(), &directory].map(|path| joined(path, name.to_bytes()));
@@ -211,10 +212,26 @@ pub(super) fn joined(directory: &[u8], name: &[u8]) -> Vec<u8> {
     [&directory[..end], b"/", name].concat()
 }
 
-/// Returns the names that are only in the second list.
-fn only_in<'a>(first: &Names, second: &'a Names) -> impl Iterator<Item = &'a CStr> {
+/// Returns the entries that are only in the second list.
+fn only_in<'a>(first: &Names, second: &'a Names) -> impl Iterator<Item = (&'a CStr, EntryType)> {
     let known: HashSet<&CStr> = (0..first.len()).map(|index| first.name(index)).collect();
-    let unknown: Vec<_> =
-        (0..second.len()).map(|index| second.name(index)).filter(|name| !known.contains(name)).collect();
+    let theirs = (0..second.len()).map(|index| (second.name(index), second.entry(index).kind));
+    let unknown: Vec<_> = theirs.filter(|(name, _)| !known.contains(name)).collect();
     unknown.into_iter()
+}
+
+/// True if the run would not leave out an entry of the second directory, if it were in the first.
+fn is_selected(
+    selector: &Selector,
+    scope: Option<&Scope>,
+    second: &Fd,
+    name: &CStr,
+    listed: EntryType,
+) -> bool {
+    let limited = selector.has_limits() && listed == EntryType::Regular;
+    // What can't be stat'ed is reported as what it is: only there.
+    let stat = (limited || listed == EntryType::Unknown).then(|| stat_at(second, name)).and_then(Result::ok);
+    let kind = stat.map_or(listed, |stat| stat.kind.into());
+    scope.is_none_or(|scope| !selector.excludes(scope, name, kind))
+        && stat.is_none_or(|stat| selector.admits(&stat))
 }

@@ -48,8 +48,6 @@ haul_flow::kinds! {
         StreamDirect,
         /// A file can't be read past the page cache.
         NotDirect,
-        /// An exclude pattern is invalid.
-        BadPattern,
         /// Another rank's result can't be decoded.
         BadResult,
     }

@@ -33,7 +33,6 @@ use haul_flow::{
     OpenFile, OpenSource, Operand, Plan, Pool, Probe, Problem, Report, Reported, Session, Settings, Split,
     Start, Status, Tally, Tool, Write,
 };
-use haul_patterns::GlobSet;
 use haul_striping::FileSystems;
 use haul_sys::{
     Buffer, DirectoryReader, EntryType, Error, Fd, FileType, Open, Pinned, read_link, stat, stat_at,
@@ -63,7 +62,8 @@ pub enum Outcome {
 /// Compares two trees or files; `executor` runs the jobs.
 ///
 /// # Errors
-/// If a pattern is invalid, an operand can't be accessed, or the engine is unavailable.
+/// If a rule of the selection is invalid, an operand can't be accessed, or the engine is
+/// unavailable.
 pub fn run_by(
     executor: &impl Executor<Comparer>,
     operands: &Operands,
@@ -76,7 +76,7 @@ pub fn run_by(
     }
     let mut session = Session::begin(config, report)?;
     session.settings = with_more_workers(session.settings);
-    let tool = Comparer::new(options.clone())?;
+    let tool = Comparer::new(options.clone());
     let operand = operand(&session, operands)?;
     let status = session.run(executor, &tool, Vec::new(), [operand]);
     let different = tool.findings.finish(options, report);
@@ -146,7 +146,6 @@ fn below(directory: &CStr, path: &CStr) -> CString {
 /// A comparison, as the framework drives it.
 pub struct Comparer {
     options: Options,
-    exclude: GlobSet,
     findings: Findings,
     buffers: Pool<Buffer>,
     readers: Pool<DirectoryReader>,
@@ -154,22 +153,14 @@ pub struct Comparer {
 }
 
 impl Comparer {
-    /// # Errors
-    /// [`CompareKind::BadPattern`].
-    fn new(options: Options) -> Result<Self, Problem> {
-        let bad = |pattern: String| Problem::new(CompareKind::BadPattern).naming(pattern.into_bytes());
-        Ok(Self {
-            exclude: GlobSet::new(&options.exclude, options.utf8).map_err(bad)?,
+    fn new(options: Options) -> Self {
+        Self {
             options,
             findings: Findings::default(),
             buffers: Pool::default(),
             readers: Pool::default(),
             systems: FileSystems::default(),
-        })
-    }
-
-    fn excludes(&self, name: &CStr) -> bool {
-        self.exclude.matches(name.to_bytes())
+        }
     }
 
     /// True if the exit status is already decided and nothing else is wanted.
@@ -284,8 +275,8 @@ impl Tool for Comparer {
         self.follows_here(entry)
     }
 
-    fn plan(&self, _: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
-        if self.is_decided() || (!entry.is_operand() && self.excludes(entry.name())) {
+    fn plan(&self, _: &Context<'_, Self>, _: &Entry<Self>, kind: EntryType) -> Plan {
+        if self.is_decided() {
             return Plan::Skip;
         }
         match kind {
@@ -366,7 +357,7 @@ impl Distributed for Comparer {
     }
 
     fn from_init(init_message: &[u8]) -> Option<Self> {
-        Self::new(postcard::from_bytes(init_message).ok()?).ok()
+        Some(Self::new(postcard::from_bytes(init_message).ok()?))
     }
 
     fn pack(&self, own: &Beside) -> Vec<u8> {

@@ -50,10 +50,6 @@ pub struct Options {
     pub direct: bool,
     /// Skips directories on other file systems.
     pub one_file_system: bool,
-    /// Patterns of names to skip in both trees.
-    pub exclude: Vec<String>,
-    /// True in a UTF-8 locale, where `?` and brackets in patterns match characters.
-    pub utf8: bool,
 }
 
 /// The two operands.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use haul_flow::{
     Config, Context, DirCache, DirHandle, Enter, Entry, Handled, Local, OpenDir, OpenSource, Operand, Plan,
-    Report, RunSpec, Settings, Split, Start, Tally, Tool,
+    Report, RunSpec, Selection, Selector, Settings, Split, Start, Tally, Tool,
 };
 use haul_sys::{EntryType, FileType, Open, Stat, c_string, stat_path};
 
@@ -28,12 +28,13 @@ const HELD: usize = 16;
 /// Returns how many bytes the files need on the file system that `space` describes, at least.
 /// Without it nothing is looked up in the target.
 pub fn survey(
-    (operands, options): (&Operands, &CopyOptions),
+    (operands, options, selection): (&Operands, &CopyOptions, &Selection),
     space: Option<&FreeSpace>,
     report: &dyn Report,
     stop: &AtomicBool,
 ) -> u64 {
     let cache = DirCache::new(HELD);
+    let Ok(selector) = Selector::new(selection) else { return 0 };
     let Ok(assignments) = operands::assign(operands, options, &cache) else { return 0 };
     let places = assignments.into_iter().filter_map(|assignment| {
         let split = Split::of(&assignment.text);
@@ -52,7 +53,8 @@ pub fn survey(
     let settings =
         Settings { jobs: 1, jobs_max: 1, window: 1, held: HELD, ..Settings::resolve(&Config::default()) };
     let (tool, report) = (Survey { options, space, needed: Needed::default(), stop }, Quiet { report });
-    let spec = RunSpec { tool: &tool, settings, cache: &cache, report: &report, engine: Mutex::default() };
+    let (cache, selector, engine) = (&cache, &selector, Mutex::default());
+    let spec = RunSpec { tool: &tool, settings, cache, selector, report: &report, engine };
     haul_flow::run(&spec, &Local::new(1), places.collect::<Vec<_>>());
     tool.needed.bytes()
 }

@@ -115,7 +115,6 @@ pub struct Runner {
     options: Options,
     command: Command,
     names: GlobSet,
-    exclude: GlobSet,
     one_root: bool,
     running: Arc<Running>,
     /// Cancelled where the commands are to be halted.
@@ -133,7 +132,7 @@ impl Runner {
             let bad = |pattern: String| Problem::new(EachKind::BadPattern).naming(pattern.into_bytes());
             GlobSet::new(patterns, options.utf8).map_err(bad)
         };
-        let (names, exclude) = (globs(&options.names)?, globs(&options.exclude)?);
+        let names = globs(&options.names)?;
         let without_place =
             if options.block_bytes.is_some() { WithoutPlace::Leave } else { WithoutPlace::Append };
         let (cancel, commands, is_now) =
@@ -142,7 +141,6 @@ impl Runner {
         Ok(Self {
             command: Command::new(&options.command, options.shell, without_place),
             names,
-            exclude,
             options,
             one_root,
             running,
@@ -254,9 +252,8 @@ impl Tool for Runner {
     }
 
     fn plan(&self, _: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
-        let excluded = !entry.is_operand() && self.exclude.matches(base(entry));
         match kind {
-            _ if excluded || self.running.is_stopped() => Plan::Skip,
+            _ if self.running.is_stopped() => Plan::Skip,
             EntryType::Directory => Plan::Enter,
             _ if !self.wants(entry, kind) => Plan::Skip,
             EntryType::Regular if self.options.block_bytes.is_some() => Plan::Read(Probe::NEVER),

@@ -58,8 +58,6 @@ pub struct Options {
     pub shell: bool,
     /// Name patterns, any of which may match; if empty, all names match.
     pub names: Vec<String>,
-    /// Patterns of names to skip, with everything below.
-    pub exclude: Vec<String>,
     /// True in a UTF-8 locale, where `?` and brackets in patterns match characters.
     pub utf8: bool,
     /// Types of entries to match.

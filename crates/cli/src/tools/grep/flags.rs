@@ -25,7 +25,7 @@ pub(super) static COMMAND: Command<Line> = Command {
         ("Output", COLOR),
         (MACHINE, OWN),
     ],
-    sharing: Sharing::All,
+    sharing: Sharing::WithoutSelection,
     notes: "\
 Exit status is 0 if any line is selected, 1 otherwise;
 if any error occurs and -q is not given, the exit status is 2.

@@ -1,0 +1,286 @@
+//! The flags that choose entries by name, size and age.
+//!
+//! Patterns are those of `.gitignore` files, in the order of the command line: the last that
+//! matches decides. What `--exclude-from` reads counts as if it were on the command line.
+
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use haul_flow::Selection;
+use haul_sys::{Fd, LocalTime, Timestamp, c_string, seconds_of, stat_path};
+
+use super::Action::{Plain, Required};
+use super::values::Bounds;
+use super::{Error, Flag, Shared, Value};
+
+/// Help heading of these flags.
+pub(super) const CHOOSING: &str = "Choosing entries";
+
+const BYTES: Bounds = Bounds { least: 0, most: i64::MAX as usize, text: "0 to 8E" };
+
+pub(super) static FLAGS: &[Flag<Shared>] = &[
+    Flag::own(
+        "--exclude",
+        Required("GLOB", |shared, value| shared.add_rule("", value)),
+        "leave out what GLOB matches, as a line of a .gitignore file would: NAME or *.EXT anywhere, DIR/ only directories, \
+         /PATH or A/B below SOURCE; of all rules, the last that matches decides",
+    ),
+    Flag::own(
+        "--include",
+        Required("GLOB", |shared, value| shared.add_rule("!", value)),
+        "keep what GLOB matches, although an earlier rule leaves it out; but nothing below a directory that is left out",
+    ),
+    Flag::own(
+        "--exclude-from",
+        Required("FILE", Shared::add_rules_of),
+        "read rules from FILE, or standard input if FILE is -, each on a line; a line that begins with ! includes",
+    ),
+    Flag::own(
+        "--gitignore",
+        Plain(|shared| shared.run.config.selection.gitignore = true),
+        "leave out what the .gitignore files below SOURCE exclude; --exclude and --include take precedence",
+    ),
+    Flag::own(
+        "--exclude-caches",
+        Plain(|shared| shared.run.config.selection.exclude_caches = true),
+        "leave out the contents of directories with a CACHEDIR.TAG, but for that file",
+    ),
+    Flag::own(
+        "--min-size",
+        Required("SIZE", |shared, value| {
+            value.size(BYTES).map(|bytes| shared.run.config.selection.size_min = Some(bytes as u64))
+        }),
+        "leave out regular files of fewer than SIZE bytes (K, M, G: powers of 1024)",
+    ),
+    Flag::own(
+        "--max-size",
+        Required("SIZE", |shared, value| {
+            value.size(BYTES).map(|bytes| shared.run.config.selection.size_max = Some(bytes as u64))
+        }),
+        "leave out regular files of more than SIZE bytes",
+    ),
+    Flag::own(
+        "--newer-than",
+        Required("WHEN", |shared, value| {
+            moment(value).map(|moment| shared.run.config.selection.newer_than = Some(moment))
+        }),
+        "leave out regular files that were last modified at WHEN or before: 90m, 12h, 7d, 2w (ago), '2026-11-01 18:30', \
+         @SECONDS, or the time of a file whose path begins with / or .",
+    ),
+    Flag::own(
+        "--older-than",
+        Required("WHEN", |shared, value| {
+            moment(value).map(|moment| shared.run.config.selection.older_than = Some(moment))
+        }),
+        "leave out regular files that were last modified at WHEN or later",
+    ),
+];
+
+impl Shared {
+    /// Adds the rule `before` + GLOB.
+    pub(crate) fn add_rule(&mut self, before: &str, value: Value<'_>) -> Result<(), Error> {
+        let glob = std::str::from_utf8(value.bytes).unwrap_or_default();
+        if glob.is_empty() {
+            return Err(value.refused("a pattern in UTF-8, like '*.o', 'build/' or '/docs/*.pdf'"));
+        }
+        let rules = &mut self.run.config.selection.rules;
+        rules.push(format!("{before}{}", as_line(glob)));
+        Ok(())
+    }
+
+    fn add_rules_of(&mut self, value: Value<'_>) -> Result<(), Error> {
+        let path = value.path()?;
+        let read = match path.as_os_str().as_bytes() {
+            b"-" => read_input(),
+            _ => std::fs::read(&path),
+        };
+        let text = read.map_err(|why| sentence(&path, &why.to_string()))?;
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
+        let rules = &mut self.run.config.selection.rules;
+        for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            let line = std::str::from_utf8(line)
+                .map_err(|_| sentence(&path, &format!("line {} is not UTF-8", index + 1)))?;
+            if !line.trim_end().is_empty() && !line.starts_with('#') {
+                rules.push(line.to_owned());
+            }
+        }
+        self.rule_files = true;
+        Ok(())
+    }
+
+    /// Returns a flag that was given of those that choose entries.
+    pub(crate) fn selection_flag(&self) -> Option<&'static str> {
+        let Selection { rules, gitignore, exclude_caches, size_min, size_max, newer_than, older_than } =
+            &self.run.config.selection;
+        let given = [
+            ("--exclude-from", self.rule_files),
+            ("--exclude", !rules.is_empty()),
+            ("--gitignore", *gitignore),
+            ("--exclude-caches", *exclude_caches),
+            ("--min-size", size_min.is_some()),
+            ("--max-size", size_max.is_some()),
+            ("--newer-than", newer_than.is_some()),
+            ("--older-than", older_than.is_some()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+    }
+
+    /// Refuses a selection that can't select what was meant.
+    pub(super) fn check_selection(&self) -> Result<(), Error> {
+        let Selection { rules, gitignore, size_min, size_max, newer_than, older_than, .. } =
+            &self.run.config.selection;
+        let excludes = rules.iter().any(|rule| !rule.starts_with('!')) || *gitignore || self.rule_files;
+        if !rules.is_empty() && !excludes {
+            return Err(Error::Requires { flag: "--include", other: "--exclude" });
+        }
+        if size_min.zip(*size_max).is_some_and(|(least, most)| least > most) {
+            return Err(Error::Exclusive { flag: "--min-size", other: "--max-size" });
+        }
+        if newer_than.zip(*older_than).is_some_and(|(newer, older)| newer >= older) {
+            return Err(Error::Exclusive { flag: "--newer-than", other: "--older-than" });
+        }
+        Ok(())
+    }
+}
+
+fn sentence(path: &Path, why: &str) -> Error {
+    Error::Sentence(format!("--exclude-from: {}: {why}", path.display()))
+}
+
+fn read_input() -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    io::stdin().lock().read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// Returns the line of a `.gitignore` file that means what a word of the command line means, where
+/// neither `#` nor a space at the end is special.
+fn as_line(glob: &str) -> String {
+    let comment = if glob.starts_with('#') { "\\" } else { "" };
+    let kept = glob.trim_end();
+    let is_quoted = kept.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1;
+    match glob[kept.len()..].char_indices().last() {
+        // A class is not trimmed.
+        Some((at, last)) if !(is_quoted && at == 0) => {
+            format!("{comment}{}[{last}]", &glob[..kept.len() + at])
+        }
+        _ => format!("{comment}{glob}"),
+    }
+}
+
+/// Parses a moment: an age, a date and time, seconds since 1970, or a file with that time.
+fn moment(value: Value<'_>) -> Result<Timestamp, Error> {
+    let text = std::str::from_utf8(value.bytes).unwrap_or_default();
+    let found = match value.bytes {
+        [b'/' | b'.', ..] => {
+            let looked = stat_path::<&Fd>(None, &c_string(value.bytes), true);
+            let failed = |why| Error::Sentence(format!("{}: cannot stat {text:?}: {why}", value.flag));
+            return looked.map(|stat| stat.modified).map_err(failed);
+        }
+        [b'@', ..] => seconds(&text[1..]),
+        _ => age(text).or_else(|| date(text)),
+    };
+    found.ok_or_else(|| {
+        value.refused("a time, like 12h, 7d, 2026-11-01, '2026-11-01 18:30', @1700000000 or ./FILE")
+    })
+}
+
+/// Parses seconds since 1970, with up to nine decimals.
+fn seconds(text: &str) -> Option<Timestamp> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let are_digits =
+        !decimals.is_empty() && decimals.len() <= 9 && decimals.bytes().all(|b| b.is_ascii_digit());
+    let nanoseconds = are_digits.then(|| format!("{decimals:0<9}").parse().ok()).flatten()?;
+    Some(Timestamp { seconds: number(whole)?, nanoseconds })
+}
+
+/// Parses a time before now: `90m`, `12h`, `7d`, `2w`, `30s`.
+fn age(text: &str) -> Option<Timestamp> {
+    let unit: u64 = match text.bytes().last()? {
+        b's' => 1,
+        b'm' => 60,
+        b'h' => 3600,
+        b'd' => 24 * 3600,
+        b'w' => 7 * 24 * 3600,
+        _ => return None,
+    };
+    let amount = u64::try_from(number(&text[..text.len() - 1])?).ok()?;
+    let then = SystemTime::now().checked_sub(Duration::from_secs(amount.checked_mul(unit)?))?;
+    let since = then.duration_since(UNIX_EPOCH).ok()?;
+    Some(Timestamp { seconds: i64::try_from(since.as_secs()).ok()?, nanoseconds: since.subsec_nanos() })
+}
+
+/// Parses `YYYY-MM-DD`, with an optional `HH:MM` or `HH:MM:SS` after a space or a `T`, in local
+/// time.
+fn date(text: &str) -> Option<Timestamp> {
+    let (day, clock) = text.split_once([' ', 'T']).unwrap_or((text, "0:00"));
+    let part = |text: &str| u8::try_from(number(text)?).ok();
+    let mut days = day.split('-');
+    let (year, month, day) = (number(days.next()?)?, part(days.next()?)?, part(days.next()?)?);
+    let mut clock = clock.split(':');
+    let (hour, minute) = (part(clock.next()?)?, part(clock.next()?)?);
+    let second = clock.next().map_or(Some(0), part)?;
+    if days.next().is_some() || clock.next().is_some() {
+        return None;
+    }
+    let seconds = seconds_of(LocalTime { year, month, day, hour, minute, second })?;
+    Some(Timestamp { seconds, nanoseconds: 0 })
+}
+
+/// Parses decimal digits and nothing else.
+fn number(digits: &str) -> Option<i64> {
+    let only_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    only_digits.then(|| digits.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<Timestamp> {
+        moment(Value { flag: "--newer-than", bytes: text.as_bytes(), word: 0 }).ok()
+    }
+
+    #[test]
+    fn moments_are_ages_dates_seconds_and_files() {
+        let at = |seconds, nanoseconds| Some(Timestamp { seconds, nanoseconds });
+        assert_eq!([read("@7"), read("@7.25")], [at(7, 0), at(7, 250_000_000)]);
+        let (hour, day) = (read("1h").unwrap(), read("1d").unwrap());
+        assert!((hour.seconds - day.seconds - 23 * 3600).abs() < 60);
+        let (noon, later) = (read("2026-11-01 12:00").unwrap(), read("2026-11-01T12:00:05").unwrap());
+        assert_eq!(later.seconds - noon.seconds, 5);
+        assert!(read("2026-11-01").unwrap() < noon);
+        assert!(read("/").is_some() && read("/no/such/file").is_none());
+        for bad in [
+            "",
+            "d",
+            "-1d",
+            "1y",
+            "1.5h",
+            "2026-11",
+            "2026-13-01",
+            "2026-02-30",
+            "2026-11-01 24:00",
+            "2026-11-01 1:2:3:4",
+            "@",
+            "@x",
+            "@1.",
+            "@1.0000000001",
+            "tomorrow",
+            "99999999999999999999d",
+        ] {
+            assert_eq!(read(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn words_mean_themselves_as_lines() {
+        let cases =
+            [("a", "a"), ("#a", "\\#a"), ("a b", "a b"), ("a ", "a[ ]"), ("a  ", "a [ ]"), ("a\\ ", "a\\ ")];
+        for (word, line) in cases {
+            assert_eq!(as_line(word), line);
+        }
+    }
+}

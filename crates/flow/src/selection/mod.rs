@@ -1,0 +1,236 @@
+//! Selection: which entries a run leaves out, by name, size or age.
+//!
+//! Rules by name mean what the lines of a `.gitignore` file mean (gitignore(5)): the last rule that
+//! matches decides, a rule with a slash in it is relative to the operand, and nothing below an
+//! excluded directory is looked at. The walk applies them to a listing before it counts or shares
+//! the entries, so what is excluded costs no system call, no job and no message to a rank.
+//! Limits of size and age apply to regular files, and cost a `stat` each.
+//!
+//! What the user named is treated alike with one exception: a directory named as an operand is
+//! always entered.
+//!
+//! ```text
+//! Selection (plain data, in `Config`) ─► Selector (compiled, one per run)
+//!                                           │ enter: what holds in one directory
+//!                                           ▼
+//!                                         Scope (in its `DirNode`, and in `OpenDir` for the tool)
+//! ```
+
+mod line;
+mod rules;
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use haul_sys::{EntryType, Errno, Error, Fd, FileType, Names, Open, Operation, Stat, Timestamp};
+use haul_sys::{open, read_all, stat, stat_at};
+use serde::{Deserialize, Serialize};
+
+use crate::kind::FlowKind;
+use crate::report::Problem;
+use rules::{Rules, Verdict};
+
+/// Name of the files that `--gitignore` reads.
+const IGNORE_FILE: &CStr = c".gitignore";
+
+/// Maximum size of such a file, in bytes. Larger ones are refused, not read in part.
+const IGNORE_FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Name of the file that marks a directory as a cache, and how it begins
+/// (<https://bford.info/cachedir/>).
+const CACHE_TAG: &CStr = c"CACHEDIR.TAG";
+const CACHE_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
+
+/// Which entries a run leaves out. By default none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Selection {
+    /// Lines as in a `.gitignore` file. The last that matches an entry decides.
+    pub rules: Vec<String>,
+    /// True if `.gitignore` files below the operands are honoured. `rules` take precedence.
+    pub gitignore: bool,
+    /// True if of a directory with a `CACHEDIR.TAG` only that file is kept.
+    pub exclude_caches: bool,
+    /// Minimum size of a regular file, in bytes.
+    pub size_min: Option<u64>,
+    /// Maximum size of a regular file, in bytes.
+    pub size_max: Option<u64>,
+    /// Regular files must have been modified after this.
+    pub newer_than: Option<Timestamp>,
+    /// Regular files must have been modified before this.
+    pub older_than: Option<Timestamp>,
+}
+
+/// A compiled [`Selection`].
+#[derive(Debug, Default)]
+pub struct Selector {
+    rules: Rules,
+    /// Everything but the rules.
+    limits: Selection,
+}
+
+/// What holds for the entries of one directory.
+#[derive(Debug)]
+pub struct Scope {
+    /// Path below the operand, ending in a slash; empty for the operand itself.
+    path: Vec<u8>,
+    ignore_files: Option<Arc<IgnoreFile>>,
+    is_cache: bool,
+}
+
+/// The rules of one `.gitignore` file, and those of the files above it.
+#[derive(Debug)]
+struct IgnoreFile {
+    above: Option<Arc<IgnoreFile>>,
+    /// Length of its directory's path in `Scope::path`.
+    path_length: usize,
+    rules: Rules,
+}
+
+impl Selector {
+    /// Compiles a selection.
+    ///
+    /// # Errors
+    /// [`FlowKind::BadPattern`], naming the first rule that is invalid.
+    pub fn new(selection: &Selection) -> Result<Self, Problem> {
+        let limits = Selection { rules: Vec::new(), ..selection.clone() };
+        let mut invalid = None;
+        let lines = selection.rules.iter().map(String::as_bytes);
+        let rules = Rules::compile(lines, |_, line| invalid = invalid.or(Some(line)));
+        match invalid {
+            Some(line) => Err(Problem::new(FlowKind::BadPattern).naming(line)),
+            None => Ok(Self { rules, limits }),
+        }
+    }
+
+    /// True if entries are left out because of their names or where they are.
+    pub(crate) fn selects_by_name(&self) -> bool {
+        !self.rules.is_empty() || self.limits.gitignore || self.limits.exclude_caches
+    }
+
+    /// True if regular files have to be stat'ed to know whether they are left out.
+    #[must_use]
+    pub fn has_limits(&self) -> bool {
+        let Selection { size_min, size_max, newer_than, older_than, .. } = &self.limits;
+        size_min.is_some() || size_max.is_some() || newer_than.is_some() || older_than.is_some()
+    }
+
+    /// True if a file is within the limits, or if it isn't a regular file.
+    #[must_use]
+    pub fn admits(&self, stat: &Stat) -> bool {
+        let Selection { size_min, size_max, newer_than, older_than, .. } = &self.limits;
+        stat.kind != FileType::Regular
+            || (size_min.is_none_or(|least| stat.size >= least)
+                && size_max.is_none_or(|most| stat.size <= most)
+                && newer_than.is_none_or(|moment| stat.modified > moment)
+                && older_than.is_none_or(|moment| stat.modified < moment))
+    }
+
+    /// True if the rules exclude an operand, which isn't a directory, by its name.
+    pub(crate) fn excludes_operand(&self, name: &CStr) -> bool {
+        self.rules.decide(name.to_bytes(), false) == Some(Verdict::Exclude)
+    }
+
+    /// Returns what holds in a directory: an operand, or the entry `name` of a directory with the
+    /// scope `above`. `None` if everything is kept. `report` is called with what is wrong with its
+    /// `.gitignore` file.
+    pub(crate) fn enter(
+        &self,
+        (above, name): (Option<&Scope>, &CStr),
+        directory: &Fd,
+        report: impl FnMut(Problem),
+        path_of: impl Fn(&CStr) -> Vec<u8>,
+    ) -> Option<Arc<Scope>> {
+        if !self.selects_by_name() {
+            return None;
+        }
+        let path = above.map_or_else(Vec::new, |above| [&above.path, name.to_bytes(), b"/"].concat());
+        let mut ignore_files = above.and_then(|above| above.ignore_files.clone());
+        if self.limits.gitignore
+            && let Some(rules) = read_ignore_file(directory, report, path_of)
+        {
+            let (above, path_length) = (ignore_files.take(), path.len());
+            ignore_files = Some(Arc::new(IgnoreFile { above, path_length, rules }));
+        }
+        let is_cache = self.limits.exclude_caches && is_cache(directory);
+        Some(Arc::new(Scope { path, ignore_files, is_cache }))
+    }
+
+    /// True if an entry of a directory is left out because of its name.
+    #[must_use]
+    pub fn excludes(&self, scope: &Scope, name: &CStr, kind: EntryType) -> bool {
+        self.excludes_path(scope, &[&scope.path, name.to_bytes()].concat(), kind)
+    }
+
+    fn excludes_path(&self, scope: &Scope, path: &[u8], kind: EntryType) -> bool {
+        if scope.is_cache && path[scope.path.len()..] != *CACHE_TAG.to_bytes() {
+            return true;
+        }
+        let is_directory = kind == EntryType::Directory;
+        let mut verdict = self.rules.decide(path, is_directory);
+        let mut files = scope.ignore_files.as_deref();
+        while let (None, Some(file)) = (verdict, files) {
+            verdict = file.rules.decide(&path[file.path_length..], is_directory);
+            files = file.above.as_deref();
+        }
+        verdict == Some(Verdict::Exclude)
+    }
+
+    /// Removes what is left out from a listing. Where the listing gives no type, looks it up.
+    pub(crate) fn select(&self, scope: &Scope, directory: &Fd, names: &mut Names) {
+        let mut path = scope.path.clone();
+        names.retain(|name, kind| {
+            if *kind == EntryType::Unknown {
+                // If that fails, the walk finds out, and reports it.
+                *kind = stat_at(directory, name).map_or(*kind, |stat| EntryType::from(stat.kind));
+            }
+            path.truncate(scope.path.len());
+            path.extend_from_slice(name.to_bytes());
+            !self.excludes_path(scope, &path, *kind)
+        });
+    }
+}
+
+/// Reads the rules of a directory's `.gitignore` file. What can't be read, and lines that are
+/// invalid, are reported; the others hold.
+fn read_ignore_file(
+    directory: &Fd,
+    mut report: impl FnMut(Problem),
+    path_of: impl Fn(&CStr) -> Vec<u8>,
+) -> Option<Rules> {
+    let text = match read_small(directory, IGNORE_FILE, IGNORE_FILE_BYTES_MAX) {
+        Ok(text) => text,
+        Err(cause) if cause.is(Errno::NOENT) => return None,
+        Err(cause) => {
+            report(Problem::new(FlowKind::CannotOpen).naming(path_of(IGNORE_FILE)).because(cause));
+            return None;
+        }
+    };
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
+    let rules = Rules::compile(text.split(|byte| *byte == b'\n'), |index, line| {
+        let place = [path_of(IGNORE_FILE).as_slice(), format!(":{}", index + 1).as_bytes()].concat();
+        report(Problem::new(FlowKind::BadIgnoreLine).naming(place).naming(line).as_warning());
+    });
+    (!rules.is_empty()).then_some(rules)
+}
+
+/// True if a directory has a valid `CACHEDIR.TAG`.
+fn is_cache(directory: &Fd) -> bool {
+    let mut start = [0; CACHE_SIGNATURE.len()];
+    let read = open(directory, CACHE_TAG, Open::READ).and_then(|file| read_all(&file, 0, &mut start));
+    read.is_ok() && start == *CACHE_SIGNATURE
+}
+
+/// Reads a whole regular file of a directory. A symbolic link is not followed.
+fn read_small(directory: &Fd, name: &CStr, bytes_max: u64) -> Result<Vec<u8>, Error> {
+    let file = open(directory, name, Open::READ)?;
+    let size = match stat(&file)? {
+        stat if stat.kind != FileType::Regular => Err(Errno::INVAL),
+        stat if stat.size > bytes_max => Err(Errno::FBIG),
+        stat => Ok(usize::try_from(stat.size).unwrap_or_default()),
+    };
+    let size = size.map_err(|why| Error::new(Operation::Read, format!("{name:?}"), why))?;
+    let mut text = vec![0; size];
+    let length = read_all(&file, 0, &mut text)?;
+    text.truncate(length);
+    Ok(text)
+}
