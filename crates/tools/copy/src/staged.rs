@@ -86,14 +86,12 @@ impl UnnamedFiles {
             return *work;
         }
         let try_once = || {
-            let name = temporary_name();
             let file = open(directory, c".", Open::unnamed(Mode::OWNER))?;
-            link_unnamed(&file, directory, &name)?;
-            if let Err(cause) = remove(directory, &name) {
-                let left = Problem::new(CopyKind::CannotRemove).naming(place.path_of(&name));
-                copy.cx.problem(left.because(cause));
+            // A name that exists: a new one would be left behind by a signal at the wrong moment.
+            match link_unnamed(&file, directory, c".") {
+                Err(cause) if cause.is(Errno::EXIST) => file.close(),
+                outcome => outcome,
             }
-            file.close()
         };
         // Without the lock: it may wait for room.
         let work = copy.with_room(try_once).is_ok();
