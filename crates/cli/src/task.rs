@@ -77,6 +77,8 @@ pub(crate) struct RunOptions {
     pub(crate) progress: When,
     /// Form of the statistics printed at the end, if any.
     pub(crate) statistics: Option<StatisticsForm>,
+    /// True if a list of names or rules is read from standard input.
+    pub(crate) reads_input: bool,
     /// True if `--debug` remarks are printed.
     pub(crate) debug: bool,
 }

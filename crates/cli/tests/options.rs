@@ -14,7 +14,7 @@ use haul_testkit::{Sandbox, needs, require};
 use serde_json::Value;
 
 /// Values that flags accept, where neither their keywords nor "1" will do.
-const VALUES: [(&str, &str); 8] = [
+const VALUES: [(&str, &str); 13] = [
     ("range-size", "1M"),
     ("size", "+1"),
     ("block-size", "4K"),
@@ -23,6 +23,11 @@ const VALUES: [(&str, &str); 8] = [
     ("binary-files", "text"),
     ("hash", "md5"),
     ("manifest-format", "bsd"),
+    ("exclude-from", "/dev/null"),
+    ("files-from", "/dev/null"),
+    ("files0-from", "/dev/null"),
+    ("newer-than", "1d"),
+    ("older-than", "1d"),
 ];
 
 /// Values that all flags of a name refuse, in any applet.

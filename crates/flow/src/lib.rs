@@ -70,7 +70,7 @@ pub use pool::Pool;
 pub use report::{Line, Problem, Report, RunInfo, Severity, Tally};
 pub use room::Room;
 pub use run::{RunSpec, continue_dir, run};
-pub use selection::{Scope, Selection, Selector};
+pub use selection::{BadName, Contents, NameList, RefusedName, Scope, Selection, Selector};
 pub use sequence::Stages;
 pub use session::Session;
 pub use settings::{BLOCK_BYTES, DESCRIPTORS_WANTED, Machine, Settings, usual_block_bytes};

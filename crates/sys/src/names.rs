@@ -86,8 +86,14 @@ impl Names {
 
     /// Adds an entry. Returns false if the list already holds 4 GiB of names.
     pub fn push(&mut self, name: &CStr, inode: u64, kind: EntryType) -> bool {
+        self.push_bytes(name.to_bytes(), inode, kind)
+    }
+
+    /// Adds an entry whose name has no NUL. Returns false if the list already holds 4 GiB of names.
+    pub fn push_bytes(&mut self, name: &[u8], inode: u64, kind: EntryType) -> bool {
         let Ok(start) = u32::try_from(self.bytes.len()) else { return false };
-        self.bytes.extend_from_slice(name.to_bytes_with_nul());
+        self.bytes.extend_from_slice(name);
+        self.bytes.push(0);
         self.entries.push(ListedEntry { inode, start, kind });
         true
     }

@@ -10,6 +10,7 @@ use haul_copy::{
 use haul_digest::Algorithm;
 use haul_digest::manifest::Format;
 use haul_engine::Ops;
+use haul_flow::Contents;
 
 use super::cluster::{Interactive, Layout};
 use super::values::{self, Words};
@@ -74,6 +75,8 @@ struct Backups {
 pub(crate) struct Typed {
     pub(crate) dereference: Option<Dereference>,
     pub(crate) recursive: bool,
+    /// `-r` itself, not `-a`: of a directory in a list of names, the contents are copied too.
+    listed_contents: bool,
     pub(crate) hard_link: bool,
     pub(crate) symbolic_link: bool,
     pub(crate) existing: Existing,
@@ -131,6 +134,7 @@ impl Default for Typed {
         Self {
             dereference: None,
             recursive: false,
+            listed_contents: false,
             hard_link: false,
             symbolic_link: false,
             existing: Existing::default(),
@@ -196,6 +200,30 @@ impl Arguments for Typed {
 }
 
 impl Typed {
+    pub(super) fn recurse(&mut self) {
+        (self.recursive, self.listed_contents) = (true, true);
+    }
+
+    /// Reads the list of names, if one was given. The copy is then that of SOURCE onto DEST, as far
+    /// as the list goes.
+    pub(super) fn read_list(&mut self) -> Result<(), Error> {
+        let contents = if self.listed_contents { Contents::All } else { Contents::Listed };
+        if !self.shared.read_list(contents)? {
+            return Ok(());
+        }
+        if self.parents {
+            return Err(Error::Useless { flag: "--parents", other: "--files-from" });
+        }
+        if let Some(directory) = self.target_directory.take() {
+            self.names.push(directory.into_bytes());
+        }
+        if let Some(extra) = self.names.get(2) {
+            return Err(Error::Extra { operand: extra.clone() });
+        }
+        (self.recursive, self.no_target_directory) = (true, true);
+        Ok(())
+    }
+
     pub(super) fn archive(&mut self) {
         self.dereference = Some(Dereference::Never);
         self.recursive = true;

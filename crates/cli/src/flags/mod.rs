@@ -342,6 +342,7 @@ pub(crate) fn parse(
         Some(information) => Ok(Parsed::Tell(information)),
         None => {
             typed.check_job("--clients", environment.is_rank)?;
+            typed.read_list()?;
             typed.lower(&environment).map(|request| Parsed::Copy(Box::new(request)))
         }
     }

@@ -6,14 +6,16 @@
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use haul_flow::Selection;
+use haul_flow::{BadName, Contents, NameList, RefusedName, Selection};
 use haul_sys::{Fd, LocalTime, Timestamp, c_string, seconds_of, stat_path};
 
 use super::Action::{Plain, Required};
 use super::values::Bounds;
 use super::{Error, Flag, Shared, Value};
+use crate::messages::reason;
 
 /// Help heading of these flags.
 pub(super) const CHOOSING: &str = "Choosing entries";
@@ -37,6 +39,18 @@ pub(super) static FLAGS: &[Flag<Shared>] = &[
         Required("FILE", Shared::add_rules_of),
         "read rules from FILE, or standard input if FILE is -, each on a line; a line that begins with ! includes",
     ),
+    Flag::own(
+        "--files-from",
+        Required("FILE", |shared, value| shared.set_list(value, b'\n')),
+        "look at nothing below SOURCE but the names in FILE, or standard input if FILE is -, each on a line; directories on \
+         the way are made; what is in a listed directory is copied only with -r, not with -a alone",
+    ),
+    Flag::own(
+        "--files0-from",
+        Required("FILE", |shared, value| shared.set_list(value, 0)),
+        "the same, but each name ends with NUL, as find -print0 and git ls-files -z print them",
+    ),
+    Flag::own("--null", Plain(|shared| shared.null = true), "with --files-from, names end with NUL"),
     Flag::own(
         "--gitignore",
         Plain(|shared| shared.run.config.selection.gitignore = true),
@@ -92,11 +106,8 @@ impl Shared {
 
     fn add_rules_of(&mut self, value: Value<'_>) -> Result<(), Error> {
         let path = value.path()?;
-        let read = match path.as_os_str().as_bytes() {
-            b"-" => read_input(),
-            _ => std::fs::read(&path),
-        };
-        let text = read.map_err(|why| sentence(&path, &why.to_string()))?;
+        self.run.reads_input |= is_input(&path);
+        let text = read(&path).map_err(|why| sentence(&path, &reason(&why)))?;
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
         let rules = &mut self.run.config.selection.rules;
         for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
@@ -110,11 +121,54 @@ impl Shared {
         Ok(())
     }
 
+    fn set_list(&mut self, value: Value<'_>, end: u8) -> Result<(), Error> {
+        let path = value.path()?;
+        if let Some((flag, ..)) = &self.list {
+            return Err(Error::Exclusive { flag, other: value.flag });
+        }
+        self.run.reads_input |= is_input(&path);
+        self.list = Some((value.flag, path, end));
+        Ok(())
+    }
+
+    /// Reads the list of names, if one was given. `contents` says what becomes of those in a listed
+    /// directory. Returns true if there is a list.
+    pub(crate) fn read_list(&mut self, contents: Contents) -> Result<bool, Error> {
+        let Some((flag, path, end)) = &self.list else {
+            let unused = Error::Requires { flag: "--null", other: "--files-from" };
+            return if self.null { Err(unused) } else { Ok(false) };
+        };
+        let end = if self.null { 0 } else { *end };
+        let refused = |why: &str| Error::Sentence(format!("{flag}: {}: {why}", path.display()));
+        let text = read(path).map_err(|why| refused(&reason(&why)))?;
+        let list = NameList::parse(text, end, contents).map_err(|RefusedName { number, name, why }| {
+            let why = match why {
+                BadName::Empty => "is empty",
+                BadName::Absolute => "is absolute; names are relative to SOURCE",
+                BadName::GoesUp => "leads out of SOURCE",
+                BadName::Nul => "has a NUL in it; use --null",
+                BadName::TooFar => "is more than 4 GiB from the first",
+            };
+            refused(&format!("name {number} {why}: '{}'", name.escape_ascii()))
+        })?;
+        self.run.config.selection.list = Some(Arc::new(list));
+        Ok(true)
+    }
+
     /// Returns a flag that was given of those that choose entries.
     pub(crate) fn selection_flag(&self) -> Option<&'static str> {
-        let Selection { rules, gitignore, exclude_caches, size_min, size_max, newer_than, older_than } =
-            &self.run.config.selection;
+        let Selection {
+            rules,
+            gitignore,
+            exclude_caches,
+            size_min,
+            size_max,
+            newer_than,
+            older_than,
+            list: _,
+        } = &self.run.config.selection;
         let given = [
+            ("--files-from", self.list.is_some()),
             ("--exclude-from", self.rule_files),
             ("--exclude", !rules.is_empty()),
             ("--gitignore", *gitignore),
@@ -149,7 +203,15 @@ fn sentence(path: &Path, why: &str) -> Error {
     Error::Sentence(format!("--exclude-from: {}: {why}", path.display()))
 }
 
-fn read_input() -> io::Result<Vec<u8>> {
+fn is_input(path: &Path) -> bool {
+    path.as_os_str().as_bytes() == b"-"
+}
+
+/// Reads a file, or standard input if its name is `-`.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    if !is_input(path) {
+        return std::fs::read(path);
+    }
     let mut text = Vec::new();
     io::stdin().lock().read_to_end(&mut text)?;
     Ok(text)

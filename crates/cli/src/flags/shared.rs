@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use super::Action::{Optional, Plain, Required};
 use super::selection::{self, CHOOSING};
@@ -57,6 +58,10 @@ pub(crate) struct Shared {
     pub(super) without_ranks: Option<&'static str>,
     /// True if rules were read from a file, which may have none.
     pub(super) rule_files: bool,
+    /// The file with a list of names, the flag that gave it, and the byte that ends a name.
+    pub(super) list: Option<(&'static str, PathBuf, u8)>,
+    /// True if names in the list end with NUL in any case.
+    pub(super) null: bool,
 }
 
 /// The shared flags, in help order.

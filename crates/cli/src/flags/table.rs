@@ -113,11 +113,7 @@ static GNU: &[Flag] = &[
         "preserve these attributes, separated by commas: mode, ownership, timestamps (the default is these \
          three), links, xattr, all",
     ),
-    Flag::gnu(
-        "-R -r --recursive",
-        Plain(|typed| typed.recursive = true),
-        "copy directories and their contents",
-    ),
+    Flag::gnu("-R -r --recursive", Plain(Typed::recurse), "copy directories and their contents"),
     Flag::gnu(
         "--remove-destination",
         Plain(|typed| typed.existing.remove = true),

@@ -13,6 +13,7 @@ use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::process::ExitCode;
 
+use haul_flow::Contents;
 use haul_sys::Fd;
 
 use crate::flags::{Arguments, Command, Documented, Environment, Error, Information};
@@ -84,9 +85,11 @@ impl Call<'_> {
         let mut line = T::default();
         let parsed = command.parse(&mut line, words, posixly_correct).and_then(|information| {
             let is_rank = environment.is_rank && !self.stands_in;
-            let checked =
-                if information.is_some() { Ok(()) } else { line.shared().check_job("--clients", is_rank) };
-            checked.map(|()| information)
+            if information.is_none() {
+                line.shared().check_job("--clients", is_rank)?;
+                line.shared().read_list(Contents::All)?;
+            }
+            Ok(information)
         });
         match parsed {
             Ok(None) => Ok(line),

@@ -20,7 +20,7 @@ use crate::start::{Way, script};
 const ALL: &str = "-a from to";
 
 /// Command lines. `from` is a tree of everything; `there` is an older copy of a part of it.
-const LINES: [&str; 56] = [
+const LINES: [&str; 58] = [
     ALL,
     "-a from/. there",
     "-av from there",
@@ -57,6 +57,8 @@ const LINES: [&str; 56] = [
     "-a --walk=ranks --exclude=sub/* --include=sub/sub --exclude=size-1* from to",
     "-a --gitignore --max-size=8K --newer-than=@1000 from to",
     "-a --walk=ranks --gitignore --exclude-caches --min-size=100 from to",
+    "-a --files-from=list --exclude=size-4096 from to",
+    "-ar --walk=ranks --files0-from=list0 from there",
     "-r --exclude=size-4* --max-size=1K from/size-4095 from/size-511 from/size-4097 from/odd there",
     "-r --preserve=links,xattr from to",
     "-r --preserve=all --no-preserve=links,timestamps from to",
@@ -93,6 +95,9 @@ fn prepare(folder: &Path) -> io::Result<()> {
     let spec = everything::spec();
     spec.build(&folder.join("from"))?;
     fs::write(folder.join("from/sub/.gitignore"), "mode-*\n!mode-0644\n")?;
+    let list = "sub/sub/deep\nsize-511\nsize-4096\nodd\nsub/missing\nsub/mode-0644\n";
+    fs::write(folder.join("list"), list)?;
+    fs::write(folder.join("list0"), list.replace('\n', "\0"))?;
     let there = folder.join("there");
     fs::create_dir_all(there.join("sub"))?;
     fs::create_dir_all(there.join("odd"))?;

@@ -12,7 +12,7 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use haul_sys::{DirectoryReader, EntryType, Errno, Error, Fd, Names, Open, Stat};
+use haul_sys::{DirectoryReader, EntryType, Errno, Error, Fd, Names, Open, Operation, Stat};
 use haul_sys::{open, stat, stat_at, stat_path};
 
 use crate::batch::Batch;
@@ -49,22 +49,33 @@ pub(super) fn classify<T: Tool>(cx: &Context<'_, T>, entry: &mut Entry<T>) -> Re
     Ok(Classified { kind: seen.kind.into(), follow })
 }
 
-/// True unless the run leaves out the entry, which isn't a directory: an operand because of its
-/// name, a regular file because of its size or age. Names from a listing were selected by [`list`].
-pub(super) fn is_selected<T: Tool>(cx: &Context<'_, T>, entry: &Entry<T>, classified: &Classified) -> bool {
+/// Returns false if the run leaves out the entry, which isn't a directory: an operand because of
+/// its name, a regular file because of its size or age. Names from a listing were selected by
+/// [`list`].
+///
+/// # Errors
+/// `ENOTDIR` if the run's list has names below it.
+pub(super) fn is_selected<T: Tool>(
+    cx: &Context<'_, T>,
+    entry: &Entry<T>,
+    classified: &Classified,
+) -> Result<bool, Error> {
     let selector = cx.selector();
+    if selector.lists_below(entry.node.scope.as_deref(), entry.is_operand(), entry.name()) {
+        return Err(Error::new(Operation::Openat, format!("{:?}", entry.name()), Errno::NOTDIR));
+    }
     if entry.is_operand() && selector.excludes_operand(entry.name()) {
-        return false;
+        return Ok(false);
     }
     if classified.kind != EntryType::Regular || !selector.has_limits() {
-        return true;
+        return Ok(true);
     }
     let stat = cx
         .cache()
         .open(&entry.node.source)
         .and_then(|directory| stat_path(Some(&*directory), entry.name(), classified.follow));
     // What can't be stat'ed is reported by whoever opens it.
-    stat.is_err() || stat.is_ok_and(|stat| selector.admits(&stat))
+    Ok(stat.is_err() || stat.is_ok_and(|stat| selector.admits(&stat)))
 }
 
 /// Enters a directory and lists it.
@@ -144,12 +155,10 @@ pub(super) fn list<T: Tool>(
     node: &Arc<DirNode<T>>,
     fd: Arc<Fd>,
 ) {
-    let mut names = Names::new();
-    let more = reader.read(&*fd, &mut names, WINDOW_ENTRIES).unwrap_or_else(|cause| {
-        let path = node.source.path();
-        cx.problem(Problem::new(FlowKind::CannotAccess).naming(path).because(cause));
-        false
-    });
+    let (mut names, more) = match node.scope.as_ref().and_then(|scope| cx.selector().listing(scope)) {
+        Some(names) => (names, false),
+        None => read(cx, reader, node, &fd),
+    };
     select(cx, node, &fd, &mut names);
     expect(cx, node, &names);
     // Shared before its entries: the last directory shared is the first taken, so those of this
@@ -161,6 +170,22 @@ pub(super) fn list<T: Tool>(
     if !more {
         finish_listing(cx, node);
     }
+}
+
+/// Reads a window of a directory. Also returns true if there is more.
+fn read<T: Tool>(
+    cx: &Context<'_, T>,
+    reader: &mut DirectoryReader,
+    node: &DirNode<T>,
+    fd: &Fd,
+) -> (Names, bool) {
+    let mut names = Names::new();
+    let more = reader.read(fd, &mut names, WINDOW_ENTRIES).unwrap_or_else(|cause| {
+        let path = node.source.path();
+        cx.problem(Problem::new(FlowKind::CannotAccess).naming(path).because(cause));
+        false
+    });
+    (names, more)
 }
 
 /// Returns what the run's selection says about the entries of a directory, if anything.
@@ -222,6 +247,9 @@ pub fn continue_dir<T: Tool>(
     let directory = cx.selector().selects_by_name().then(|| cx.cache().open(&source)).and_then(Result::ok);
     let scope = directory.as_ref().and_then(|directory| enter_scope(cx, entry, directory));
     let node = DirNode::<T>::below(&entry.node, source, (stat, scope), own);
+    if let Some(listed) = node.scope.as_ref().and_then(|scope| cx.selector().listing(scope)) {
+        names = listed;
+    }
     if let Some(directory) = directory {
         select(cx, &node, &directory, &mut names);
     }

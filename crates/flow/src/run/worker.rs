@@ -232,9 +232,13 @@ impl<'r, T: Tool> Worker<'r, T> {
         if classified.kind == EntryType::Directory {
             return walk::visit(&self.cx, &mut self.reader, entry, classified.follow);
         }
-        if !walk::is_selected(&self.cx, &entry, &classified) {
-            self.cx.count(Tally { excluded: 1, ..Tally::default() });
-            return self.cx.complete(&entry);
+        match walk::is_selected(&self.cx, &entry, &classified) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.cx.count(Tally { excluded: 1, ..Tally::default() });
+                return self.cx.complete(&entry);
+            }
+            Err(cause) => return self.cx.give_up(&entry, Failure::Classify(&cause)),
         }
         let was_unknown = entry.kind == EntryType::Unknown || classified.follow;
         if was_unknown && !looked_at && self.cx.run.driver.classifies_first() {

@@ -17,14 +17,18 @@
 //! ```
 
 mod line;
+mod list;
 mod rules;
 
 use std::ffi::CStr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use haul_sys::{EntryType, Errno, Error, Fd, FileType, Names, Open, Operation, Stat, Timestamp};
 use haul_sys::{open, read_all, stat, stat_at};
 use serde::{Deserialize, Serialize};
+
+pub use list::{BadName, Contents, NameList, RefusedName};
 
 use crate::kind::FlowKind;
 use crate::report::Problem;
@@ -58,6 +62,10 @@ pub struct Selection {
     pub newer_than: Option<Timestamp>,
     /// Regular files must have been modified before this.
     pub older_than: Option<Timestamp>,
+    /// The only names below the operands to look at; `None` for all. Only the process that walks
+    /// the tree needs it.
+    #[serde(skip)]
+    pub list: Option<Arc<NameList>>,
 }
 
 /// A compiled [`Selection`].
@@ -73,6 +81,8 @@ pub struct Selector {
 pub struct Scope {
     /// Path below the operand, ending in a slash; empty for the operand itself.
     path: Vec<u8>,
+    /// The part of the run's list of names that is in the directory; `None` for everything.
+    listed: Option<Range<u32>>,
     ignore_files: Option<Arc<IgnoreFile>>,
     is_cache: bool,
 }
@@ -104,7 +114,10 @@ impl Selector {
 
     /// True if entries are left out because of their names or where they are.
     pub(crate) fn selects_by_name(&self) -> bool {
-        !self.rules.is_empty() || self.limits.gitignore || self.limits.exclude_caches
+        !self.rules.is_empty()
+            || self.limits.list.is_some()
+            || self.limits.gitignore
+            || self.limits.exclude_caches
     }
 
     /// True if regular files have to be stat'ed to know whether they are left out.
@@ -123,6 +136,20 @@ impl Selector {
                 && size_max.is_none_or(|most| stat.size <= most)
                 && newer_than.is_none_or(|moment| stat.modified > moment)
                 && older_than.is_none_or(|moment| stat.modified < moment))
+    }
+
+    /// True if the run's list has names below an entry: below every operand, or below this entry of
+    /// a directory.
+    pub(crate) fn lists_below(&self, scope: Option<&Scope>, is_operand: bool, name: &CStr) -> bool {
+        let Some(list) = &self.limits.list else { return false };
+        let below = |scope: &Scope| Some(list.has_below(scope.listed.clone()?, scope.path.len(), name));
+        is_operand || scope.and_then(below).unwrap_or(false)
+    }
+
+    /// Returns the listing of a directory if it comes from the run's list of names.
+    pub(crate) fn listing(&self, scope: &Scope) -> Option<Names> {
+        let (list, listed) = self.limits.list.as_ref().zip(scope.listed.clone())?;
+        Some(list.entries(listed, scope.path.len()))
     }
 
     /// True if the rules exclude an operand, which isn't a directory, by its name.
@@ -152,13 +179,19 @@ impl Selector {
             ignore_files = Some(Arc::new(IgnoreFile { above, path_length, rules }));
         }
         let is_cache = self.limits.exclude_caches && is_cache(directory);
-        Some(Arc::new(Scope { path, ignore_files, is_cache }))
+        let listed = self.limits.list.as_ref().and_then(|list| match above {
+            None => list.whole(),
+            Some(above) => list.below(above.listed.clone()?, above.path.len(), name),
+        });
+        Some(Arc::new(Scope { path, listed, ignore_files, is_cache }))
     }
 
     /// True if an entry of a directory is left out because of its name.
     #[must_use]
     pub fn excludes(&self, scope: &Scope, name: &CStr, kind: EntryType) -> bool {
-        self.excludes_path(scope, &[&scope.path, name.to_bytes()].concat(), kind)
+        let list = self.limits.list.as_ref().zip(scope.listed.clone());
+        list.is_some_and(|(list, listed)| !list.has(listed, scope.path.len(), name))
+            || self.excludes_path(scope, &[&scope.path, name.to_bytes()].concat(), kind)
     }
 
     fn excludes_path(&self, scope: &Scope, path: &[u8], kind: EntryType) -> bool {
