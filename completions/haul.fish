@@ -65,6 +65,7 @@ function __haul_complete_cp
     complete -c $argv[1] -n $argv[2] -l version -d 'print the version and exit'
     complete -c $argv[1] -n $argv[2] -l strict -d 'for copying into a directory that others may write to'
     complete -c $argv[1] -n $argv[2] -l atomic -d 'give each file its name only when it is complete, and replace existing files as a whole'
+    complete -c $argv[1] -n $argv[2] -l dry-run -d 'print what would be copied, removed and backed up, and change nothing'
     complete -c $argv[1] -n $argv[2] -l resume -d 'go on where an interrupted run of the same command stopped'
     complete -c $argv[1] -n $argv[2] -l journal -r -d 'like --resume, but keep the record in FILE'
     complete -c $argv[1] -n $argv[2] -l no-atomic -d 'write all files under their own names'

@@ -102,6 +102,7 @@ pub(crate) struct Typed {
     pub(crate) parents: bool,
     pub(crate) strip_trailing_slashes: bool,
     pub(crate) strict: bool,
+    pub(crate) dry_run: bool,
     /// The last of `--atomic` and `--no-atomic`.
     pub(crate) atomic: Option<Atomic>,
     pub(crate) fsync: Fsync,
@@ -160,6 +161,7 @@ impl Default for Typed {
             parents: false,
             strip_trailing_slashes: false,
             strict: false,
+            dry_run: false,
             atomic: None,
             fsync: Fsync::Never,
             if_changed: None,
@@ -371,6 +373,9 @@ impl Typed {
         if let (Some(flag), Some(other)) = (self.reads_all(), self.not_read()) {
             return Err(Error::Exclusive { flag, other });
         }
+        if let Some(other) = self.dry_run.then(|| self.not_dry()).flatten() {
+            return Err(Error::Exclusive { flag: "--dry-run", other });
+        }
         self.check_manifest()?;
         if let Some(other) = self.not_atomic() {
             return Err(Error::Exclusive { flag: "--atomic", other });
@@ -409,6 +414,17 @@ impl Typed {
             .keep_directory_symlink
             .then_some("--keep-directory-symlink")
             .or(self.attributes_only.then_some("--attributes-only"))
+    }
+
+    /// Returns a given option that needs a real copy.
+    fn not_dry(&self) -> Option<&'static str> {
+        let real = [
+            ("--manifest", self.manifest.is_some()),
+            ("--resume", self.resume),
+            ("--journal", self.shared.run.hosts.journal.is_some()),
+            ("--interactive", self.interactive == Interactive::Ask),
+        ];
+        real.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
 
     /// `--fsync[=WHEN]`.
@@ -601,7 +617,8 @@ impl Typed {
             on_full: self.on_full,
             layout: self.layout.rule(),
             temporary_names: None,
-            verbose: self.verbose || self.debug,
+            dry_run: self.dry_run,
+            verbose: self.verbose || self.debug || self.dry_run,
             debug: self.debug,
             through_dangling: environment.posixly_correct && !self.strict,
             strict: self.strict,

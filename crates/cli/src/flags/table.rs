@@ -189,6 +189,11 @@ static OWN: &[Flag] = &[
          to do so for new files of 1 MiB or more",
     ),
     Flag::own(
+        "--dry-run",
+        Plain(|typed| typed.dry_run = true),
+        "print what would be copied, removed and backed up, and change nothing",
+    ),
+    Flag::own(
         "--resume",
         Plain(|typed| typed.resume = true),
         "go on where an interrupted run of the same command stopped; what is done is recorded in a hidden file, which is          removed when the copy is complete",

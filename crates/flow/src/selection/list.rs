@@ -58,9 +58,9 @@ pub enum BadName {
 }
 
 impl NameList {
-    /// Reads a list in which each name ends with the byte `end`, which the last may lack. Empty lines
-    /// are ignored if that is a newline. Repeated slashes, `.` and slashes at the end of a name make
-    /// no difference.
+    /// Reads a list in which each name ends with the byte `end`, which the last may lack. Empty
+    /// lines are ignored if that is a newline. Repeated slashes, `.` and slashes at the end of a
+    /// name make no difference.
     ///
     /// # Errors
     /// The first name that could lead out of the operand, or is invalid.

@@ -13,6 +13,7 @@ use haul_sys::{make_directory, open, stat};
 
 use super::attributes::{CopyPlace, NewAttributes};
 use super::creation_mode;
+use super::dry_run;
 use super::durable;
 use super::entry_copy::EntryCopy;
 use super::existing::looks_at_link;
@@ -42,6 +43,10 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
         copy.cx.problem(refuse(copy, opened.stat, refusal));
         return Enter::Over;
     }
+    if copy.options.dry_run {
+        record_named(copy, opened.stat.identity);
+        return dry_run::enter(copy, opened);
+    }
     let ready = match ready_directory(copy, opened.stat) {
         Ok(Some(ready)) => ready,
         Ok(None) => return Enter::Over,
@@ -51,13 +56,7 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
         }
     };
     let above = &copy.entry.node.own;
-    if copy.entry.is_operand() {
-        copy.copier.named.record(opened.stat.identity, || NamedCopy {
-            operand: above.operand.index,
-            place: (above.held.identity(), copy.target_name().to_owned()),
-            shown: copy.target_path(),
-        });
-    }
+    record_named(copy, opened.stat.identity);
     if ready.is_new {
         if !above.is_new() && !copy.copier.tops.record(ready.stat.identity, above.operand.index) {
             copy.cx.problem(Problem::new(CopyKind::ReplacedWhileMade).naming(copy.target_path()));
@@ -103,12 +102,15 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
     if copy.options.one_file_system && crossing { Enter::Bare(own) } else { Enter::Visit(own) }
 }
 
-/// Reports once that the target is inside the source.
-fn tell_into_itself(copy: EntryCopy<'_>) {
-    let operand = &copy.entry.node.own.operand;
-    if operand.tells_first() {
-        let problem = Problem::new(CopyKind::IntoItself);
-        copy.cx.problem(problem.naming(operand.source.clone()).naming(operand.target.clone()));
+/// Records the copy of a directory that was named as an operand.
+fn record_named(copy: EntryCopy<'_>, source: Identity) {
+    let above = &copy.entry.node.own;
+    if copy.entry.is_operand() {
+        copy.copier.named.record(source, || NamedCopy {
+            operand: above.operand.index,
+            place: (above.held.identity(), copy.target_name().to_owned()),
+            shown: copy.target_path(),
+        });
     }
 }
 
@@ -120,7 +122,7 @@ fn tell_into_itself(copy: EntryCopy<'_>) {
 fn is_own_copy(copy: EntryCopy<'_>, directory: Identity) -> bool {
     let Some(operand) = copy.copier.tops.operand(directory) else { return false };
     if operand <= copy.entry.node.own.operand.index {
-        tell_into_itself(copy);
+        copy.tell_into_itself();
     }
     true
 }
@@ -242,6 +244,9 @@ fn plain_directory_mode(copier: &Copier, source: &Stat, ready: &Ready) -> Option
 }
 
 pub(super) fn leave(copier: &Copier, cx: &Context<'_, Copier>, node: &DirNode<Copier>) {
+    if copier.options.dry_run {
+        return;
+    }
     let own = &node.own;
     let (Some(made), Some(source)) = (&own.made, &node.stat) else { return };
     let path = || own.held.path();

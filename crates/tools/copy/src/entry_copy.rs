@@ -141,6 +141,15 @@ impl<'a> EntryCopy<'a> {
         }
     }
 
+    /// Reports once that the target is inside the source.
+    pub(super) fn tell_into_itself(self) {
+        let operand = &self.entry.node.own.operand;
+        if operand.tells_first() {
+            let problem = Problem::new(CopyKind::IntoItself);
+            self.cx.problem(problem.naming(operand.source.clone()).naming(operand.target.clone()));
+        }
+    }
+
     /// Prints the `--verbose` line for a removed target.
     pub(super) fn tell_removed(self) {
         if self.options.verbose {

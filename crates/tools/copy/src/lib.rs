@@ -20,6 +20,7 @@ mod default_label;
 mod directory;
 #[cfg(feature = "distributed")]
 mod distributed;
+mod dry_run;
 mod durable;
 mod entry_copy;
 mod existing;
@@ -262,6 +263,7 @@ impl Tool for Copier {
             Look::Unknown => {}
         }
         match (kind, self.options.make) {
+            _ if self.options.dry_run => Plan::Handle,
             (EntryType::Regular, Make::Copy) if !self.options.attributes_only => {
                 Plan::Read(self.probe(entry))
             }
@@ -288,7 +290,8 @@ impl Tool for Copier {
     }
 
     fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Handled {
-        other::handle(EntryCopy::new(self, cx, entry), kind)
+        let copy = EntryCopy::new(self, cx, entry);
+        if self.options.dry_run { dry_run::handle(copy, kind) } else { other::handle(copy, kind) }
     }
 
     fn open_file(

@@ -268,6 +268,8 @@ pub struct CopyOptions {
     pub on_full: OnFull,
     /// Placement of new files' data.
     pub layout: LayoutRule,
+    /// Decide about every entry, and change nothing (`--dry-run`).
+    pub dry_run: bool,
     /// Print a line for each entry (`-v`).
     pub verbose: bool,
     /// Report how each file was copied (`--debug`).
@@ -343,6 +345,7 @@ impl Default for CopyOptions {
             if_changed: IfChanged::Ignore,
             on_full: OnFull::Stop,
             layout: LayoutRule::Inherit,
+            dry_run: false,
             verbose: false,
             debug: false,
             through_dangling: false,

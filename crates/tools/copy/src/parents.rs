@@ -196,6 +196,13 @@ impl<'a> Parents<'a> {
         component: &Component<'_>,
     ) -> Result<(Arc<DirHandle>, Stat, Option<Mode>), Problem> {
         let source = source_stat(component)?;
+        if self.copier.options.dry_run {
+            self.tell_made(component);
+            let shown = component.shown.to_vec();
+            let held = self.cache.hold_absent(&c_string(&shown), Open::SEARCH, shown);
+            self.known.insert(component.key.clone(), Arc::clone(&held));
+            return Ok((held, source, None));
+        }
         let problem = |kind| move |cause: Error| Problem::new(kind).naming(component.shown).because(cause);
         let directory = self.cache.open(above).map_err(problem(CopyKind::CannotMakeParent))?;
         let omitted = self.omitted(&source);
@@ -210,10 +217,7 @@ impl<'a> Parents<'a> {
             Some(room) => room.retry(self.report, &|| component.shown.to_vec(), make),
         };
         made.map_err(problem(CopyKind::CannotMakeParent))?;
-        if self.copier.options.verbose {
-            let names = vec![component.source.to_vec(), component.shown.to_vec()];
-            self.report.line(Line::new(CopyKind::ParentMade, names));
-        }
+        self.tell_made(component);
         let opened = creation.open_directory(&directory, &component.name, is_shared);
         let (fd, made) = opened.map_err(|cause| match cause.operation() {
             Operation::Fchmod => problem(CopyKind::SettingPermissions)(cause),
@@ -225,6 +229,14 @@ impl<'a> Parents<'a> {
         }
         let held = self.hold(above, component, Open::SEARCH, (made.identity, fd));
         Ok((held, source, self.plain_mode(omitted, made.mode)))
+    }
+
+    /// Prints the `--verbose` line for a new parent.
+    fn tell_made(&self, component: &Component<'_>) {
+        if self.copier.options.verbose {
+            let names = vec![component.source.to_vec(), component.shown.to_vec()];
+            self.report.line(Line::new(CopyKind::ParentMade, names));
+        }
     }
 
     /// Permissions withheld from a new directory until its owner is set.
@@ -267,6 +279,9 @@ impl<'a> Parents<'a> {
 
     /// Sets the attributes, deepest directory first, and returns the overall status.
     pub(super) fn finish(mut self) -> Status {
+        if self.copier.options.dry_run {
+            return self.status;
+        }
         for changed in std::mem::take(&mut self.changed).into_iter().rev() {
             if let Err(problem) = self.give_attributes(&changed) {
                 self.tell(problem);

@@ -12,7 +12,7 @@ use haul_sys::{EntryType, Errno, Fd, FileType, Mode, Stat};
 use haul_sys::{may_write, remove, rename, stat_at, stat_path};
 
 use super::CopyKind;
-use super::backup::{Turn, base_of};
+use super::backup::{Turn, backup_name, base_of};
 use super::entry_copy::EntryCopy;
 use super::existing::{Case, Decision, Refusal, Sight, Skip, decide, looks_at_link};
 use super::options::{Atomic, Preserve, Update};
@@ -134,6 +134,52 @@ pub(super) fn refuses(copy: EntryCopy<'_>, source: &Stat) -> Option<Problem> {
         Decision::Refuse(refusal) => Some(refused(copy, refusal)),
         _ => None,
     }
+}
+
+/// What would become of the place of a copy.
+pub(super) enum Foreseen {
+    /// The copy would be made where nothing is.
+    Made,
+    /// What is there would be overwritten or entered.
+    Stays(Stat),
+    /// It would be removed first.
+    Removed,
+    /// It would be renamed to this first.
+    BackedUp(CString),
+    /// It would stay, and nothing would be copied. Everything has been reported.
+    Left,
+}
+
+/// Decides as [`clear`] does, and changes nothing.
+pub(super) fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Foreseen, Problem> {
+    let name = copy.target_name();
+    let follow = !looks_at_link(copy.options, source.kind);
+    let directory = match copy.open_directory() {
+        Ok(directory) => directory,
+        Err(cause) if cause.is(Errno::NOENT) => return Ok(Foreseen::Made),
+        Err(cause) => return Err(copy.problem(CopyKind::CannotStat, cause)),
+    };
+    let there = match stat_path(Some(&*directory), name, follow) {
+        Ok(there) => there,
+        Err(cause) if cause.is(Errno::NOENT) => return Ok(Foreseen::Made),
+        Err(cause) if cause.is(Errno::LOOP) && follow && copy.options.existing.force => {
+            return Ok(Foreseen::Removed);
+        }
+        Err(cause) => return Err(copy.problem(CopyKind::CannotStat, cause)),
+    };
+    let scene = Scene { copy, directory: &directory, source, there: &there };
+    Ok(match decide(&scene.case(), &scene) {
+        Decision::Stays => Foreseen::Stays(there),
+        Decision::Remove if copy.options.atomic == Atomic::Always => Foreseen::Stays(there),
+        Decision::Remove => Foreseen::Removed,
+        Decision::BackUp => Foreseen::BackedUp(backup_name(&directory, name, &copy.options.existing)),
+        Decision::Skip(skip) => {
+            tell_skip(copy, skip);
+            Foreseen::Left
+        }
+        Decision::Done => Foreseen::Left,
+        Decision::Refuse(refusal) => return Err(refused(copy, refusal)),
+    })
 }
 
 /// Prepares a target's place where something exists, or did a moment ago.

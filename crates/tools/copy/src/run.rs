@@ -70,7 +70,7 @@ pub fn run(
     let cache = &session.cache;
     let onto_backup = operands::onto_backup(operands, options);
     let (operands, options) = onto_backup.as_ref().map_or((operands, options), |(names, how)| (names, how));
-    if let Label::Given(context) = &options.label {
+    if let (Label::Given(context), false) = (&options.label, options.dry_run) {
         set_creation_label(context).map_err(|cause| {
             let problem = Problem::new(CopyKind::CreationLabel).naming(context.to_bytes());
             Refused::Fatal(problem.because(cause))
@@ -100,6 +100,10 @@ pub fn run(
         let mut targets: Vec<_> = operands.iter().map(|operand| Arc::clone(&operand.own.held)).collect();
         targets.sort_unstable_by_key(|held| (held.identity().device, held.identity().inode));
         targets.dedup_by_key(|held| held.identity());
+        if options.dry_run {
+            status = status.max(session.run(executor, &copier, targets, operands));
+            continue;
+        }
         targets.iter().for_each(|held| durable::note_directory(&copier, cache, held));
         status = status.max(session.run(executor, &copier, targets.clone(), operands));
         let swept = targets.iter().flat_map(|held| temporary::sweep(&copier, cache, held)).collect();
@@ -108,7 +112,9 @@ pub fn run(
     }
     status = status.max(report_all(take_before(usize::MAX, &mut left_out), report));
     status = status.max(parents.finish());
-    status = status.max(report_all(durable::flush_end(&copier, cache, &target_places), report));
+    if !options.dry_run {
+        status = status.max(report_all(durable::flush_end(&copier, cache, &target_places), report));
+    }
     Ok(match status {
         _ if copier.cancel.is_cancelled() => Outcome::Cancelled,
         Status::Success if !copier.declined.into_inner() => Outcome::Success,

@@ -1,0 +1,179 @@
+//! `--dry-run`: prints what the copy then does, and changes nothing.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+
+use haul_testkit::strace::{Call, record};
+use haul_testkit::{Facts, Outcome, Program, Sandbox, Snapshot, compare, needs, program, require};
+
+/// A source with everything that can be in a tree, and a target that has a part of it.
+const SCENE: &str = "
+    mkdir -p s/a/b s/c s/empty t/s/a t/s/c d
+    for n in 1 2 3; do echo $n >s/a/$n; echo $n >s/a/b/$n; done
+    ln -s 1 s/a/link; ln -s nowhere s/dangling; ln -s a s/to-a; ln s/a/1 s/twin; mkfifo s/fifo
+    echo old >t/s/a/1; echo old >t/s/a/2; touch -d @1000 t/s/a/2; touch -d '2100-01-01' t/s/a/1
+    ln -s elsewhere t/s/dangling; mkdir t/s/twin; echo x >t/s/empty; ln s/a/3 t/s/a/3; echo y >t/s/fifo
+    echo backup >t/s/a/1~; echo one >f; ln -s f l; ln f g; echo other >t/f";
+
+/// Command lines, each tried on a scene of its own.
+const LINES: &[&str] = &[
+    "f t",
+    "f new",
+    "f g",
+    "f l",
+    "l f",
+    "f f",
+    "s t",
+    "missing f t",
+    "-r s new",
+    "-r s t",
+    "-a s t",
+    "-a s/. d",
+    "-rT s t/s",
+    "-rL s/a s/to-a new",
+    "-rL s/to-a d",
+    "-ru s t",
+    "-rn s t",
+    "-r --update=none-fail s t",
+    "-rb s t",
+    "-a --backup=numbered s t",
+    "-rf s t",
+    "-r --remove-destination s t",
+    "-a --remove-destination s/a/. t/s/a",
+    "-rl s new",
+    "-rlf s t",
+    "-a --attributes-only s new",
+    "-a --atomic s/a/. t/s/a",
+    "--parents s/a/b/1 f d",
+    "-a --parents s/a/b s/c d",
+    "--parents s/a/b/1 s/a/b/2 t",
+    "-r s s/inside",
+    "-r s/a s/a/b",
+    "-r s s/a/b/new",
+    "-r s s d",
+    "-r f s/a/1 s/a/2 d",
+    "-a --exclude=b --include=1 s new",
+    "-r s/a/1 s/a/b t/f/x",
+    "-r s t/f",
+    "-rP s/to-a s/dangling d",
+    "-r --keep-directory-symlink s t",
+];
+
+/// The lines that an outcome printed, sorted. Workers copy in any order.
+fn lines(bytes: &[u8]) -> Vec<String> {
+    let mut lines: Vec<_> = String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+fn run(ours: &Program, folder: &Path, own: &[&str], line: &str) -> Outcome {
+    ours.run().args(own).args(line.split(' ')).in_folder(folder).finish().unwrap()
+}
+
+#[test]
+fn a_dry_run_says_what_the_copy_then_does() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let mut failures = Vec::new();
+    for line in LINES {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let folder = sandbox.join("work");
+        std::fs::create_dir(&folder).unwrap();
+        sandbox.script(&format!("cd work; {SCENE}")).unwrap();
+        let facts = Facts::PRESERVED;
+        let before = Snapshot::take(&folder, facts).unwrap();
+        let dry = run(&ours, &folder, &["--dry-run"], line);
+        let after = Snapshot::take(&folder, facts).unwrap();
+        let changes = compare(&before, &after, facts).unwrap();
+        if !changes.is_empty() {
+            failures.push(format!("{line}: changed {changes}"));
+        }
+        let real = run(&ours, &folder, &["-v"], line);
+        let (dry_shown, real_shown) = (
+            (dry.status(), lines(&dry.stdout), lines(&dry.stderr)),
+            (real.status(), lines(&real.stdout), lines(&real.stderr)),
+        );
+        if dry_shown != real_shown {
+            failures.push(format!("{line}:\n  dry  {dry_shown:#?}\n  real {real_shown:#?}"));
+        }
+    }
+    assert!(failures.is_empty(), "{} of {} differ:\n{}", failures.len(), LINES.len(), failures.join("\n"));
+}
+
+/// True if a call may change a file system.
+fn writes(call: &Call) -> bool {
+    let name = call.name.as_str();
+    let opens = name == "openat"
+        && ["O_WRONLY", "O_RDWR", "O_CREAT", "O_TMPFILE"].iter().any(|flag| call.has_flag(2, flag));
+    let changes = [
+        "mkdir",
+        "mknod",
+        "unlink",
+        "rmdir",
+        "rename",
+        "link",
+        "symlink",
+        "chmod",
+        "fchmod",
+        "chown",
+        "fchown",
+        "lchown",
+        "utime",
+        "setxattr",
+        "fsetxattr",
+        "lsetxattr",
+        "removexattr",
+        "fremovexattr",
+        "truncate",
+        "ftruncate",
+        "fallocate",
+        "copy_file_range",
+        "sendfile",
+        "pwrite",
+        "fsync",
+        "fdatasync",
+        "sync",
+    ];
+    // Others ask if standard output is a terminal.
+    let clones = name == "ioctl" && call.argument(1).contains("CLONE");
+    opens || clones || changes.iter().any(|change| name.starts_with(change))
+}
+
+#[test]
+fn a_dry_run_makes_no_call_that_writes() {
+    require!(needs::tool("strace"));
+    let ours = program!();
+    require!(ours.needs_haul());
+    let filter = "file,desc,fsync,fdatasync,sync,syncfs";
+    let traced = |own: &[&str], line: &str| {
+        let sandbox = Sandbox::in_memory().unwrap();
+        sandbox.script(SCENE).unwrap();
+        let run = ours.run_with(own).args(line.split(' ')).in_folder(sandbox.path());
+        let (_, calls) = record(run, filter, &sandbox.join("log")).unwrap();
+        calls
+    };
+    for line in ["-a s t", "-a --fsync --verify --atomic s new", "--parents s/a/b/1 d", "-rb --context=x s t"]
+    {
+        let calls = traced(&["--dry-run"], line);
+        assert!(calls.iter().any(|call| call.name == "statx"), "the trace shows what is looked at");
+        let wrong: Vec<_> = calls.iter().filter(|call| writes(call)).map(Call::line).collect();
+        assert!(wrong.is_empty(), "{line}: {wrong:#?}");
+    }
+    assert!(traced(&[], "-a s new").iter().any(writes), "a real copy writes");
+}
+
+#[test]
+fn what_needs_a_real_copy_is_refused_with_a_dry_run() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for other in ["--resume", "--journal=j", "--manifest=m", "--interactive", "--clients=2"] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        sandbox.script(SCENE).unwrap();
+        let run = ours.run_with(&["--dry-run", other]).args(["-r", "s", "new"]).in_folder(sandbox.path());
+        let outcome = run.finish().unwrap();
+        assert_eq!(outcome.status(), Some(1), "{other}");
+        assert!(outcome.errors().contains("--dry-run"), "{other}: {}", outcome.errors());
+        assert!(!sandbox.join("j").exists() && !sandbox.join("m").exists());
+    }
+}

@@ -1,0 +1,137 @@
+//! `--dry-run`: decides about every entry, prints what would be done, and changes nothing.
+//!
+//! The walk is that of the copy, and so are the rules (`existing.rs`). Where the copy makes
+//! something, this looks at what has its name and prints the lines of `--verbose`. A directory that
+//! would be made gets the handle of one that doesn't exist, so that nothing is found in it.
+//!
+//! What shows only when it is tried is not foreseen: a source that can't be read, a target that
+//! can't be written, a full disk. Nor is what an earlier operand would have made: of two whose
+//! copies have one name, each is judged by itself.
+//!
+//! Invariant: no call from here writes (test: `a_dry_run_makes_no_call_that_writes`).
+
+use std::ffi::CStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use haul_flow::{DirHandle, Enter, Handled, OpenDir, Problem, Tally};
+use haul_sys::{EntryType, Errno, Error, FileType, Identity, Open, Operation, Stat, c_string};
+
+use super::CopyKind;
+use super::entry_copy::EntryCopy;
+use super::existing::looks_at_link;
+use super::options::Make;
+use super::place::{self, Foreseen};
+use super::target::{CreationModes, MadeDirectory, TargetDirectory};
+use super::xattr_rules::SourceXattrs;
+
+/// Decides about a directory that was opened.
+pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDirectory> {
+    let foreseen = match place::foresee(copy, opened.stat) {
+        Ok(foreseen) => foreseen,
+        Err(problem) => {
+            copy.cx.problem(problem);
+            return Enter::Over;
+        }
+    };
+    let there = match foreseen {
+        Foreseen::Left => return Enter::Over,
+        Foreseen::Stays(there) => Some(there),
+        Foreseen::Made => {
+            copy.tell_copied();
+            None
+        }
+        Foreseen::Removed => {
+            copy.tell_removed();
+            copy.tell_copied();
+            None
+        }
+        // GNU doesn't print the backup's name for a directory.
+        Foreseen::BackedUp(_) => {
+            copy.tell_copied();
+            None
+        }
+    };
+    copy.cx.count(Tally { directories: 1, ..Tally::default() });
+    if there.is_none() && is_in_itself(copy, opened.stat.identity) {
+        copy.tell_into_itself();
+    }
+    let above = &copy.entry.node.own;
+    let own = TargetDirectory {
+        held: hold(copy, there.as_ref()),
+        rename: None,
+        operand: Arc::clone(&above.operand),
+        made: Some(MadeDirectory { before: there, plain_mode: None, xattrs: SourceXattrs::default() }),
+        reflink_refused: AtomicBool::new(false),
+        is_shared: false,
+        gives_access_list: false,
+        creation_modes: CreationModes::default(),
+    };
+    let crossing =
+        copy.entry.node.stat.is_some_and(|above| above.identity.device != opened.stat.identity.device);
+    if copy.options.one_file_system && crossing { Enter::Bare(own) } else { Enter::Visit(own) }
+}
+
+/// Returns a handle of the target directory that is there, or of one that isn't.
+fn hold(copy: EntryCopy<'_>, there: Option<&Stat>) -> Arc<DirHandle> {
+    let (cache, above) = (copy.cx.cache(), &copy.entry.node.own.held);
+    let Some(there) = there else {
+        let path = copy.target_path();
+        return cache.hold_absent(&c_string(&path), Open::SEARCH, path);
+    };
+    let follow = !looks_at_link(copy.options, FileType::Directory);
+    let how = if follow { Open::SEARCH.following() } else { Open::SEARCH };
+    let name: (_, &CStr) = (above, copy.target_name());
+    cache.hold_shown(name, how, there.identity, None, copy.shown_directory())
+}
+
+/// True if the copy of the operand would be made in this directory, which is part of its source.
+fn is_in_itself(copy: EntryCopy<'_>, directory: Identity) -> bool {
+    let mut node = &copy.entry.node;
+    while let Some(parent) = &node.parent {
+        node = parent;
+    }
+    node.own.held.identity() == directory
+}
+
+/// Decides about anything but a directory.
+pub(super) fn handle(copy: EntryCopy<'_>, kind: EntryType) -> Handled {
+    if let Err(problem) = decide(copy, kind) {
+        copy.cx.problem(problem);
+    }
+    Handled::Over
+}
+
+fn decide(copy: EntryCopy<'_>, kind: EntryType) -> Result<(), Problem> {
+    if kind == EntryType::Directory {
+        return Err(Problem::new(CopyKind::OmittingDirectory).naming(copy.entry.path()));
+    }
+    let cannot_stat = |cause| Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause);
+    let source = copy.stat_source().map_err(cannot_stat)?;
+    match place::foresee(copy, &source)? {
+        Foreseen::Left => return Ok(()),
+        Foreseen::Stays(there) if there.kind == FileType::Directory => {
+            copy.tell_copied();
+            let (kind, errno) = match source.kind {
+                FileType::Regular => (CopyKind::CannotCreateFile, Errno::ISDIR),
+                FileType::Symlink => (CopyKind::CannotCreateLink, Errno::EXIST),
+                FileType::Fifo => (CopyKind::CannotCreateFifo, Errno::EXIST),
+                _ => (CopyKind::CannotCreateSpecial, Errno::EXIST),
+            };
+            return Err(copy.problem(kind, Error::new(Operation::Openat, String::new(), errno)));
+        }
+        Foreseen::Made | Foreseen::Stays(_) => copy.tell_copied(),
+        Foreseen::Removed => {
+            copy.tell_removed();
+            copy.tell_copied();
+        }
+        Foreseen::BackedUp(backup) => copy.tell_copied_over(Some(&backup)),
+    }
+    copy.cx.count(match (copy.options.make, source.kind) {
+        (Make::HardLink, _) => Tally { hard_links: 1, ..Tally::default() },
+        (Make::Symlink, _) | (Make::Copy, FileType::Symlink) => Tally { symlinks: 1, ..Tally::default() },
+        (Make::Copy, FileType::Regular) => Tally { files: 1, bytes: source.size, ..Tally::default() },
+        (Make::Copy, _) => Tally { specials: 1, ..Tally::default() },
+    });
+    Ok(())
+}
