@@ -190,10 +190,12 @@ impl Shared {
             return Err(Error::Requires { flag: "--include", other: "--exclude" });
         }
         if size_min.zip(*size_max).is_some_and(|(least, most)| least > most) {
-            return Err(Error::Exclusive { flag: "--min-size", other: "--max-size" });
+            return Err(Error::Sentence(
+                "no file is as large as --min-size and no larger than --max-size".into(),
+            ));
         }
         if newer_than.zip(*older_than).is_some_and(|(newer, older)| newer >= older) {
-            return Err(Error::Exclusive { flag: "--newer-than", other: "--older-than" });
+            return Err(Error::Sentence("no time is after --newer-than and before --older-than".into()));
         }
         Ok(())
     }
