@@ -1,10 +1,11 @@
-//! Selection: which entries a run leaves out, by name, size or age.
+//! Selection: which entries a run leaves out, by name, size or age, or because a list lacks them.
 //!
 //! Rules by name mean what the lines of a `.gitignore` file mean (gitignore(5)): the last rule that
 //! matches decides, a rule with a slash in it is relative to the operand, and nothing below an
 //! excluded directory is looked at. The walk applies them to a listing before it counts or shares
 //! the entries, so what is excluded costs no system call, no job and no message to a rank.
-//! Limits of size and age apply to regular files, and cost a `stat` each.
+//! Limits of size and age apply to regular files, and cost a `stat` each. With a list of names the
+//! walk lists directories from that (`list.rs`).
 //!
 //! What the user named is treated alike with one exception: a directory named as an operand is
 //! always entered.
