@@ -344,6 +344,7 @@ fn what_cannot_be_meant_is_refused_before_anything_is_touched() {
     require!(ours.needs_haul());
     let cases: &[(&[&str], &str)] = &[
         (&["--exclude=a["], "invalid pattern 'a['"),
+        (&["--exclude=./build"], "invalid pattern './build'"),
         (&["--exclude="], "--exclude"),
         (&["--exclude=\u{80}"], ""),
         (&["--include=*.c"], "--exclude"),

@@ -45,7 +45,11 @@ impl Rule {
         let (is_inclusion, line) = line.strip_prefix('!').map_or((false, line), |line| (true, line));
         let (directories_only, line) = line.strip_suffix('/').map_or((false, line), |line| (true, line));
         let (is_path, line) = (line.contains('/'), line.strip_prefix('/').unwrap_or(line));
-        let (text, has_wildcards) = translate(line).filter(|_| !line.is_empty()).ok_or(NoRule::Invalid)?;
+        // No path has such a component. Git ignores the line; a user would wonder.
+        if line.split('/').any(|component| matches!(component, "" | "." | "..")) {
+            return Err(NoRule::Invalid);
+        }
+        let (text, has_wildcards) = translate(line).ok_or(NoRule::Invalid)?;
         let pattern = match (is_path, has_wildcards) {
             (false, false) => Pattern::Name(text),
             (true, false) => Pattern::Path(text),
@@ -272,7 +276,7 @@ mod tests {
 
     #[test]
     fn lines_that_match_nothing_are_invalid() {
-        for line in ["[", "[a", "[z-a]", "[/]", "[[:what:]]", "a[]", "a\\", "/", "!", "!/"] {
+        for line in ["[", "[a", "[z-a]", "[/]", "[[:what:]]", "a[]", "a\\", "/", "!", "!/", ".", "./a", "../a", "a//b"] {
             assert_eq!(Rule::parse(line), Err(NoRule::Invalid), "{line:?}");
         }
         for line in ["", " ", "# a", "#", "\r"] {
