@@ -14,7 +14,7 @@ use std::process::Command;
 
 use haul_testkit::run::Run;
 use haul_testkit::strace::record;
-use haul_testkit::{Outcome, Program, Sandbox, needs, program, require};
+use haul_testkit::{Facts, Outcome, Program, Sandbox, Snapshot, compare, needs, program, require};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -469,6 +469,44 @@ fn of_a_list_of_names_exactly_those_are_copied() {
             assert_eq!(of("t/a").permissions(), of("s/a").permissions());
         }
     }
+}
+
+#[test]
+fn a_list_is_copied_as_rsync_does() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::tool("rsync"));
+    let cases = if needs::is_full_run() { 1000 } else { 60 };
+    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    let inputs =
+        (prop::collection::vec(path(), 1..20), prop::collection::vec(any::<prop::sample::Index>(), 0..8));
+    let outcome = runner.run(&(inputs, any::<bool>()), |((paths, chosen), takes_contents)| {
+        let sandbox = Sandbox::in_memory().unwrap();
+        fs::create_dir(sandbox.join("s")).unwrap();
+        make(&sandbox.join("s"), &paths);
+        sandbox.script("find s -depth -exec touch -h -d @1000000000 {} + ; chmod -R go-rx s").unwrap();
+        let walk = walkdir::WalkDir::new(sandbox.join("s")).min_depth(1).into_iter();
+        let there: Vec<_> = walk.map(|entry| entry.unwrap().into_path()).collect();
+        let name = |index: &prop::sample::Index| index.get(&there).strip_prefix(sandbox.join("s")).unwrap();
+        // To rsync, a name that begins with # is a comment.
+        let names: Vec<_> =
+            chosen.iter().map(|index| format!("./{}", name(index).to_str().unwrap())).collect();
+        fs::write(sandbox.join("list"), names.join("\0")).unwrap();
+        let options = if takes_contents { "-ar" } else { "-a" };
+        let mut rsync = Command::new("rsync");
+        rsync.args([options, "--from0", "--files-from=list", "s/", "theirs/"]);
+        assert!(rsync.current_dir(sandbox.path()).status().unwrap().success());
+        let run =
+            ours.run_with(&["--files0-from=list"]).args([options, "s", "ours"]).in_folder(sandbox.path());
+        let outcome = run.finish().unwrap();
+        prop_assert!(outcome.succeeded(), "{}", outcome.errors());
+        // rsync leaves the attributes of the target itself alone, haul does as cp -aT.
+        sandbox.script("mkdir -p theirs; touch -d @1 ours theirs; chmod 755 ours theirs").unwrap();
+        let take = |name: &str| Snapshot::take(&sandbox.join(name), Facts::PRESERVED).unwrap();
+        let differences = compare(&take("theirs"), &take("ours"), Facts::PRESERVED).unwrap();
+        prop_assert!(differences.is_empty(), "{names:?} {options}: {differences}");
+        Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 #[test]

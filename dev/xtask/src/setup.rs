@@ -12,7 +12,7 @@ use crate::steps::{Failure, is_full_run, is_installed, run, say};
 /// skipped without it.
 type Need = (&'static str, &'static str, &'static str);
 
-const NEEDS: [Need; 54] = [
+const NEEDS: [Need; 56] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
     ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
@@ -66,6 +66,8 @@ const NEEDS: [Need; 54] = [
     ("grep", "grep", GREP),
     ("rg", "ripgrep", GREP),
     ("b3sum", "b3sum", SUMS),
+    ("git", "git", SELECTION),
+    ("rsync", "rsync", SELECTION),
     ("xxhsum", "xxhash", SUMS),
 ];
 
@@ -86,6 +88,7 @@ const WHEELS: [(&str, &str, &str); 2] =
 const PACKAGES: &str = "a Debian package built under fakeroot";
 const BZIP2: &str = "comparisons with bzip2";
 const GREP: &str = "comparisons with grep and ripgrep";
+const SELECTION: &str = "comparisons of patterns and lists with git and rsync";
 const SUMS: &str = "comparisons with b3sum and xxhsum";
 const SLURM: &str = "tests in a real Slurm";
 const CEPH: &str = "tests on CephFS";

@@ -276,7 +276,22 @@ mod tests {
 
     #[test]
     fn lines_that_match_nothing_are_invalid() {
-        for line in ["[", "[a", "[z-a]", "[/]", "[[:what:]]", "a[]", "a\\", "/", "!", "!/", ".", "./a", "../a", "a//b"] {
+        for line in [
+            "[",
+            "[a",
+            "[z-a]",
+            "[/]",
+            "[[:what:]]",
+            "a[]",
+            "a\\",
+            "/",
+            "!",
+            "!/",
+            ".",
+            "./a",
+            "../a",
+            "a//b",
+        ] {
             assert_eq!(Rule::parse(line), Err(NoRule::Invalid), "{line:?}");
         }
         for line in ["", " ", "# a", "#", "\r"] {
