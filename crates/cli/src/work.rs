@@ -12,8 +12,8 @@ use haul_journal::Journal;
 use crate::batch::{self, Teller};
 use crate::cluster;
 use crate::flags::StatisticsForm;
-use crate::messages::Messages;
 use crate::messages::cluster::{not_shut_down, not_started};
+use crate::messages::{Messages, reason};
 use crate::output::Output;
 use crate::report::{Console, complain};
 use crate::statistics::Statistics;
@@ -63,6 +63,13 @@ pub(crate) fn by(
     group: Option<&ProcessGroup>,
     work: &impl Work,
 ) -> ExitCode {
+    // Before any thread is started, which would keep the usual priority.
+    if run_options.config.nice
+        && let Err(why) = haul_sys::lower_priority()
+    {
+        complain(&messages.debug(&format!("cannot lower the priority: {}", reason(&why))));
+        return ExitCode::from(work.exit_status(0, true));
+    }
     let began = Instant::now();
     let console = Console::new(messages, Output::standard())
         .with_debug(run_options.debug)

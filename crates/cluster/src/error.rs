@@ -198,6 +198,8 @@ pub enum Unfit {
     },
     /// It can't create a thread.
     Thread(Arc<io::Error>),
+    /// It can't lower its priority.
+    Priority(Arc<io::Error>),
     /// It doesn't see a directory.
     Unseen {
         /// The directory.
@@ -230,6 +232,7 @@ impl fmt::Display for Unfit {
             }
             Self::Engine { name, cause } => write!(out, "cannot use the engine '{name}': {cause}"),
             Self::Thread(cause) => write!(out, "cannot create a thread: {cause}"),
+            Self::Priority(cause) => write!(out, "cannot lower the priority: {cause}"),
             Self::Unseen { path, cause } => write!(out, "cannot see the directory '{path}': {cause}"),
             Self::OtherDirectory { path, token, cause } => write!(
                 out,

@@ -267,13 +267,16 @@ impl<X: Transport> ReadyRank<X> {
         station.leave()
     }
 
-    /// Sets working directory and umask, and checks the engine and the tokens.
+    /// Sets working directory, umask and priority, and checks the engine and the tokens.
     fn prepare(&mut self) -> Result<(DirCache, RemotePaths, Settings), Unfit> {
         let init_message = &self.init_message;
         let directory = OsStr::from_bytes(&init_message.working_directory);
         std::env::set_current_dir(directory)
             .map_err(|cause| Unfit::Directory { path: directory.into(), cause: Arc::new(cause) })?;
         haul_sys::set_umask(haul_sys::Mode::new(init_message.umask));
+        if init_message.config.nice {
+            haul_sys::lower_priority().map_err(|cause| Unfit::Priority(Arc::new(cause)))?;
+        }
         let settings = Settings::resolve(&for_many_hosts(&init_message.config));
         // Made only to learn whether it can be had: the workers make their own.
         if let Err((name, cause)) = settings.first_engine() {

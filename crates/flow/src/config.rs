@@ -23,6 +23,9 @@ pub struct Config {
     pub ops: Option<Ops>,
     /// Optimisations, each on or off.
     pub switches: Switches,
+    /// True if other programs go first. The program sees to that, in each of its processes
+    /// (`haul_sys::lower_priority`): a run doesn't change its process.
+    pub nice: bool,
     /// Which entries are left out.
     pub selection: Selection,
 }
@@ -77,6 +80,7 @@ impl Default for Config {
             look_ahead: None,
             ops: None,
             switches: Switches::default(),
+            nice: false,
             selection: Selection::default(),
         }
     }

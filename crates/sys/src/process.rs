@@ -1,6 +1,7 @@
 //! Process-wide kernel state: limits, umask, identity.
 
 use std::ffi::CStr;
+use std::io;
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -57,6 +58,25 @@ pub fn widen_descriptor_table(count: usize) {
     let Ok(any) = rustix::fs::open(c"/", OFlags::PATH | OFlags::CLOEXEC, RawMode::empty()) else { return };
     // Duplicating to number `last` grows the table; the descriptor itself is closed at once.
     drop(rustix::io::fcntl_dupfd_cloexec(&any, last));
+}
+
+/// Lets other programs go first: gives the calling thread, and the threads and processes that it
+/// starts from now on, the lowest processor priority and the idle class of the I/O scheduler, as
+/// `nice -n 19 ionice -c 3` does.
+///
+/// # Errors
+/// If the kernel refuses either.
+pub fn lower_priority() -> io::Result<()> {
+    /// `IOPRIO_WHO_PROCESS`, and `IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0)` (ioprio_set(2)).
+    const PROCESS: libc::c_int = 1;
+    const IDLE: libc::c_int = 3 << 13;
+    rustix::process::nice(19)?;
+    // The C library has no function for it.
+    // SAFETY: the arguments are numbers; 0 is the calling thread.
+    match unsafe { libc::syscall(libc::SYS_ioprio_set, PROCESS, 0, IDLE) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Sets the process's umask. Call before other threads create files.

@@ -96,6 +96,11 @@ static OF_MACHINE: &[Flag<Shared>] = &[
         "let each worker open up to N files ahead of the current one",
     ),
     Flag::own(
+        "--nice",
+        Plain(|shared| shared.run.config.nice = true),
+        "let other programs go first: use the lowest processor priority, and the disk only while nobody else does",
+    ),
+    Flag::own(
         "-g --progress",
         Optional("WHEN", |shared, value| {
             shared.run.progress = value.map_or(Ok(When::Auto), |value| value.choose(values::PROGRESS))?;

@@ -42,6 +42,8 @@ const LINES: &[Line] = &[
     line("each --batch 7 --name *.txt --exclude c tree -- cat"),
     Line { ordered: true, ..line("each --block 100K tree/c/large -- wc -l") },
     line("each --exclude=/a/b --exclude=word* --min-size=100 tree tree/c/word-1 -- cat"),
+    // The priorities of the ranks' commands: 19 and idle.
+    line("each --nice tree/a/1 -- sh -c nice;ionice"),
     line("each --type f,l,d --sort=path tree -- test -h {}"),
     line("each tree missing -- true"),
     line("each tree -- no-such-command"),

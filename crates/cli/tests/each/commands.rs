@@ -33,6 +33,17 @@ fn what_is_shown_is_what_would_be_run() {
 }
 
 #[test]
+fn a_nice_run_and_its_commands_let_others_go_first() {
+    require!(needs::tool("ionice"));
+    let scene = Scene::of("mkdir t; touch t/a t/b");
+    let usual = scene.each(["t", "--", "sh", "-c", "nice; ionice"]).finish().unwrap();
+    assert!(!usual.printed().contains("idle"), "{}", usual.printed());
+    // On workers' threads, too, which inherit it.
+    let nice = scene.each(["--nice", "-j2", "t", "--", "sh", "-c", "nice; ionice"]).finish().unwrap();
+    assert_eq!(nice.printed(), "19\nidle\n".repeat(2));
+}
+
+#[test]
 fn output_is_whole_and_complete() {
     let scene = Scene::of("mkdir t; for i in $(seq 60); do echo $i > t/$i; done");
     // Each command writes slowly and in pieces, so that outputs would mix if they could.
