@@ -26,7 +26,17 @@
 //! ```
 //!
 //! [`Copy::run_with`] calls a [`Report`] for every problem and with the counts as they grow, and
-//! [`Copy::cancel_with`] takes a [`CancelToken`]. [`CopyOptions`] has everything that `cp` can do.
+//! [`Copy::cancel_with`] takes a [`CancelToken`]. [`CopyOptions`] has everything that `cp` can do,
+//! and a [`Selection`] leaves entries out:
+//!
+//! ```no_run
+//! # fn main() -> Result<(), haul::Error> {
+//! let selection = haul::Selection { rules: vec!["*.o".into(), "/build".into()], ..Default::default() };
+//! let config = haul::Config { selection, ..Default::default() };
+//! haul::Copy::new("project", "backup").recursive().config(config).run()?;
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! The library prints nothing, asks nothing and doesn't change its process: no limit, no umask, no
 //! signal handler. It uses as many workers and descriptors as the limits allow; raise the limit of
@@ -41,7 +51,7 @@ mod copy;
 pub use haul_copy as options;
 pub use haul_copy::{CopyKind, CopyOptions, Label};
 pub use haul_flow as flow;
-pub use haul_flow::{CancelToken, Config, FlowKind, Kind, Problem, Report, Tally};
+pub use haul_flow::{CancelToken, Config, FlowKind, Kind, Problem, Report, Selection, Tally};
 
 pub use copy::{Copy, Error, Summary};
 
