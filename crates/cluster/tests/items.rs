@@ -171,8 +171,8 @@ impl Driver<Job<Recorder>> for Giver {
     fn batch_entries(&self, _: usize) -> usize {
         self.0.giving.entries[0]
     }
-    fn wait(&self) -> bool {
-        self.0.local.wait()
+    fn wait(&self, me: usize) -> bool {
+        self.0.local.wait(me)
     }
 }
 

@@ -65,6 +65,6 @@ pub trait Driver<J: JobWeight + Send>: Sync {
         plan::BATCH_ENTRIES
     }
 
-    /// Waits until a worker without a job may find one. Returns false if the run has ended.
-    fn wait(&self) -> bool;
+    /// Waits until worker `me`, which has no job, may find one. Returns false if the run has ended.
+    fn wait(&self, me: usize) -> bool;
 }

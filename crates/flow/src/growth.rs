@@ -9,10 +9,11 @@
 //!            idle processors                steps per second rose by a quarter
 //! observe ──────────────────► double, try ─────────────────────────────────────► observe
 //!    ▲                            │ no
-//!    └────── after a pause ◄──────┘      given up after the second time
+//!    └─ halve, after a pause ◄────┘      given up after the second time
 //! ```
 //!
-//! Workers are never taken away: one that waits for the same disk as the others costs little.
+//! Workers that did not pay rest: on btrfs, eight that waited for the locks of its trees copied
+//! half as fast as four (docs/measurements/latency.md).
 
 use std::time::Duration;
 
@@ -21,11 +22,18 @@ use haul_sys::Usage;
 /// Minimum length of an observation. Shorter ones see the scheduler rather than the file system.
 const PERIOD: Duration = Duration::from_millis(10);
 
+/// The same where the processors have something to do: there, less is to be gained, and locks and
+/// the disk make the speed of short observations differ by half.
+const LONG_PERIOD: Duration = Duration::from_millis(50);
+
+/// Share of the processors' time up to which they have almost nothing to do.
+const IDLE: f64 = 0.3;
+
 /// Minimum steps of each worker in an observation.
 const STEPS_PER_WORKER: u64 = 2;
 
-/// Share of the processors' time from which on more workers would compete for them.
-const BUSY: f64 = 0.5;
+/// Share of the processors' time from which on more workers would compete for them, or for locks.
+const BUSY: f64 = 0.4;
 
 /// Waits per step from which on a run is waiting. One that is only kept from the processors, by
 /// other programs, never waits: more workers would take them from those.
@@ -57,10 +65,18 @@ pub(crate) struct Progress {
 enum Phase {
     /// More workers are wanted if the processors are idle, from this time on.
     Steady(Duration),
-    /// The latest workers are only starting. The speed before was this, in steps per second.
-    Starting(f64),
-    /// It is compared with the speed before.
-    Trying(f64),
+    /// The latest workers are only starting.
+    Starting(Before),
+    /// It is compared with what was before.
+    Trying(Before),
+}
+
+/// What was before a doubling.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    workers: usize,
+    /// Steps per second.
+    speed: f64,
 }
 
 /// Decides the number of workers.
@@ -70,6 +86,10 @@ pub(crate) struct Growth {
     processors: Option<usize>,
     most: usize,
     last: Progress,
+    /// When the next look at a run may be worthwhile.
+    next_look: Duration,
+    /// True if the run was waiting in the latest observation. The first of a run is of its start.
+    was_waiting: bool,
     phase: Phase,
     failures: u32,
 }
@@ -78,7 +98,8 @@ impl Growth {
     /// Begins with an unobserved run, of at most `most` workers.
     pub(crate) fn new(most: usize) -> Self {
         let (last, phase) = (Progress::default(), Phase::Steady(Duration::ZERO));
-        Self { processors: None, most, last, phase, failures: 0 }
+        let next_look = PERIOD;
+        Self { processors: None, most, last, next_look, was_waiting: false, phase, failures: 0 }
     }
 
     /// Lets the number of workers be.
@@ -88,47 +109,53 @@ impl Growth {
 
     /// Returns true if an observation may say something: the latest is long ago.
     pub(crate) fn is_due(&self, elapsed: Duration) -> bool {
-        elapsed >= self.last.elapsed + PERIOD
+        elapsed >= self.next_look
     }
 
     /// Ignores what the run has done until now.
     pub(crate) fn pass_over(&mut self, now: Progress) {
         self.last = now;
+        self.next_look = now.elapsed + PERIOD;
     }
 
-    /// Observes a run of `workers`, all of which have work. Returns how many there should be, at
-    /// least as many.
+    /// Observes a run of `workers`, all of which have work. Returns how many there should be: more,
+    /// or as many as before the latest doubling, if that did not pay.
     pub(crate) fn observe(&mut self, now: Progress, workers: usize) -> usize {
         let elapsed = now.elapsed.saturating_sub(self.last.elapsed);
         let steps = now.steps.saturating_sub(self.last.steps);
+        self.next_look = now.elapsed + PERIOD;
         if elapsed < PERIOD || steps < STEPS_PER_WORKER * workers as u64 {
             return workers;
         }
         let used = now.usage.processor_time.saturating_sub(self.last.usage.processor_time);
         let waits = now.usage.waits.saturating_sub(self.last.usage.waits);
-        self.last = now;
         let speed = steps as f64 / elapsed.as_secs_f64();
         let find = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let processors = *self.processors.get_or_insert_with(find);
         let share = used.as_secs_f64() / elapsed.as_secs_f64() / processors.min(workers) as f64;
+        if share > IDLE && elapsed < LONG_PERIOD {
+            return workers;
+        }
+        self.last = now;
+        let is_waiting = waits as f64 >= steps as f64 * WAITS_PER_STEP && share < BUSY;
+        let was_waiting = std::mem::replace(&mut self.was_waiting, is_waiting);
         match self.phase {
             Phase::Starting(before) => {
                 self.phase = Phase::Trying(before);
                 return workers;
             }
-            Phase::Trying(before) if speed < before * PAYS => {
+            Phase::Trying(before) if speed < before.speed * PAYS => {
                 self.phase = Phase::Steady(now.elapsed + PAUSE);
                 self.failures += 1;
-                return workers;
+                return before.workers;
             }
             Phase::Steady(from) if now.elapsed < from => return workers,
             Phase::Trying(_) | Phase::Steady(_) => self.phase = Phase::Steady(Duration::ZERO),
         }
-        let is_waiting = waits as f64 >= steps as f64 * WAITS_PER_STEP && share < BUSY;
-        if !is_waiting || workers >= self.most || self.failures == FAILURES_MAX {
+        if !is_waiting || !was_waiting || workers >= self.most || self.failures == FAILURES_MAX {
             return workers;
         }
-        self.phase = Phase::Starting(speed);
+        self.phase = Phase::Starting(Before { workers, speed });
         (workers * 2).min(self.most)
     }
 }
@@ -191,8 +218,8 @@ mod tests {
             (1000, 1e9, 15, true, 64, 64),
             (5000, 1e9, 15, true, 64, 64),
             // A server that does sixteen calls at a time, and a disk that does one.
-            (1000, 16.0, 15, true, 16, 64),
-            (5000, 1.0, 15, true, 4, 16),
+            (1000, 16.0, 15, true, 16, 16),
+            (5000, 1.0, 15, true, 4, 4),
         ] {
             let device = Device { latency: micros(latency), width, work: micros(work), waits };
             let (workers, changed) = device.run(64, Duration::from_secs(20));

@@ -11,16 +11,17 @@
 //! ```text
 //! sharer:  push job; queued += 1; if sleepers > 0 { lock; notify one }
 //! sleeper: lock; sleepers += 1
-//!          if sleepers == present && queued == 0 && feeds == 0 { over = true; notify all }
+//!          if sleepers + resting == present && queued == 0 && feeds == 0 { over = true; notify all }
 //!          while queued == 0 && !over { wait }
 //!          sleepers -= 1
 //! ```
 //!
 //! `present` counts the workers that were started: all at once, or, if the tool's policy allows it,
 //! when there is work for them. The first one then works alone for a moment: a copy of a few small
-//! files is done before a thread has started. More are started if they wait (`growth.rs`). If the
-//! system refuses a thread, the existing workers do everything (test:
-//! `without_threads_the_first_worker_does_everything`).
+//! files is done before a thread has started. More are started if they wait (`growth.rs`). If that
+//! doesn't pay, the latest ones rest: they take no jobs, and others steal those in their queues
+//! (test: `jobs_of_workers_that_rest_are_done_by_others`). If the system refuses a thread, the
+//! existing workers do everything (test: `without_threads_the_first_worker_does_everything`).
 //!
 //! The counters are sequentially consistent, so at least one of a sharer and a sleeper sees the
 //! other. Only running workers share jobs, so once all sleep and nothing is queued, nothing ever
@@ -28,7 +29,7 @@
 //! continues until the last feed is dropped, all workers sleep, and nothing is queued.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_deque::{Steal, Stealer, Worker};
@@ -89,9 +90,15 @@ pub struct Local<J> {
     queued: CachePadded<AtomicUsize>,
     waiting_entries: CachePadded<AtomicUsize>,
     sleepers: AtomicUsize,
+    /// Workers that rest: those from this number on, which the first worker never is.
+    resting_from: AtomicUsize,
+    /// How many of them rest already.
+    resting: AtomicUsize,
     present: AtomicUsize,
     /// Maximum of `present`.
     limit: AtomicUsize,
+    /// True if there may be more workers than the run begins with.
+    grows: bool,
     /// Raises `limit` if the workers wait.
     growth: Mutex<Option<Growth>>,
     /// Start workers only when there is work for them.
@@ -100,6 +107,8 @@ pub struct Local<J> {
     over: AtomicBool,
     bed: Mutex<()>,
     alarm: Condvar,
+    /// Wakes the workers that rest.
+    rest_over: Condvar,
 }
 
 impl<J: JobWeight + Send> Local<J> {
@@ -119,14 +128,18 @@ impl<J: JobWeight + Send> Local<J> {
             queued: CachePadded::new(AtomicUsize::new(0)),
             waiting_entries: CachePadded::new(AtomicUsize::new(0)),
             sleepers: AtomicUsize::new(0),
+            resting_from: AtomicUsize::new(usize::MAX),
+            resting: AtomicUsize::new(0),
             present: AtomicUsize::new(1),
             limit: AtomicUsize::new(workers.max(1)),
+            grows: most > workers,
             growth: Mutex::default(),
             starts_late: AtomicBool::new(false),
             began: Instant::now(),
             over: AtomicBool::new(false),
             bed: Mutex::new(()),
             alarm: Condvar::new(),
+            rest_over: Condvar::new(),
         }
     }
 
@@ -149,8 +162,40 @@ impl<J: JobWeight + Send> Local<J> {
     /// Returns true if every worker waits for a job and none is queued.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        let asleep = self.sleepers.load(Ordering::SeqCst) == self.present.load(Ordering::SeqCst);
-        asleep && self.queued.load(Ordering::SeqCst) == 0
+        self.are_all_asleep() && self.queued.load(Ordering::SeqCst) == 0
+    }
+
+    fn are_all_asleep(&self) -> bool {
+        let asleep = self.sleepers.load(Ordering::SeqCst) + self.resting.load(Ordering::SeqCst);
+        asleep == self.present.load(Ordering::SeqCst)
+    }
+
+    /// Lets the workers from this number on rest.
+    fn rest_from(&self, number: usize) {
+        if self.resting_from.swap(number, Ordering::SeqCst) < number {
+            // With the lock held: a worker about to rest sees the new number, or is woken.
+            let _bed = lock(&self.bed);
+            self.rest_over.notify_all();
+        }
+    }
+
+    /// Rests until the run is over or the worker is wanted again. The caller holds `bed`.
+    fn rest<'b>(&self, me: usize, mut bed: MutexGuard<'b, ()>) -> MutexGuard<'b, ()> {
+        self.resting.fetch_add(1, Ordering::SeqCst);
+        if self.queued.load(Ordering::SeqCst) > 0 {
+            // It may be this worker that was woken for the job.
+            self.alarm.notify_one();
+        }
+        self.end_if_idle();
+        while self.rests(me) && !self.over.load(Ordering::SeqCst) {
+            bed = self.rest_over.wait(bed).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.resting.fetch_sub(1, Ordering::SeqCst);
+        bed
+    }
+
+    fn rests(&self, me: usize) -> bool {
+        me >= self.resting_from.load(Ordering::SeqCst)
     }
 
     /// Opens a feed of jobs from outside. The run doesn't end while it exists.
@@ -162,10 +207,11 @@ impl<J: JobWeight + Send> Local<J> {
     /// Ends the run if all workers sleep, nothing is queued and no feed is left. The caller
     /// holds `bed`.
     fn end_if_idle(&self) {
-        let asleep = self.sleepers.load(Ordering::SeqCst) == self.present.load(Ordering::SeqCst);
-        if asleep && self.queued.load(Ordering::SeqCst) == 0 && self.feeds.load(Ordering::SeqCst) == 0 {
+        let is_queued = self.queued.load(Ordering::SeqCst) > 0;
+        if self.are_all_asleep() && !is_queued && self.feeds.load(Ordering::SeqCst) == 0 {
             self.over.store(true, Ordering::SeqCst);
             self.alarm.notify_all();
+            self.rest_over.notify_all();
         }
     }
 
@@ -211,9 +257,26 @@ impl<J: JobWeight + Send> Local<J> {
             let progress = Progress { elapsed, usage: usage(), steps };
             // Nobody else is needed as long as anybody sleeps.
             match self.sleepers.load(Ordering::Relaxed) {
-                0 => drop(self.limit.fetch_max(growth.observe(progress, present), Ordering::Relaxed)),
+                0 => self.set_workers(growth.observe(progress, self.working(present)), present),
                 _ => growth.pass_over(progress),
             }
+        }
+    }
+
+    /// Returns how many of the workers that are present don't rest.
+    fn working(&self, present: usize) -> usize {
+        present.min(self.resting_from.load(Ordering::Relaxed))
+    }
+
+    /// Lets workers rest, or raises the limit, so that this many work.
+    fn set_workers(&self, wanted: usize, present: usize) {
+        match wanted {
+            fewer if fewer < self.working(present) => self.rest_from(fewer.max(1)),
+            more if more > self.working(present) => {
+                self.rest_from(usize::MAX);
+                self.limit.fetch_max(more, Ordering::Relaxed);
+            }
+            _ => {}
         }
     }
 
@@ -292,7 +355,7 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
         // Relaxed: they only decide whether this is the time. The exchange decides who starts it.
         let present = self.present.load(Ordering::Relaxed);
         if present >= self.limit.load(Ordering::Relaxed) {
-            if present < self.workers() {
+            if self.grows {
                 self.note_step(me, present);
             }
             return None;
@@ -306,6 +369,7 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
     }
 
     fn start_all(&self) {
+        self.rest_from(usize::MAX);
         self.starts_late.store(false, Ordering::Relaxed);
     }
 
@@ -345,14 +409,21 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
     }
 
     fn take(&self, me: usize) -> Option<J> {
+        if self.rests(me) {
+            return None;
+        }
         let job = self.choose(me)?;
         self.queued.fetch_sub(1, Ordering::SeqCst);
         self.waiting_entries.fetch_sub(job.entries(), Ordering::Relaxed);
         Some(job)
     }
 
-    fn wait(&self) -> bool {
+    fn wait(&self, me: usize) -> bool {
         let mut bed = lock(&self.bed);
+        if self.rests(me) {
+            drop(self.rest(me, bed));
+            return !self.over.load(Ordering::SeqCst);
+        }
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         self.end_if_idle();
         // The alarm also rings when another worker gets the job, and condition variables wake
@@ -420,7 +491,7 @@ mod tests {
             while let Some(other) = driver.recruit(me) {
                 threads.spawn(move || drive_one(threads, driver, ones, other));
             }
-            if !(splitter.step() || driver.wait()) {
+            if !(splitter.step() || driver.wait(me)) {
                 return;
             }
         }
@@ -448,6 +519,25 @@ mod tests {
                 drive(&driver, &ones);
             });
             assert_eq!(ones.load(Ordering::Relaxed), 38);
+        }
+    }
+
+    #[test]
+    fn jobs_of_workers_that_rest_are_done_by_others() {
+        for round in 0..ROUNDS {
+            let driver = Local::new(4);
+            let ones = AtomicUsize::new(0);
+            driver.share(0, Splitting(1000));
+            std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    for number in [1, usize::MAX, 2, 3, 1, usize::MAX].into_iter().take(1 + round % 6) {
+                        driver.rest_from(number);
+                        std::thread::yield_now();
+                    }
+                });
+                drive(&driver, &ones);
+            });
+            assert_eq!(ones.load(Ordering::Relaxed), 1000);
         }
     }
 

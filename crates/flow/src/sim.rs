@@ -93,7 +93,7 @@ impl<J: JobWeight + Send> Driver<J> for Sim<J> {
         })
     }
 
-    fn wait(&self) -> bool {
+    fn wait(&self, _me: usize) -> bool {
         false
     }
 }

@@ -365,8 +365,8 @@ impl<T: Distributed + 'static> Driver<Job<T>> for Remote<'_, T> {
         plan::item_entries(seen, self.group.workers())
     }
 
-    fn wait(&self) -> bool {
-        self.local.wait()
+    fn wait(&self, me: usize) -> bool {
+        self.local.wait(me)
     }
 }
 

@@ -71,7 +71,7 @@ fn work<'s, T: Tool>(
     let mut worker = Worker::new(Context::new(shared, me, &start_workers), first_or_new_engine(spec, me));
     loop {
         start_workers();
-        if !(worker.step() || shared.driver.wait()) {
+        if !(worker.step() || shared.driver.wait(me)) {
             return;
         }
     }
