@@ -244,7 +244,13 @@ pub fn continue_dir<T: Tool>(
     mut names: Names,
 ) {
     // Opened only if it matters: the other process has it open too.
-    let directory = cx.selector().selects_by_name().then(|| cx.cache().open(&source)).and_then(Result::ok);
+    let directory = cx.selector().selects_by_name().then(|| cx.cache().open(&source)).transpose();
+    let directory = directory.unwrap_or_else(|cause| {
+        // Without its rules, nothing in it may be taken.
+        cx.problem(Problem::new(FlowKind::CannotAccess).naming(source.path()).because(cause));
+        names = Names::new();
+        None
+    });
     let scope = directory.as_ref().and_then(|directory| enter_scope(cx, entry, directory));
     let node = DirNode::<T>::below(&entry.node, source, (stat, scope), own);
     if let Some(listed) = node.scope.as_ref().and_then(|scope| cx.selector().listing(scope)) {
