@@ -2,8 +2,8 @@
 //!
 //! An impossible value is an error that names the possible ones, before anything is touched.
 //! `--direct` reports the files that go through the page cache after all. `--drop-cache` leaves the
-//! page cache as it found it. `--fallocate` and `--direct` lose nothing on a full disk. `trees.rs`
-//! checks that results don't change.
+//! page cache as it found it, and so does a file too large for it. `--fallocate` and `--direct`
+//! lose nothing on a full disk. `trees.rs` checks that results don't change.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use haul_testkit::compare::compare_paths;
+use haul_testkit::memory_group::MemoryGroup;
 use haul_testkit::message::normalise;
 use haul_testkit::mount::Mount;
 use haul_testkit::program::{ENGINES, OPS, matrix};
@@ -264,5 +265,43 @@ fn a_slow_file_system_gets_more_workers() {
         let differences = compare_paths(&source, &target, Facts::CONTENT).unwrap();
         assert!(differences.is_empty(), "{own:?}: {differences}");
         remove_tree(&target);
+    }
+}
+
+/// A file larger than the dirty data that the kernel allows leaves nothing in the page cache, to
+/// the same file system or another, and whatever was cached of its source stays.
+#[test]
+fn a_file_that_outgrows_the_page_cache_leaves_nothing_there() {
+    const BYTES: u64 = 100 << 20;
+    require!(program!().needs_haul(), needs::loop_mount("ext4"));
+    // A fifth of this may be dirty.
+    let group = match MemoryGroup::new(300 << 20) {
+        Ok(group) => group,
+        Err(error) => haul_testkit::skip!("needs a control group for memory: {error}"),
+    };
+    let (disk, other) = (Mount::image("ext4", 400 << 20).unwrap(), Mount::image("ext4", 200 << 20).unwrap());
+    let source = disk.join("source");
+    Spec { nodes: vec![Node::file(0, "source", 1, BYTES)] }.build(disk.path()).unwrap();
+    if let Err(reason) = cached(&source) {
+        haul_testkit::skip!("{reason}");
+    }
+    let cases: [(&[&str], bool); 3] =
+        [(&[], true), (&["--sparse=always"], true), (&["--engine=sync"], false)];
+    for (options, drops) in cases {
+        for folder in [disk.path(), other.path()] {
+            let target = folder.join("target");
+            cold::make(&source).unwrap();
+            let run = program!().run().args(options).args([&source, &target]);
+            let outcome = group.around(run).finish().unwrap();
+            assert!(outcome.succeeded(), "{options:?}: {}", outcome.errors());
+            // The kernel drops a page when it has been written.
+            fs::File::open(&target).unwrap().sync_all().unwrap();
+            let (left, copied) = (cached(&source).unwrap(), cached(&target).unwrap());
+            // The first block is looked for in the cache.
+            let is_empty = left <= 1 << 20 && copied <= 1 << 20;
+            assert_eq!(is_empty, drops, "{options:?} {}: {left} and {copied} bytes", folder.display());
+            assert_eq!(fs::read(&source).unwrap(), fs::read(&target).unwrap(), "{options:?}");
+            fs::remove_file(&target).unwrap();
+        }
     }
 }

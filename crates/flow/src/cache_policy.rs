@@ -86,6 +86,12 @@ impl CachePolicy {
         }
     }
 
+    /// Returns the policy for data that would outgrow the cache: each transfer drops its pages, if
+    /// the file systems can.
+    pub(crate) fn dropping() -> Self {
+        Self { drops: AtomicBool::new(true), ..Self::cached() }
+    }
+
     /// Returns the policy that the switches ask for, as far as both files support it. Must be
     /// called before any data moves. `note` receives the reason for a fallback.
     pub(crate) fn choose(

@@ -33,14 +33,14 @@ const HELD_MAX: usize = 4096;
 /// cache between the two (docs/measurements/choices.md).
 pub const BLOCK_BYTES: usize = 256 << 10;
 
-/// The same with direct I/O, in bytes: every block is a request of its own to the device, so larger
-/// ones are faster (docs/measurements/start.md).
-const DIRECT_BLOCK_BYTES: usize = 1 << 20;
+/// The same for data that doesn't stay in the page cache, in bytes: every block is a request of its
+/// own to the device, so larger ones are faster (docs/measurements/start.md).
+const UNCACHED_BLOCK_BYTES: usize = 1 << 20;
 
 /// Returns the default size of one read or write, in bytes.
 #[must_use]
 pub fn usual_block_bytes(switches: Switches) -> usize {
-    if switches.direct { DIRECT_BLOCK_BYTES } else { BLOCK_BYTES }
+    if switches.direct { UNCACHED_BLOCK_BYTES } else { BLOCK_BYTES }
 }
 
 /// Default number of files a worker keeps open ahead: keeps an SSD's queue full with small
@@ -110,6 +110,8 @@ pub struct Settings {
     pub queue_depth: usize,
     /// Size of one read or write, in bytes.
     pub block_bytes: usize,
+    /// The same for data that a blocking engine doesn't leave in the page cache.
+    pub uncached_block_bytes: usize,
     /// Length of a large file's range that one worker moves while others move the rest, in bytes.
     pub range_bytes: u64,
     /// Maximum files a worker has open at once.
@@ -169,6 +171,7 @@ impl Settings {
             engine: config.engine,
             queue_depth,
             block_bytes: config.block_bytes.unwrap_or(usual_block_bytes(config.switches)),
+            uncached_block_bytes: config.block_bytes.unwrap_or(UNCACHED_BLOCK_BYTES),
             range_bytes: RANGE_BYTES,
             window: 1 + extra_files,
             held: spare.saturating_sub(extra_files * jobs * DESCRIPTORS_PER_FILE).min(HELD_MAX),
@@ -245,7 +248,7 @@ mod tests {
         let bytes = |block_bytes| {
             Settings::within(&Config { switches, block_bytes, ..Config::default() }, machine).block_bytes
         };
-        assert_eq!((bytes(None), bytes(Some(4096))), (DIRECT_BLOCK_BYTES, 4096));
+        assert_eq!((bytes(None), bytes(Some(4096))), (UNCACHED_BLOCK_BYTES, 4096));
     }
 
     #[test]

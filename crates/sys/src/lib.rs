@@ -35,6 +35,7 @@ mod kernel_aio;
 mod local_time;
 mod locale;
 mod make;
+mod memory;
 mod metadata;
 mod names;
 mod open;
@@ -80,6 +81,7 @@ pub use make::{
     Special, link, link_at_path, link_unnamed, make_directory, make_special, make_symlink, read_link, remove,
     remove_directory, rename, rename_to_new,
 };
+pub use memory::dirty_limit;
 pub use metadata::{Owner, Times, change_mode, change_owner, change_times};
 pub use names::{EntryType, ListedEntry, Name, Names, PackedNames, c_string};
 pub use open::{Open, open, open_parent, open_path, open_path_without_links};

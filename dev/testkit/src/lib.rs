@@ -24,6 +24,7 @@
 //! - [`slurm`] runs a real Slurm on this machine, with several nodes.
 //! - [`pbs`] replaces the commands of PBS.
 //! - [`signals`] resets signals to their defaults for child processes; [`wait`] bounds every wait.
+//! - [`memory_group`] limits the memory of a run.
 //! - [`lease`] holds a lease on a file, as a file server does.
 //! - [`needs`] and the macros [`skip!`], [`require!`] end a test that can't run here, and count it.
 //!
@@ -42,6 +43,7 @@ pub mod everything;
 pub mod flip;
 pub mod hosts;
 pub mod lease;
+pub mod memory_group;
 pub mod message;
 pub mod mount;
 pub mod mpi;

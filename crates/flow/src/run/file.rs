@@ -210,7 +210,7 @@ impl<T: Tool> StatedFile<T> {
 
     /// Reads the first block, if it is in the page cache.
     fn probe(self, io: &mut Io) -> Next<T> {
-        let (buffer, length) = (io.take_buffer(), io.length_of_block(self.stat.size));
+        let (buffer, length) = (io.take_buffer(), io.length_of_block(self.stat.size, Cache::Keep));
         let (file, offset, cache) = (Arc::clone(&self.source), 0, Cache::Keep);
         // With a window of 1 there is nothing else to do while the kernel fetches it.
         let wait = if io.window > 1 { Wait::Never } else { Wait::Allowed };
@@ -316,7 +316,8 @@ impl<T: Tool> StatedFile<T> {
         // Only a hint. Read-ahead would fetch what other processes read, and this range is read by
         // several workers at once anyway.
         advise(&source, Advice::Random, 0).unwrap_or_default();
-        let (transfer, cache_policy) = prepare::choose_policy(cx, io, &entry, (&source, &target), transfer);
+        let (transfer, cache_policy) =
+            prepare::choose_policy(cx, io, &entry, (&source, &target), (stat.size, transfer));
         let setup = MoveSetup { transfer, cache_policy, inspect, through_pipe, other: None };
         let file = Arc::new(OpenFile::<T>::new(entry, source, stat, Some(target), own, setup));
         let range = share_ranges(cx, &file, prepare::shares_of(&io.settings, &range), transfer);

@@ -1,13 +1,19 @@
 //! What the files in flight use of their worker: buffers, a pipe, and what the engine can.
 
+use std::cell::OnceCell;
+
 use haul_engine::{Caps, Choice};
-use haul_sys::{Buffer, Fd, Pipe, cached_bytes};
+use haul_sys::{Buffer, Cache, Fd, Pipe, cached_bytes, dirty_limit};
 
 use crate::settings::Settings;
 
 /// Minimum bytes to copy through a pipe. Fewer are as fast in a block
 /// (docs/measurements/choices.md).
 const PIPE_BYTES_MIN: usize = 64 << 10;
+
+/// Files of up to so many bytes always leave their pages in the cache. The machine isn't asked what
+/// it can hold for less.
+const CACHED_BYTES_MAX: u64 = 64 << 20;
 
 /// What the states of a file use of their worker: buffers, and what the engine can.
 pub(super) struct Io {
@@ -28,6 +34,8 @@ pub(super) struct Io {
     uses_pipe: bool,
     /// The pipe, while it is not in use.
     pipe: Option<Pipe>,
+    /// The kernel's limit of dirty data, once it was asked for.
+    dirty_limit: OnceCell<u64>,
 }
 
 impl Io {
@@ -44,6 +52,7 @@ impl Io {
             buffers: Vec::new(),
             uses_pipe: false,
             pipe: None,
+            dirty_limit: OnceCell::new(),
         };
         io.adapt(caps);
         io
@@ -77,7 +86,7 @@ impl Io {
 
     /// Returns true if so many bytes are enough for a pipe, and the worker may have one.
     fn may_use_pipe(&self, bytes: u64) -> bool {
-        self.uses_pipe && self.length_of_block(bytes) >= PIPE_BYTES_MIN
+        self.uses_pipe && self.length_of_block(bytes, Cache::Keep) >= PIPE_BYTES_MIN
     }
 
     /// Returns the worker's pipe to copy so many bytes, or `None` if they don't go through one.
@@ -96,8 +105,20 @@ impl Io {
         self.pipe = pipe;
     }
 
+    /// Returns true if the copy of a file of so many bytes should drop its pages: the kernel would
+    /// make it wait for the disk in any case, and the pages would displace those that others use
+    /// (docs/measurements/choices.md).
+    pub(super) fn outgrows_cache(&self, bytes: u64) -> bool {
+        self.settings.engine == Choice::Auto
+            && self.caps.drops_cache
+            && bytes > CACHED_BYTES_MAX
+            && bytes > *self.dirty_limit.get_or_init(|| dirty_limit().unwrap_or(u64::MAX))
+    }
+
     pub(super) fn new_buffer(&self) -> Buffer {
-        Buffer::new(self.settings.block_bytes)
+        // An engine that blocks has one in use. Others may pin all of them.
+        let large = if self.caps.blocks { self.settings.uncached_block_bytes } else { 0 };
+        Buffer::new(self.settings.block_bytes.max(large))
     }
 
     pub(super) fn take_buffer(&mut self) -> Buffer {
@@ -109,7 +130,12 @@ impl Io {
         self.buffers.extend(block.map(|(buffer, _)| buffer));
     }
 
-    pub(super) fn length_of_block(&self, bytes: u64) -> usize {
-        usize::try_from(bytes).unwrap_or(usize::MAX).min(self.settings.block_bytes)
+    /// Returns how many of so many bytes are read or written at once.
+    pub(super) fn length_of_block(&self, bytes: u64, cache: Cache) -> usize {
+        let block_bytes = match cache {
+            Cache::Drop if self.caps.blocks => self.settings.uncached_block_bytes,
+            _ => self.settings.block_bytes,
+        };
+        usize::try_from(bytes).unwrap_or(usize::MAX).min(block_bytes)
     }
 }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use haul_sys::{Advice, Error, Fd, Stat};
-use haul_sys::{advise, allocate};
+use haul_sys::{advise, allocate, is_local};
 
 use super::io::Io;
 use crate::cache_policy::CachePolicy;
@@ -48,7 +48,7 @@ pub(super) fn copy<T: Tool>(
         // Only a hint: the kernel reads further ahead, or does not.
         advise(source, Advice::Sequential, 0).unwrap_or_default();
     }
-    choose_policy(cx, io, entry, (source, target), transfer)
+    choose_policy(cx, io, entry, (source, target), (stat.size, transfer))
 }
 
 /// Reserves space for a target. Waits for room if the run does so.
@@ -60,17 +60,25 @@ fn reserve<T: Tool>(cx: &Context<'_, T>, entry: &Entry<T>, (target, bytes): (&Fd
     }
 }
 
-/// Chooses the cache policy of a file.
+/// Chooses the cache policy of a file of so many bytes.
 pub(super) fn choose_policy<T: Tool>(
     cx: &Context<'_, T>,
     io: &Io,
     entry: &Entry<T>,
     (source, target): (&Fd, &Fd),
-    transfer: Transfer,
+    (bytes, transfer): (u64, Transfer),
 ) -> (Transfer, CachePolicy) {
     let switches = &io.settings.switches;
-    if transfer == Transfer::Nothing || !(switches.direct || switches.drop_cache) {
+    if transfer == Transfer::Nothing {
         return (transfer, CachePolicy::cached());
+    }
+    if !(switches.direct || switches.drop_cache) {
+        // Where a server can copy by itself, no page is needed here.
+        let is_for_kernel = || matches!(transfer, Transfer::Kernel(_)) && !is_local(target).unwrap_or(false);
+        return match io.outgrows_cache(bytes) && !is_for_kernel() {
+            true => (transfer.in_blocks(), CachePolicy::dropping()),
+            false => (transfer, CachePolicy::cached()),
+        };
     }
     // A copy inside the kernel goes through the page cache.
     let transfer = transfer.in_blocks();

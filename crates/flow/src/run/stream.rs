@@ -169,19 +169,19 @@ impl<T: Tool> Stream<T> {
                 if self.may_use_pipe()
                     && let Some(pipe) = io.take_pipe(left) =>
             {
-                let length = io.length_of_block(left);
+                let length = io.length_of_block(left, cache);
                 Call::CopyRange { source, target: Arc::clone(target), offset, length, pipe: Some(pipe) }
             }
             (Transfer::Blocks(_), Some(target)) if self.does_pairs(io) => {
                 let (target, buffer) = (Arc::clone(target), io.take_buffer());
-                let length = self.file.cache_policy.whole_sectors(io.length_of_block(left));
+                let length = self.file.cache_policy.whole_sectors(io.length_of_block(left, cache));
                 Call::Pair { source, target, offset, buffer, length, cache }
             }
             _ => {
                 let buffer = io.take_buffer();
                 // A direct read asks for whole sectors, also at EOF. A pair can't: it would write
                 // them.
-                let length = self.file.cache_policy.sectors_around(io.length_of_block(left));
+                let length = self.file.cache_policy.sectors_around(io.length_of_block(left, cache));
                 let length = length.min(buffer.capacity());
                 Call::Read { file: source, offset, buffer, length, wait: Wait::Allowed, cache }
             }
@@ -385,7 +385,8 @@ impl<T: Tool> Stream<T> {
     /// Returns true if the engine may write what it reads without the tool looking at it. Requires
     /// a known length: a pair must not meet EOF.
     fn does_pairs(&self, io: &Io) -> bool {
-        let length = io.length_of_block(self.data_end - self.position);
+        let cache = self.file.cache_policy.cache();
+        let length = io.length_of_block(self.data_end - self.position, cache);
         io.caps.pairs
             && self.has_known_end()
             && !self.end_doubted
@@ -417,7 +418,11 @@ impl<T: Tool> Stream<T> {
     /// Returns true if the stream may use a pipe: the file suits one, and the tool doesn't look at
     /// its content.
     fn may_use_pipe(&self) -> bool {
-        self.file.through_pipe && !self.refuses_pipe && !self.file.inspect && self.has_known_end()
+        self.file.through_pipe
+            && self.file.cache_policy.cache() == Cache::Keep
+            && !self.refuses_pipe
+            && !self.file.inspect
+            && self.has_known_end()
     }
 
     /// Continues after a copy inside the kernel. Falls back to blocks if the kernel can't copy, or
