@@ -410,6 +410,47 @@ fn a_few_large_files_are_moved_by_several_workers() {
 }
 
 /// Cached files that nobody has to look at go through a pipe, unless an engine was asked for.
+/// Links, directories and whatever else isn't read is done while it is listed, which must not keep
+/// a worker from starting others.
+#[test]
+fn entries_that_are_not_read_are_made_by_several_workers() {
+    const ENTRIES: usize = 1500;
+    require!(needs::tool("strace"));
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    for kind in ["files", "links", "directories"] {
+        for folder in 0..10 {
+            let folder = sandbox.join(kind).join(folder.to_string());
+            fs::create_dir_all(&folder).unwrap();
+            for name in 0..ENTRIES / 10 {
+                let path = folder.join(name.to_string());
+                match kind {
+                    "files" => fs::write(path, "").unwrap(),
+                    "links" => std::os::unix::fs::symlink("elsewhere", path).unwrap(),
+                    _ => fs::create_dir(path).unwrap(),
+                }
+            }
+        }
+    }
+    let cases: [(&[&str], &str, &str); 4] = [
+        (&["-r"], "links", "symlinkat"),
+        (&["-rs"], "files", "symlinkat"),
+        (&["-rl"], "files", "linkat"),
+        (&["-r"], "directories", "mkdirat"),
+    ];
+    for (own, kind, call) in cases {
+        let target = sandbox.join("target");
+        let run = ours.run().args(own).arg("-T").args([sandbox.join(kind), target.clone()]);
+        let (outcome, calls) = record(run, call, &sandbox.join("log")).unwrap();
+        assert!(outcome.succeeded(), "{own:?}: {}", outcome.errors());
+        assert!(calls.len() >= ENTRIES, "{own:?} {kind}: {}", calls.len());
+        let threads: BTreeSet<u32> = calls.iter().map(|call| call.thread).collect();
+        assert!(threads.len() > 1, "{own:?} {kind}: all by one thread");
+        haul_testkit::sandbox::remove_tree(&target);
+    }
+}
+
 #[test]
 fn large_files_go_through_a_pipe_to_another_file_system() {
     require!(needs::tool("strace"), needs::loop_mount("ext4"));

@@ -332,11 +332,16 @@ impl<'r, T: Tool> Context<'r, T> {
         self.run.report
     }
 
+    /// Starts further workers, if there is work for them.
+    pub(crate) fn start_workers(&self) {
+        (self.start_workers)();
+    }
+
     /// Starts all other workers, so that they do the rest. Must be called before something that
     /// may block for any length of time, like opening a FIFO.
     pub fn expect_to_block(&self) {
         self.run.driver.start_all();
-        (self.start_workers)();
+        self.start_workers();
     }
 
     /// Reports a problem. If it is an error, the run has failed.

@@ -130,6 +130,8 @@ impl<'r, T: Tool> Worker<'r, T> {
             if !self.admit() {
                 break;
             }
+            // An entry that isn't read is done by now, and so may thousands after it be.
+            self.cx.start_workers();
         }
         if self.engine.in_flight() > 0 || !self.done.is_empty() {
             self.complete();

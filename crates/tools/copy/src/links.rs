@@ -39,8 +39,9 @@ pub(super) struct LinkedName {
     file: MadeFile,
     /// True if another user may replace it.
     is_shared: bool,
-    /// The file's source as it was copied, if the journal is told of it.
-    source: Option<Stat>,
+    /// The file's source as it was copied, if there is a journal to tell. Boxed: there is one of
+    /// these for every file with several names.
+    source: Option<Box<Stat>>,
 }
 
 /// Source of links for further names.
@@ -153,7 +154,7 @@ pub(super) fn complete(copy: EntryCopy<'_>, file: Identity, made: Option<MadeFil
         name: copy.target_name().to_owned(),
         file: made,
         is_shared: copy.entry.node.own.is_shared,
-        source,
+        source: source.filter(|_| copy.copier.journal.is_some()).map(Box::new),
     };
     for waiting in copy.copier.links.complete(file, first.clone()) {
         if is_linked(copy.with(&waiting), &first) {
