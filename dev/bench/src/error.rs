@@ -38,6 +38,9 @@ pub(crate) enum Error {
         #[source]
         cause: Box<Error>,
     },
+    /// A run that must succeed failed, or copied wrong.
+    #[error("{0}")]
+    Failed(String),
     #[error("interrupted")]
     Interrupted,
     #[error("{}cleaning up failed; left behind:\n  {}", before(cause), leftovers.join("\n  "))]

@@ -12,6 +12,7 @@
 //!    │        ├─► candidates                         who takes part
 //!    │        └─► results ─► table                   what came out
 //!    ├─► trees ─► shapes, noise                      the workloads
+//!    ├─► auto ─► sets, grounds, findings; report             haul's own choice, and what can be forced
 //!    ├─► run ─► series; study (s1 to s5), student; report           the documents' studies
 //!    ├─► tools ─► races, material, ranks                     the other tools and their rivals
 //!    ├─► simulate ─► haul_simulation; report                    sizes that no machine here has
@@ -26,6 +27,7 @@
 //! at the end, after an error, and on ^C, SIGTERM and SIGHUP, or else reported by name.
 
 mod aio;
+mod auto;
 mod candidates;
 mod compare;
 mod definitions;
@@ -61,6 +63,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use aio::AioOptions;
+use auto::AutoOptions;
 use compare::{CompareOptions, Verdict};
 use error::Error;
 use interrupt::Interrupt;
@@ -84,6 +87,8 @@ enum Command {
     Make(MakeOptions),
     /// Compare haul with the other copiers of this machine (needs root)
     Compare(CompareOptions),
+    /// Compare haul's own choice with every engine and setting that can be forced (needs root)
+    Auto(AutoOptions),
     /// Run a study of the documents, with their tables, plots and published figures (needs root)
     Run(RunOptions),
     /// Measure the engines themselves: one file, records of one size, many in flight
@@ -159,6 +164,7 @@ fn execute(command: &Command, output: &mut dyn Write, progress: &mut dyn Write) 
     match command {
         Command::Make(options) => make(options, output, &interrupt),
         Command::Compare(options) => compare::compare(options, output, progress, &interrupt),
+        Command::Auto(options) => auto::run(options, output, progress, &interrupt),
         Command::Run(options) => run::run(options, output, progress, &interrupt),
         Command::Aio(options) => aio::aio(options, output, progress, &interrupt),
         Command::Tools(options) => tools::run(options, output, progress, &interrupt),

@@ -28,7 +28,7 @@ const BLOCK_BYTES: usize = 128 * 1024;
 /// then. [`Error::PartlyMade`] if it stopped half way.
 pub(crate) fn make(shape: &Shape, seed: u64, destination: &Path, interrupt: &Interrupt) -> Result<()> {
     prepare(shape, destination)?;
-    let mut maker = Maker { shape, seed, interrupt, made: 0, block: vec![0; BLOCK_BYTES] };
+    let mut maker = Maker { shape, seed, interrupt, made: 0 };
     maker.make_below(destination).map_err(|cause| Error::PartlyMade {
         destination: destination.to_owned(),
         made: maker.made,
@@ -82,7 +82,6 @@ struct Maker<'a> {
     seed: u64,
     interrupt: &'a Interrupt,
     made: u64,
-    block: Vec<u8>,
 }
 
 /// A directory that exists and is still empty.
@@ -119,18 +118,31 @@ impl Maker<'_> {
     fn make_file(&mut self, path: &Path) -> Result<()> {
         let mut noise = Noise::new(self.seed, self.made);
         let mut file = File::create_new(path).map_err(Error::doing("create", path))?;
-        let mut left = self.shape.file_bytes;
-        while left > 0 {
-            let length = left.min(BLOCK_BYTES as u64) as usize;
-            noise.fill(&mut self.block[..length]);
-            file.write_all(&self.block[..length]).map_err(Error::doing("write", path))?;
-            left -= length as u64;
-            // A large file alone takes a second or more.
-            self.interrupt.check()?;
-        }
+        write_noise(&mut file, path, &mut noise, self.shape.file_bytes, self.interrupt)?;
         self.made += 1;
         Ok(())
     }
+}
+
+/// Writes the next `bytes` bytes of `noise` to `file`, whose name is `path`.
+pub(crate) fn write_noise(
+    file: &mut File,
+    path: &Path,
+    noise: &mut Noise,
+    bytes: u64,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let mut block = vec![0; bytes.min(BLOCK_BYTES as u64) as usize];
+    let mut left = bytes;
+    while left > 0 {
+        let length = left.min(BLOCK_BYTES as u64) as usize;
+        noise.fill(&mut block[..length]);
+        file.write_all(&block[..length]).map_err(Error::doing("write", path))?;
+        left -= length as u64;
+        // A large file alone takes a second or more.
+        interrupt.check()?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -84,9 +84,18 @@ impl Canvas {
 
     /// Returns the finished SVG element of this height. `title` describes it to screen readers.
     pub(crate) fn finish(self, height: f64, title: &str) -> String {
+        self.element(height, title, "")
+    }
+
+    /// Like [`Self::finish`], for a file of its own with this style sheet.
+    pub(crate) fn finish_alone(self, height: f64, title: &str, style: &str) -> String {
+        self.element(height, title, &format!("<style>{}</style>", escaped(style)))
+    }
+
+    fn element(self, height: f64, title: &str, style: &str) -> String {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH:.0} {height:.0}\" role=\"img\">\
-             <title>{}</title>{}</svg>",
+             <title>{}</title>{style}{}</svg>",
             escaped(title),
             self.body
         )

@@ -4,6 +4,7 @@
 //!   findings ─► s1 ... s5: which figures, tables, claims ─► text      for a terminal
 //!          │                 (as types of `figure`)       └► html ─► bars, curves, dots ─► canvas
 //!          └──────────────────────────────────────────────► csv
+//!   the findings of `auto` ─► ratios (Markdown), heat (one picture)
 //! ```
 //!
 //! Promises: published figures are labelled as such wherever they appear; no directory of the
@@ -15,7 +16,9 @@ pub(crate) mod csv;
 mod curves;
 mod dots;
 mod figure;
+pub(crate) mod heat;
 pub(crate) mod html;
+pub(crate) mod ratios;
 mod s1;
 mod s2;
 mod s3;

@@ -93,7 +93,8 @@ pub(crate) fn check(study: &Study, options: &RunOptions) -> Result<()> {
     Ok(())
 }
 
-fn memory() -> PathBuf {
+/// Returns a directory in memory, if there is one.
+pub(crate) fn memory() -> PathBuf {
     let memory = PathBuf::from(MEMORY);
     if memory.is_dir() { memory } else { std::env::temp_dir() }
 }
