@@ -31,6 +31,7 @@ use nodes::{attributes, drop_privileges, file_type, maker, read_zeros_beyond, se
 use opens::Opens;
 
 use crate::model::{Budget, Model};
+use crate::relay::UNNAMED;
 use crate::statistics::Kind;
 use crate::tree::{Body, Maker, Outcome, Tree, errno};
 
@@ -286,8 +287,13 @@ impl Filesystem for Client {
     ) {
         let maker = maker(request, libc::S_IFREG | mode & 0o7777);
         let cache_time = self.model.settings.cache_time;
+        let is_unnamed = name == UNNAMED;
         let make = |tree: &mut Tree| {
-            let number = match tree.make(parent.0, name, maker, None) {
+            let made = match is_unnamed {
+                true => tree.make_unnamed(parent.0, maker),
+                false => tree.make(parent.0, name, maker, None),
+            };
+            let number = match made {
                 // Another client was faster; only O_EXCL makes that an error.
                 Err(Errno::EXIST) if flags & libc::O_EXCL == 0 => tree.lookup(parent.0, name)?,
                 outcome => outcome?,
@@ -299,7 +305,8 @@ impl Filesystem for Client {
             self.opens.begin(number);
             attributes(tree, number)
         };
-        self.operate((Kind::Create, About::Name(name)), reply, make, move |reply, outcome| match outcome {
+        let kind = if is_unnamed { Kind::CreateUnnamed } else { Kind::Create };
+        self.operate((kind, About::Name(name)), reply, make, move |reply, outcome| match outcome {
             Ok(attributes) => {
                 let flags = FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
                 reply.created(&cache_time, &attributes, Generation(0), FileHandle(0), flags);

@@ -30,6 +30,7 @@ mod layout;
 mod lov;
 mod model;
 mod pace;
+mod relay;
 pub mod serve;
 pub mod settings;
 mod statistics;

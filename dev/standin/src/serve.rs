@@ -14,6 +14,7 @@ use signal_hook::iterator::Signals;
 
 use crate::client::Client;
 use crate::model::Model;
+use crate::relay::mount_relayed;
 use crate::settings::Settings;
 
 /// The line printed when all clients are mounted.
@@ -38,8 +39,14 @@ impl Mounted {
             MountOption::Suid,
         ];
         config.acl = SessionACL::All;
-        let session = Session::new(Client::new(Arc::clone(model), number), &point, &config)?.spawn()?;
-        let mounted = Self { point, _session: session };
+        let client = Client::new(Arc::clone(model), number);
+        let session = if model.settings.unnamed_files {
+            let device = mount_relayed(&name("standin"), &point)?;
+            Session::from_fd(client, device, config.acl, config)?
+        } else {
+            Session::new(client, &point, &config)?
+        };
+        let mounted = Self { point, _session: session.spawn()? };
         if let Some(bytes) = model.settings.read_ahead {
             mounted.read_ahead(bytes)?;
         }

@@ -95,6 +95,10 @@ pub struct Settings {
     /// Keep cached pages of a file whose times change, as a file system on one machine does
     #[arg(long)]
     pub keep_pages: bool,
+    /// Let files be created without a name (`O_TMPFILE`), as local file systems do and most
+    /// parallel ones don't (needs root)
+    #[arg(long)]
+    pub unnamed_files: bool,
     /// Default stripe size
     #[arg(long, value_parser = bytes, default_value = "1M")]
     pub stripe_bytes: u64,

@@ -26,6 +26,7 @@ kinds! {
     GetAttributes = "getattr",
     SetAttributes = "setattr",
     Create = "create",
+    CreateUnnamed = "tmpfile",
     Open = "open",
     MakeNode = "mknod",
     MakeDirectory = "mkdir",

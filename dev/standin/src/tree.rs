@@ -65,7 +65,7 @@ pub(crate) struct Node {
     pub(crate) changed: SystemTime,
     pub(crate) xattrs: BTreeMap<OsString, Vec<u8>>,
     pub(crate) opens: u32,
-    /// Name at creation, for matching faults.
+    /// First name, for matching faults; empty while there was none.
     pub(crate) first_name: OsString,
 }
 
@@ -165,7 +165,7 @@ impl Tree {
         &mut self,
         directory: u64,
         name: &OsStr,
-        mut maker: Maker,
+        maker: Maker,
         symlink: Option<&OsStr>,
     ) -> Outcome<u64> {
         match self.lookup(directory, name) {
@@ -173,6 +173,28 @@ impl Tree {
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno),
         }
+        let number = self.make_node((directory, name), maker, symlink)?;
+        self.entries_mut(directory)?.insert(name.to_owned(), number);
+        if self.node(number)?.is_directory() {
+            self.node_mut(directory)?.links += 1;
+        }
+        Ok(number)
+    }
+
+    /// Makes a regular file that has no name yet. It vanishes if it is closed before it has one.
+    pub(crate) fn make_unnamed(&mut self, directory: u64, maker: Maker) -> Outcome<u64> {
+        let number = self.make_node((directory, OsStr::new("")), maker, None)?;
+        self.node_mut(number)?.links = 0;
+        Ok(number)
+    }
+
+    /// Makes a node that is in no directory, with what it inherits from one.
+    fn make_node(
+        &mut self,
+        (directory, name): (u64, &OsStr),
+        mut maker: Maker,
+        symlink: Option<&OsStr>,
+    ) -> Outcome<u64> {
         let number = self.next;
         let parent = self.node(directory)?;
         if parent.links == 0 {
@@ -202,10 +224,6 @@ impl Tree {
         made.links = if is_directory { 2 } else { 1 };
         self.next += 1;
         self.nodes.insert(number, made);
-        self.entries_mut(directory)?.insert(name.to_owned(), number);
-        if is_directory {
-            self.node_mut(directory)?.links += 1;
-        }
         Ok(number)
     }
 
@@ -213,7 +231,8 @@ impl Tree {
         if self.node(number)?.is_directory() {
             return Err(Errno::PERM);
         }
-        if self.node(number)?.links == 0 {
+        // The kernel refuses one that has lost its last name.
+        if self.node(number)?.links == 0 && self.node(number)?.opens == 0 {
             return Err(Errno::NOENT);
         }
         match self.lookup(directory, name) {
@@ -224,6 +243,9 @@ impl Tree {
         self.entries_mut(directory)?.insert(name.to_owned(), number);
         let node = self.node_mut(number)?;
         node.links += 1;
+        if node.first_name.is_empty() {
+            node.first_name = name.to_owned();
+        }
         node.touch();
         Ok(())
     }

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use haul_testkit::rustix::fs::{
-    RenameFlags, XattrFlags, fgetxattr, fsetxattr, getxattr, listxattr, renameat_with, setxattr,
+    AtFlags, RenameFlags, XattrFlags, fgetxattr, fsetxattr, getxattr, linkat, listxattr, renameat_with,
+    setxattr,
 };
 use haul_testkit::rustix::io::Errno;
 use haul_testkit::{Standin, libc, require, standin};
@@ -109,6 +110,34 @@ fn what_cp_does_works() {
         Ok(5 << 20)
     );
     assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), 10 << 20);
+}
+
+#[test]
+fn files_without_a_name_get_one_or_vanish() {
+    require!(standin::needed());
+    let unnamed = |root: &Path| {
+        let mut options = OpenOptions::new();
+        options.write(true).mode(0o600).custom_flags(libc::O_TMPFILE).open(root)
+    };
+    let standin = start(2, &["--unnamed-files"]).unwrap();
+    let (here, there) = (standin.client(0), standin.client(1));
+    let mut file = unnamed(&here).unwrap();
+    file.write_all(&vec![7; 3_000_000]).unwrap();
+    assert_eq!(file.metadata().unwrap().nlink(), 0);
+    assert_eq!(fs::read_dir(&there).unwrap().count(), 0);
+    let cwd = haul_testkit::rustix::fs::CWD;
+    linkat(&file, "", cwd, there.join("elsewhere"), AtFlags::EMPTY_PATH).unwrap_err();
+    linkat(&file, "", cwd, here.join("name"), AtFlags::EMPTY_PATH).unwrap();
+    assert_eq!(linkat(&file, "", cwd, here.join("name"), AtFlags::EMPTY_PATH), Err(Errno::EXIST));
+    drop(file);
+    assert_eq!(fs::metadata(there.join("name")).unwrap().nlink(), 1);
+    assert_eq!(fs::read(there.join("name")).unwrap(), vec![7; 3_000_000]);
+    drop(unnamed(&here).unwrap());
+    assert_eq!(fs::read_dir(&there).unwrap().count(), 1);
+    assert_eq!(standin.count("metadata.tmpfile").unwrap(), 2);
+    // Without the option, it is like a file system that can't.
+    let standin = start(1, &[]).unwrap();
+    assert_eq!(unnamed(&standin.client(0)).unwrap_err().raw_os_error(), Some(libc::EOPNOTSUPP));
 }
 
 #[test]
