@@ -114,6 +114,9 @@ pub trait CompletionSink<T: Tool>: Send + Sync {
     /// True if ranges of large files must be on storage before they are reported.
     fn flushes(&self) -> bool;
 
+    /// True if a file of `size` bytes may be moved by several processes.
+    fn is_large(&self, size: u64) -> bool;
+
     /// Returns a number for a large file; `None` if the file is too small for several processes.
     fn large(&self, stat: &Stat) -> Option<u64>;
 
@@ -171,6 +174,13 @@ impl<T: Tool> WorkItem<T> {
         let (outcome, moved) = (Mutex::default(), AtomicBool::new(false));
         let (range_result, listed, seen) = (OnceLock::new(), AtomicUsize::new(0), OnceLock::new());
         Self { spec, sink, outcome, moved, range_result, listed, seen }
+    }
+
+    /// True if a file of `size` bytes may be moved by several processes, which then open its
+    /// target.
+    #[must_use]
+    pub fn may_split(&self, size: u64) -> bool {
+        self.sink.is_large(size)
     }
 
     /// Returns the key of the item within this process.

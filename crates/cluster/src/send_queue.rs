@@ -74,6 +74,13 @@ impl Collected {
         (!self.flawed.remove(&key), self.problems.remove(&key).unwrap_or_default())
     }
 
+    /// Returns the bytes per second moved so far, once they say something.
+    fn rate(&self) -> Option<f64> {
+        let (began, bytes) = self.rate?;
+        let seconds = began.elapsed().as_secs_f64();
+        (seconds > MEASURED_AFTER).then(|| bytes as f64 / seconds)
+    }
+
     /// Returns the results so far. Items that don't fit in one message are left, and due at once.
     fn take_report(&mut self) -> Report {
         let mut report = std::mem::take(&mut self.report);
@@ -319,13 +326,14 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
         self.flushes
     }
 
+    fn is_large(&self, size: u64) -> bool {
+        // Asked of every file: most need no lock.
+        self.limits.is_large(size, None) && self.limits.is_large(size, self.collected().rate())
+    }
+
     fn large(&self, stat: &Stat) -> Option<u64> {
         let mut collected = self.collected();
-        let rate = collected.rate.and_then(|(began, bytes)| {
-            let seconds = began.elapsed().as_secs_f64();
-            (seconds > MEASURED_AFTER).then(|| bytes as f64 / seconds)
-        });
-        if !self.limits.is_large(stat.size, rate) {
+        if !self.limits.is_large(stat.size, collected.rate()) {
             return None;
         }
         let number = collected.next;

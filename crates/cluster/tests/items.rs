@@ -193,6 +193,9 @@ impl CompletionSink<Recorder> for Post {
     fn flushes(&self) -> bool {
         false
     }
+    fn is_large(&self, _: u64) -> bool {
+        false
+    }
     fn large(&self, _: &Stat) -> Option<u64> {
         None
     }
@@ -327,6 +330,9 @@ struct Heard {
 impl CompletionSink<Recorder> for Heard {
     fn done(&self, item: &WorkItem<Recorder>) {
         self.moved.lock().unwrap().push(item.was_moved());
+    }
+    fn is_large(&self, _: u64) -> bool {
+        false
     }
     fn large(&self, _: &Stat) -> Option<u64> {
         panic!("a member was asked to lead");

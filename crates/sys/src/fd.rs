@@ -58,6 +58,21 @@ impl Fd {
     }
 }
 
+/// Reports whether a file system has lost bytes of an open file, as far as `close` would report it:
+/// NFS, SMB and FUSE write out what they have cached whenever a descriptor is closed. Elsewhere
+/// this does nothing.
+///
+/// # Errors
+/// Any error from `fcntl(2)` or `close(2)`.
+pub fn flush_as_close_does(file: &Fd) -> Result<()> {
+    let duplicated = gate::call(
+        Operation::Fcntl,
+        || rustix::io::fcntl_dupfd_cloexec(file, 3),
+        || format!("{file:?}, F_DUPFD_CLOEXEC, 3"),
+    );
+    duplicated.map(Fd::new)?.close()
+}
+
 /// Returns `errno` after a C library call.
 pub(crate) fn last_errno() -> rustix::io::Errno {
     std::io::Error::last_os_error()

@@ -12,11 +12,13 @@
 //! - [`hosts`]: three hosts, of which one is different, or gone.
 //! - [`tools`]: the applets other than `cp`.
 //! - [`verify`]: verified copies, and manifests.
+//! - [`calls`]: what a new file costs a metadata server.
 //! - [`bad_input`]: jobs that can't start.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod bad_input;
+mod calls;
 mod hosts;
 mod journal;
 mod kills;

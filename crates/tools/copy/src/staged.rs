@@ -13,8 +13,9 @@
 //!
 //! A file without a name vanishes with the process that has it open, so a killed run leaves nothing
 //! behind. A temporary name is used where the file system has no `O_TMPFILE` (NFS), where another
-//! process must be able to open the file (ranks), and under preloaded libraries that would not know
-//! the file again. It is in the target's directory, because a rename can't leave a file system.
+//! process must be able to open the file (ranks, if it is large), and under preloaded libraries
+//! that would not know the file again. It is in the target's directory, because a rename can't
+//! leave a file system.
 //!
 //! A file that replaces another one first gets the owner, mode and xattrs of that file: to a user,
 //! the copy writes into the existing file, and so nothing but its content changes. What can't be
@@ -29,8 +30,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use haul_flow::{Problem, lock};
 use haul_sys::{Errno, Error, Fd, FileType, Mode, Open, Owner, Stat};
 use haul_sys::{
-    change_mode, change_owner, get_xattr, interposer, link_unnamed, list_xattrs, open, remove, rename,
-    rename_to_new, set_xattr, stat_at, temporary_name,
+    change_mode, change_owner, flush_as_close_does, get_xattr, interposer, link_unnamed, list_xattrs, open,
+    remove, rename, rename_to_new, set_xattr, stat_at, temporary_name,
 };
 
 use super::CopyKind;
@@ -46,7 +47,7 @@ use super::target::is_plain_name;
 /// Minimum size, in bytes, of a new file that is staged without `--atomic`: from there on the cost
 /// of naming it later is below the noise. Of small files it is 15 to 30 percent, and a factor of
 /// two in one directory of an xfs (docs/measurements/trust.md).
-const LARGE_BYTES: u64 = 1 << 20;
+pub(super) const LARGE_BYTES: u64 = 1 << 20;
 
 /// A target that doesn't have its own name yet.
 #[derive(Debug)]
@@ -195,18 +196,32 @@ fn create_incomplete(
     if let Some(target) = partial::create(copy, directory, mode, source)? {
         return Ok(target);
     }
-    // A layout is set by creating a file under a name. A rank's file may be opened by other ranks.
-    let may_be_unnamed = source.layout.is_none()
-        && copy.entry.node.owner.is_none()
-        && interposer().is_none()
-        && !durable::flushes_before_names(copy);
-    if may_be_unnamed && copy.copier.unnamed_files.work(copy, directory) {
-        let file = copy.with_room(|| open(directory, c".", Open::unnamed(mode)))?;
-        return Ok(OpenTarget { staged: Some(Staged::unnamed()), ..OpenTarget::new(file) });
+    // A rank's file may be opened by other ranks; `distributed` knows which.
+    if copy.entry.node.owner.is_none()
+        && let Some(target) = create_unnamed(copy, directory, mode, source)?
+    {
+        return Ok(target);
     }
     let name = temporary_name();
     let file = copy.with_room(|| layouts::make_file(copy, (directory, &name), mode, source.layout))?;
     Ok(OpenTarget { staged: Some(Staged::named(name)), ..OpenTarget::new(file) })
+}
+
+/// Creates a file without a name. `None` if it must have one, or the file system can't do that.
+pub(super) fn create_unnamed(
+    copy: EntryCopy<'_>,
+    directory: &Fd,
+    mode: Mode,
+    source: Original<'_>,
+) -> Result<Option<OpenTarget>, Error> {
+    // A layout is set by creating a file under a name.
+    let may_be_unnamed =
+        source.layout.is_none() && interposer().is_none() && !durable::flushes_before_names(copy);
+    if !may_be_unnamed || !copy.copier.unnamed_files.work(copy, directory) {
+        return Ok(None);
+    }
+    let file = copy.with_room(|| open(directory, c".", Open::unnamed(mode)))?;
+    Ok(Some(OpenTarget { staged: Some(Staged::unnamed()), ..OpenTarget::new(file) }))
 }
 
 /// Names a complete file that has no name. It is still open. Returns false if that failed and was
@@ -215,6 +230,11 @@ pub(super) fn name_open(copy: EntryCopy<'_>, staged: Option<&Staged>, file: &Fd)
     let Some(Staged { temporary_name: None, replaces, .. }) = staged else { return true };
     let name = copy.target_name();
     let named = copy.open_directory().and_then(|directory| {
+        if copy.entry.node.owner.is_some() {
+            // Its host may be lost. On a file system that other hosts share, the data must be there
+            // before the name is, as it is when a file is renamed after its close.
+            flush_as_close_does(file)?;
+        }
         if !replaces {
             match copy.with_room(|| link_unnamed(file, &directory, name)) {
                 // Someone else has created it meanwhile.
@@ -244,22 +264,16 @@ pub(super) fn name_closed(copy: EntryCopy<'_>, staged: Option<&Staged>, is_compl
     }
     let name = copy.target_name();
     let named = copy.open_directory().and_then(|directory| {
-        let renamed = copy.with_room(|| match replaces {
+        // To keep a name that has appeared meanwhile costs a lookup on NFS and Lustre, which don't
+        // have RENAME_NOREPLACE.
+        let renamed = copy.with_room(|| match *replaces || replaces_new_names(copy) {
             true => rename(&*directory, temporary, name),
             false => rename_to_new(&*directory, temporary, name),
         });
-        match renamed {
-            // Someone else has created it meanwhile.
-            Err(cause) if cause.is(Errno::EXIST) && replaces_new_names(copy) => {
-                rename(&*directory, temporary, name)
-            }
-            Err(cause) => {
-                // The file is lost either way; the first failure is reported.
-                remove(&*directory, temporary).unwrap_or_default();
-                Err(cause)
-            }
-            Ok(()) => Ok(()),
-        }
+        renamed.inspect_err(|_| {
+            // The file is lost either way; the first failure is reported.
+            remove(&*directory, temporary).unwrap_or_default();
+        })
     });
     named.map_err(|cause| copy.cx.problem(copy.problem(CopyKind::CannotCreateFile, cause))).is_ok()
 }

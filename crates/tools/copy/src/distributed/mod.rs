@@ -85,8 +85,10 @@ fn ticket_of(copier: &Copier, file: &OpenFile<Copier>) -> Option<Vec<u8>> {
     let entry = &file.entry;
     let target = stat(file.target.as_ref()?).ok()?;
     let epoch = copier.temporary_names.get().map_or(1, |run| run.epoch);
-    let ticket = match file.own.staged.as_ref().and_then(|staged| staged.temporary_name.as_ref()) {
-        Some(name) => Ticket::temporary(name.clone(), &file.stat, &target),
+    let ticket = match file.own.staged.as_ref().map(|staged| staged.temporary_name.as_ref()) {
+        Some(Some(name)) => Ticket::temporary(name.clone(), &file.stat, &target),
+        // No other process can open it.
+        Some(None) => return None,
         None => Ticket::in_place(target_name(entry).to_owned(), &file.stat, &target, epoch),
     };
     Some(ticket.pack())

@@ -1,5 +1,5 @@
-//! Targets of files that a rank creates: under temporary names, resumed after a loss, and joined by
-//! other ranks.
+//! Targets of files that a rank creates: without a name, or under temporary ones, resumed after a
+//! loss, and joined by other ranks.
 
 use std::ffi::CString;
 
@@ -15,11 +15,11 @@ use crate::kind::CopyKind;
 use crate::layouts::{self, Original};
 use crate::open_target::OpenTarget;
 use crate::options::TemporaryNames;
-use crate::staged::Staged;
+use crate::staged::{self, Staged};
 use crate::target::is_plain_name;
 use crate::ticket::Ticket;
 
-/// Creates a work item entry's target under a temporary name, or opens what an earlier attempt
+/// Creates a work item entry's target without its name, or opens what an earlier attempt
 /// left of it. `None` if a file exists in its place.
 pub(crate) fn open_temporary(
     copy: EntryCopy<'_>,
@@ -47,7 +47,20 @@ pub(crate) fn open_temporary(
         }
     }
     let Some(name) = temporary_name(copy, item.spec.attempt) else { return Ok(None) };
-    create_temporary(copy, (&directory, name), source, creation_mode).map(Some)
+    let size = source.stat.size;
+    let unnamed = match size >= staged::LARGE_BYTES || item.may_split(size) {
+        // Its progress can be seen.
+        true => None,
+        // It costs less than a temporary name, and leaves nothing behind.
+        false => staged::create_unnamed(copy, &directory, creation_mode.mode, source)
+            .map_err(|cause| copy.failure(&directory, CopyKind::CannotCreateFile, cause))?,
+    };
+    let target = match unnamed {
+        Some(target) => target,
+        None => create_temporary(copy, (&directory, name), source, creation_mode)?,
+    };
+    copy.tell_copied();
+    Ok(Some(OpenTarget { creation_mode: Some(creation_mode), ..target }))
 }
 
 /// Opens what an earlier attempt wrote of a large file, if the source is unchanged.
@@ -95,10 +108,5 @@ fn create_temporary(
         outcome => outcome,
     };
     let file = made.map_err(|cause| copy.failure(directory, CopyKind::CannotCreateFile, cause))?;
-    copy.tell_copied();
-    Ok(OpenTarget {
-        creation_mode: Some(creation_mode),
-        staged: Some(Staged::named(name)),
-        ..OpenTarget::new(file)
-    })
+    Ok(OpenTarget { staged: Some(Staged::named(name)), ..OpenTarget::new(file) })
 }
