@@ -41,7 +41,8 @@ const MEASURED_AFTER: f64 = 0.5;
 struct RangeAssignment {
     over: RangeOver,
     leader: Rank,
-    began: Instant,
+    /// Time that each range had had of this rank when this one began.
+    began: Duration,
 }
 
 /// Results waiting to be sent.
@@ -65,6 +66,8 @@ struct Collected {
     ranges: HashMap<u64, RangeAssignment>,
     /// Completed ranges to be reported to their leaders.
     moved: Vec<(Rank, RangeOver)>,
+    /// Time that each range in hand has had of this rank, and when that was brought up to date.
+    share: (Duration, Option<Instant>),
     next: u64,
 }
 
@@ -72,6 +75,17 @@ impl Collected {
     /// Returns the problems of an item or range, and true if none is an error.
     fn take_problems(&mut self, key: ItemKey) -> (bool, Vec<PackedProblem>) {
         (!self.flawed.remove(&key), self.problems.remove(&key).unwrap_or_default())
+    }
+
+    /// Divides the time since the last call among the ranges in hand. They are moved at the same
+    /// time, so the time of each says how fast the rank is only if none is counted twice.
+    fn pass_time(&mut self) {
+        let now = Instant::now();
+        let (share, since) = &mut self.share;
+        if let (Some(since), Ok(count @ 1..)) = (*since, u32::try_from(self.ranges.len())) {
+            *share += (now - since) / count;
+        }
+        *since = Some(now);
     }
 
     /// Returns the bytes per second moved so far, once they say something.
@@ -179,7 +193,9 @@ impl<T: Distributed + 'static> SendQueue<T> {
         collected.rate.get_or_insert_with(|| (Instant::now(), 0));
         let number = collected.next;
         collected.next += 1;
-        collected.ranges.insert(number, RangeAssignment { over, leader, began: Instant::now() });
+        collected.pass_time();
+        let began = collected.share.0;
+        collected.ranges.insert(number, RangeAssignment { over, leader, began });
         number
     }
 
@@ -206,9 +222,11 @@ impl<T: Distributed + 'static> SendQueue<T> {
 
     pub(crate) fn range_over(&self, number: u64, moved: bool, result: Vec<u8>) {
         let mut collected = self.collected();
+        collected.pass_time();
         let Some(range) = collected.ranges.remove(&number) else { return };
         let (_, problems) = collected.take_problems(ItemKey::Piece(number));
-        let over = RangeOver { took: range.began.elapsed(), moved, result, problems, ..range.over };
+        let took = collected.share.0.saturating_sub(range.began);
+        let over = RangeOver { took, moved, result, problems, ..range.over };
         collected.since.get_or_insert_with(Instant::now);
         if self.leader_counts {
             collected.moved.push((range.leader, over));

@@ -189,7 +189,7 @@ pub struct RangeOver {
     pub file: FileId,
     /// The range.
     pub range: Range<u64>,
-    /// How long the move took.
+    /// Its share of the rank's time while the rank had it in hand.
     pub took: Duration,
     /// True if every byte was moved.
     pub moved: bool,

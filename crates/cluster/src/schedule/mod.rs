@@ -133,7 +133,7 @@ pub enum Event {
         file: FileId,
         /// The range.
         range: Range<u64>,
-        /// How long the move took.
+        /// Its share of the rank's time while the rank had it in hand.
         took: Duration,
         /// True if every byte is in the target; otherwise the file has failed.
         moved: bool,

@@ -8,13 +8,14 @@
 //! ```
 //!
 //! where `rounds(t)` is the number of ranges of the busiest client. Both rates are measured: the
-//! client rate is an average over completed ranges, the stripe rate the best seen for one stripe.
-//! The choice is the smallest team whose time is within [`TOLERANCE`] of the best, because further
-//! clients are better spent on another file. Before anything is measured it is one client per
-//! stripe, which keeps every storage target busy.
+//! client rate is that of the latest completed ranges together, the stripe rate the best seen for
+//! one stripe. The choice is the smallest team whose time is within [`TOLERANCE`] of the best,
+//! because further clients are better spent on another file. Before anything is measured it is one
+//! client per stripe, which keeps every storage target busy.
 //!
-//! Waiting files share the clients evenly. The choice limits a team only while there is other work,
-//! so a wrong choice affects the order of files, not the total time.
+//! Waiting files share the clients evenly, and a client's rate if there are more of them than
+//! clients. The choice limits a team only while there is other work, so a wrong choice affects the
+//! order of files, not the total time.
 
 /// Tolerated slowdown of a smaller team over the best, as a fraction.
 pub const TOLERANCE: f64 = 0.03;
@@ -23,8 +24,8 @@ pub const TOLERANCE: f64 = 0.03;
 /// it makes the time rise again where more clients don't help.
 const JOIN_SECONDS: f64 = 0.000_2;
 
-/// Weight of the newest range in the client rate.
-const CLIENT_WEIGHT: f64 = 0.1;
+/// Share of the earlier ranges' weight that each further range takes, in the client rate.
+const CLIENT_FORGETS: f64 = 0.1;
 
 /// Weights of the newest range in the stripe rate: the best seen counts, and is forgotten slowly.
 const STRIPE_WEIGHT_BETTER: f64 = 0.3;
@@ -52,6 +53,9 @@ pub struct Rates {
     pub client: Option<f64>,
     /// Best rate of one stripe.
     pub stripe: Option<f64>,
+    /// Bytes and seconds of recent ranges. Their times differ much, so only the sums say how fast a
+    /// client is.
+    recent: (f64, f64),
 }
 
 /// The team chosen.
@@ -80,14 +84,17 @@ impl Question {
 }
 
 impl Rates {
-    /// Records a range: `bytes` moved in `seconds` by one of `members` clients, of a file on
+    /// Records a range: `bytes` that kept one of `members` clients busy for `seconds`, of a file on
     /// `stripes` targets.
     pub fn observe(&mut self, bytes: u64, seconds: f64, members: usize, stripes: u32) {
-        if bytes == 0 || seconds <= 0.0 {
+        let (moved, busy) = self.recent;
+        let keeps = 1.0 - CLIENT_FORGETS;
+        self.recent = (moved * keeps + bytes as f64, busy * keeps + seconds);
+        let rate = self.recent.0 / self.recent.1;
+        if bytes == 0 || !rate.is_finite() {
             return;
         }
-        let rate = bytes as f64 / seconds;
-        blend(&mut self.client, rate, CLIENT_WEIGHT);
+        self.client = Some(rate);
         // The other members are taken to be as fast as this one.
         let stripe = rate * members.max(1) as f64 / f64::from(stripes.max(1));
         let better = self.stripe.is_some_and(|known| stripe > known);
@@ -125,7 +132,9 @@ pub fn choose(question: &Question, rates: &Rates) -> Choice {
 fn seconds(question: &Question, clients: usize, client: f64, stripe: f64) -> f64 {
     let range = question.range_bytes.clamp(1, question.bytes.max(1));
     let rounds = question.bytes.div_ceil(range).div_ceil(clients as u64);
-    let moving = rounds as f64 * range as f64 / client;
+    // Where more files wait than there are clients, a client works on several at once.
+    let attention = (question.clients as f64 / (question.waiting + 1) as f64).min(1.0);
+    let moving = rounds as f64 * range as f64 / (client * attention);
     let storing = question.bytes as f64 / (f64::from(question.stripes.max(1)) * stripe);
     moving.max(storing) + clients as f64 * JOIN_SECONDS
 }
@@ -175,6 +184,10 @@ mod tests {
         )
     }
 
+    fn rates(client: f64, stripe: f64) -> Rates {
+        Rates { client: Some(client), stripe: Some(stripe), ..Rates::default() }
+    }
+
     fn rate() -> impl Strategy<Value = f64> {
         (0.0f64..4.0).prop_map(|power| 1e6 * 10f64.powf(power))
     }
@@ -182,7 +195,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_team_has_somebody_and_no_more_than_there_are(question in question(), client in rate(), stripe in rate()) {
-            for rates in [Rates::default(), Rates { client: Some(client), stripe: Some(stripe) }] {
+            for rates in [Rates::default(), rates(client, stripe)] {
                 let choice = choose(&question, &rates);
                 prop_assert!(choice.clients >= 1 && choice.clients <= question.clients);
                 let ranges = question.bytes.div_ceil(question.range_bytes).max(1);
@@ -192,7 +205,7 @@ mod tests {
 
         #[test]
         fn no_smaller_team_is_nearly_as_good(question in question(), client in rate(), stripe in rate()) {
-            let choice = choose(&question, &Rates { client: Some(client), stripe: Some(stripe) });
+            let choice = choose(&question, &rates(client, stripe));
             let (best, _) = choice.best.unwrap();
             prop_assert!(choice.seconds.unwrap() <= best * (1.0 + TOLERANCE));
             for fewer in 1..choice.clients {
@@ -203,7 +216,7 @@ mod tests {
         #[test]
         fn a_slower_client_needs_no_fewer_of_them(stripes in 1u32..64, client in rate(), stripe in rate()) {
             let question = Question { bytes: 1 << 40, stripes, range_bytes: 32 * MIB, clients: 512, waiting: 0 };
-            let of = |client| choose(&question, &Rates { client: Some(client), stripe: Some(stripe) }).clients;
+            let of = |client| choose(&question, &rates(client, stripe)).clients;
             prop_assert!(of(client / 2.0) >= of(client));
         }
 
@@ -219,6 +232,17 @@ mod tests {
     }
 
     #[test]
+    fn the_rate_of_a_client_is_that_of_its_ranges_together() {
+        let mut rates = Rates::default();
+        for _ in 0..50 {
+            rates.observe(8 << 20, 2.0, 1, 1);
+            rates.observe(8 << 20, 0.0, 1, 1);
+        }
+        let rate = rates.client.unwrap() / f64::from(8 << 20);
+        assert!((0.9..=1.15).contains(&rate), "{rate}");
+    }
+
+    #[test]
     fn one_client_a_stripe_until_something_is_measured() {
         let question =
             Question { bytes: 1 << 34, stripes: 8, range_bytes: 32 * MIB, clients: 100, waiting: 0 };
@@ -230,11 +254,11 @@ mod tests {
     fn fast_targets_want_several_clients_a_stripe_and_slow_ones_fewer() {
         let question =
             Question { bytes: 24_000_000_000, stripes: 4, range_bytes: 32 * MIB, clients: 100, waiting: 0 };
-        let fast = choose(&question, &Rates { client: Some(100e6), stripe: Some(500e6) });
+        let fast = choose(&question, &rates(100e6, 500e6));
         assert!((18..=22).contains(&fast.clients), "{fast:?}");
-        let slow = choose(&question, &Rates { client: Some(100e6), stripe: Some(25e6) });
+        let slow = choose(&question, &rates(100e6, 25e6));
         assert_eq!(slow.clients, 1, "{slow:?}");
-        let remark = fast.remark(&question, &Rates { client: Some(100e6), stripe: Some(500e6) });
+        let remark = fast.remark(&question, &rates(100e6, 500e6));
         assert!(
             remark.contains("24000 MB on 4 stripes") && remark.contains("100.0 MB/s a client"),
             "{remark}"
