@@ -14,14 +14,22 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::names::Named;
 use crate::programs;
+
+/// Maximum wait until nobody uses a device that is to be formatted.
+const UNUSED_WITHIN: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -141,6 +149,7 @@ impl Image {
             arguments.extend(["-N", count].map(OsStr::new));
         }
         arguments.push(self.device()?.as_os_str());
+        await_unused(self.device()?)?;
         programs::run(&self.file_system.maker(), &arguments).map(drop)
     }
 
@@ -198,6 +207,21 @@ impl Drop for Image {
     /// Backstop for a panic. Normally [`Image::close`] was called and nothing is left to do.
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+/// Waits until no mount uses the device. A process with a mount namespace of its own may have had a
+/// copy of the mount.
+fn await_unused(device: &Path) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        match File::options().read(true).custom_flags(OFlags::EXCL.bits().cast_signed()).open(device) {
+            Ok(_) => return Ok(()),
+            Err(cause) if cause.kind() != ErrorKind::ResourceBusy || began.elapsed() > UNUSED_WITHIN => {
+                return Err(Error::doing("use", device)(cause));
+            }
+            Err(_) => thread::sleep(Duration::from_millis(20)),
+        }
     }
 }
 

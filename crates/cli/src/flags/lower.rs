@@ -9,7 +9,6 @@ use haul_copy::{
 };
 use haul_digest::Algorithm;
 use haul_digest::manifest::Format;
-use haul_engine::Ops;
 use haul_flow::Contents;
 
 use super::cluster::{Interactive, Layout};
@@ -17,9 +16,6 @@ use super::values::{self, Words};
 use super::{Arguments, Environment, Error, Shared, Value, Warning, When};
 use crate::manifest::ManifestRequest;
 use crate::task::RunOptions;
-
-/// Smallest sector size, in bytes: direct I/O uses multiples of it.
-const SECTOR_BYTES: usize = 512;
 
 /// One copy as requested.
 #[derive(Clone, Debug)]
@@ -109,7 +105,7 @@ pub(crate) struct Typed {
     pub(crate) if_changed: Option<IfChanged>,
     pub(super) on_full: OnFull,
     pub(crate) verify: Verify,
-    manifest: Option<CString>,
+    pub(super) manifest: Option<CString>,
     pub(super) resume: bool,
     pub(super) manifest_format: Option<Format>,
     pub(super) hash: Option<Algorithm>,
@@ -120,7 +116,7 @@ pub(crate) struct Typed {
     /// `-a`, `--preserve=all`.
     keep_context: bool,
     warnings: Vec<Warning>,
-    reflink: Reflink,
+    pub(super) reflink: Reflink,
     preserve: Preserve,
     require_preserve: bool,
     require_xattr: bool,
@@ -357,32 +353,8 @@ impl Typed {
     /// # Errors
     /// When they contradict each other; checked in GNU's order.
     pub(super) fn lower(mut self, environment: &Environment) -> Result<Request, Error> {
-        if self.hard_link && self.symbolic_link {
-            return Err(Error::HardAndSymbolicLinks);
-        }
         let update = if self.interactive == Interactive::Keep { Update::None } else { self.existing.update };
-        if self.backup.wanted && matches!(update, Update::None | Update::NoneFail) {
-            return Err(Error::BackupOfNothing);
-        }
-        if self.reflink == Reflink::Always && self.sparse != Sparse::Auto {
-            return Err(Error::ReflinkWithSparse);
-        }
-        if let Some(other) = self.strict.then(|| self.not_strict()).flatten() {
-            return Err(Error::Exclusive { flag: "--strict", other });
-        }
-        if let (Some(flag), Some(other)) = (self.reads_all(), self.not_read()) {
-            return Err(Error::Exclusive { flag, other });
-        }
-        if let Some(other) = self.dry_run.then(|| self.not_dry()).flatten() {
-            return Err(Error::Exclusive { flag: "--dry-run", other });
-        }
-        self.check_manifest()?;
-        if let Some(other) = self.not_atomic() {
-            return Err(Error::Exclusive { flag: "--atomic", other });
-        }
-        if let Some((flag, other)) = self.not_journaled(update) {
-            return Err(Error::Exclusive { flag, other });
-        }
+        self.check_conflicts(update)?;
         let existing = Existing {
             update,
             ask: self.interactive == Interactive::Ask,
@@ -405,26 +377,6 @@ impl Typed {
         let (format, algorithm) = (self.manifest_format.unwrap_or_default(), self.hash.unwrap_or_default());
         let manifest = self.manifest.map(|path| ManifestRequest { path, format, algorithm });
         Ok(Request { operands, options, run, manifest, resume: self.resume })
-    }
-
-    /// Returns a given option that `--strict` rules out.
-    fn not_strict(&self) -> Option<&'static str> {
-        let existing = &self.existing;
-        existing
-            .keep_directory_symlink
-            .then_some("--keep-directory-symlink")
-            .or(self.attributes_only.then_some("--attributes-only"))
-    }
-
-    /// Returns a given option that needs a real copy.
-    fn not_dry(&self) -> Option<&'static str> {
-        let real = [
-            ("--manifest", self.manifest.is_some()),
-            ("--resume", self.resume),
-            ("--journal", self.shared.run.hosts.journal.is_some()),
-            ("--interactive", self.interactive == Interactive::Ask),
-        ];
-        real.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
 
     /// `--fsync[=WHEN]`.
@@ -454,83 +406,6 @@ impl Typed {
         let count = Value { flag: "--if-changed=retry", bytes: count, ..what }.count(values::RETRIES)?;
         self.if_changed = Some(IfChanged::Retry(count as u32));
         Ok(())
-    }
-
-    /// Checks the options of a manifest against each other.
-    fn check_manifest(&self) -> Result<(), Error> {
-        let options =
-            [("--manifest-format", self.manifest_format.is_some()), ("--hash", self.hash.is_some())];
-        if let (None, Some((flag, _))) = (&self.manifest, options.iter().find(|(_, given)| *given)) {
-            return Err(Error::Requires { flag, other: "--manifest" });
-        }
-        let algorithm = self.hash.unwrap_or_default();
-        if self.manifest.is_some() {
-            values::check_manifest(self.manifest_format.unwrap_or_default(), algorithm)?;
-        }
-        // Several blocks of a file in flight arrive in any order.
-        match self.shared.run.config.ops {
-            Some(Ops::Multi | Ops::Batch) if algorithm != Algorithm::Blake3 => {
-                let name = algorithm.name();
-                Err(Error::Sentence(format!(
-                    "--hash={name} needs a file's blocks in order: use --ops=single"
-                )))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Returns a given option that needs the content of every file.
-    fn reads_all(&self) -> Option<&'static str> {
-        let verify = (self.verify != Verify::Never).then_some("--verify");
-        verify.or(self.manifest.is_some().then_some("--manifest"))
-    }
-
-    /// Returns a given option with which there is no content to read.
-    fn not_read(&self) -> Option<&'static str> {
-        let useless = [
-            ("--attributes-only", self.attributes_only),
-            ("--link", self.hard_link),
-            ("--symbolic-link", self.symbolic_link),
-            ("--reflink=always", self.reflink == Reflink::Always),
-        ];
-        let given = useless.into_iter().find(|(_, given)| *given);
-        given.map(|(flag, _)| flag)
-    }
-
-    /// Returns a given option that `--atomic` rules out: one that changes the target where it is.
-    fn not_atomic(&self) -> Option<&'static str> {
-        let useless = [("--attributes-only", self.attributes_only), ("--backup", self.backup.wanted)];
-        let given = useless.into_iter().find(|(_, given)| *given && self.atomic == Some(Atomic::Always));
-        given.map(|(flag, _)| flag)
-    }
-
-    /// Returns the option that asks for a journal, and a given one that rules it out.
-    fn not_journaled(&self, update: Update) -> Option<(&'static str, &'static str)> {
-        let journal = self.shared.run.hosts.journal.is_some();
-        let flag = if self.resume { "--resume" } else { "--journal" };
-        let useless = [
-            ("--journal", self.resume && journal),
-            // The hashes of what is skipped would be missing.
-            ("--manifest", self.manifest.is_some()),
-            // A part of a file under its own name would be left alone.
-            ("--no-atomic", self.atomic == Some(Atomic::Never) && update != Update::All),
-        ];
-        let given = useless.into_iter().find(|(_, given)| *given && (self.resume || journal));
-        given.map(|(other, _)| (flag, other))
-    }
-
-    /// Checks that blocks for direct I/O are whole sectors.
-    fn check_sectors(&self) -> Result<(), Error> {
-        match self.shared.run.config.block_bytes {
-            Some(bytes) if self.shared.run.config.switches.direct && !bytes.is_multiple_of(SECTOR_BYTES) => {
-                Err(Error::Number {
-                    value: bytes.to_string().into_bytes(),
-                    flag: "--block-size",
-                    wanted: format!("a multiple of {SECTOR_BYTES}, as --direct is given"),
-                })
-            }
-            _ => Ok(()),
-        }
     }
 
     pub(super) fn backs_up(&self) -> bool {

@@ -13,6 +13,7 @@
 //! pages and completions with the tables, and the flags' errors between applets).
 
 mod cluster;
+mod conflicts;
 mod definitions;
 mod error;
 mod getopt;

@@ -11,7 +11,7 @@ use haul_engine::{Call, Outcome, Wait};
 use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, FileType, Open, Operation, Stat};
 use haul_sys::{advise, is_in_memory, truncate};
 
-use super::io::Io;
+use super::io::{Io, SMALL_BYTES};
 use super::prepare::{self, FETCH_AHEAD_BYTES, ranges_of};
 use super::stream::{Progress, Stream};
 use super::walk::replaced;
@@ -19,11 +19,6 @@ use crate::cache_policy::CachePolicy;
 use crate::decision::{Failure, FileRange, Finished, Holes, OpenSource, Probe, Start, Transfer};
 use crate::open_file::MoveSetup;
 use crate::tool::{Context, DirNode, Entry, Job, OpenFile, Tool};
-
-/// Maximum size of a small file, in bytes. Larger files fill the disk's queue by themselves
-/// when fetched ahead: a ring gains nothing for them, and every operation in it has a
-/// buffer (docs/measurements/choices.md).
-const SMALL_BYTES: u64 = 64 << 10;
 
 /// Maximum size of a file that the probing read makes the kernel fetch whole, in bytes. Larger
 /// files are worth a `posix_fadvise`.
@@ -187,7 +182,7 @@ impl<T: Tool> Opening<T> {
         let through_pipe = !probe.inspects && io.suits_pipe(&source, stat.size);
         let is_probed = io.probes && may_be_found && !stat.is_sparse() && probe.includes(&stat);
         if through_pipe {
-            io.uncached_in_a_row = 0;
+            io.note_cached(stat.size);
         }
         let file = StatedFile { entry, source, stat, through_pipe };
         if is_probed && !through_pipe { file.probe(io) } else { file.begin(cx, io, None) }
@@ -225,7 +220,7 @@ impl<T: Tool> StatedFile<T> {
         result: Result<Option<usize>, Error>,
     ) -> Next<T> {
         if let Ok(Some(length @ 1..)) = result {
-            io.uncached_in_a_row = 0;
+            io.note_cached(self.stat.size);
             return self.begin(cx, io, Some((buffer, length)));
         }
         io.buffers.push(buffer);
@@ -241,7 +236,7 @@ impl<T: Tool> StatedFile<T> {
             return self.begin(cx, io, None);
         }
         if self.stat.size <= SMALL_BYTES {
-            io.uncached_in_a_row += 1;
+            io.note_uncached();
         }
         if self.stat.size > FETCHED_BY_READ_BYTES && io.settings.switches.advise {
             // Only a hint: if refused, only the speed changes.

@@ -11,6 +11,19 @@ use crate::settings::Settings;
 /// (docs/measurements/choices.md).
 const PIPE_BYTES_MIN: usize = 64 << 10;
 
+/// Maximum size of a small file, in bytes. Larger files fill the disk's queue by themselves
+/// when fetched ahead: a ring gains nothing for them, and every operation in it has a
+/// buffer (docs/measurements/choices.md).
+pub(super) const SMALL_BYTES: u64 = 64 << 10;
+
+/// How many cached small files weigh as much as one that has to be fetched. So a ring is worth it
+/// if more than one in five has to be (docs/measurements/choices.md).
+const UNCACHED_WEIGHT: usize = 4;
+
+/// When a ring pays for itself: after 32 uncached small files in a row. Creating one costs about as
+/// much as copying a few dozen files.
+const RING_WORTH: usize = 32 * UNCACHED_WEIGHT;
+
 /// Files of up to so many bytes always leave their pages in the cache. The machine isn't asked what
 /// it can hold for less.
 const CACHED_BYTES_MAX: u64 = 64 << 20;
@@ -27,8 +40,8 @@ pub(super) struct Io {
     pub(super) probed_device: Option<(u64, bool)>,
     /// Operations that the engine accepts beside the one about to be submitted, and that one.
     pub(super) room: usize,
-    /// Small files in a row whose first block was not in the page cache.
-    pub(super) uncached_in_a_row: usize,
+    /// How much a ring would have paid so far: see [`Io::note_uncached`].
+    worth_of_ring: usize,
     pub(super) buffers: Vec<Buffer>,
     /// True if copies may go through a pipe.
     uses_pipe: bool,
@@ -48,7 +61,7 @@ impl Io {
             probes: false,
             probed_device: None,
             room: 1,
-            uncached_in_a_row: 0,
+            worth_of_ring: 0,
             buffers: Vec::new(),
             uses_pipe: false,
             pipe: None,
@@ -74,6 +87,25 @@ impl Io {
             && self.settings.held > 0
             && haul_sys::interposer().is_none();
         self.pipe = None;
+    }
+
+    /// Counts a small file whose first block was not in the page cache.
+    pub(super) fn note_uncached(&mut self) {
+        self.worth_of_ring += UNCACHED_WEIGHT;
+    }
+
+    /// Counts a file of so many bytes whose first block was in the page cache.
+    pub(super) fn note_cached(&mut self, bytes: u64) {
+        self.worth_of_ring = match bytes {
+            ..=SMALL_BYTES => self.worth_of_ring.saturating_sub(1),
+            // A ring would copy larger ones much slower.
+            _ => 0,
+        };
+    }
+
+    /// Returns true if the small files have to be fetched often enough to be worth a ring.
+    pub(super) fn suits_ring(&self) -> bool {
+        self.worth_of_ring >= RING_WORTH
     }
 
     /// Returns true if a source of so many bytes should be copied through a pipe, because nearly

@@ -48,10 +48,6 @@ use crate::report::{RunInfo, Tally};
 use crate::settings::Settings;
 use crate::tool::{Context, DirNode, Entry, Job, Tool};
 
-/// Number of uncached small files in a row after which a ring pays for itself. Creating one costs
-/// about as much as copying a few dozen files.
-const UNCACHED_IN_A_ROW: usize = 32;
-
 /// Bytes of parked files from which on no more files are opened: enough to keep a disk busy.
 /// Without a limit a worker would keep a whole batch of large files, which others could move.
 const PARKED_BYTES_MAX: u64 = 16 << 20;
@@ -382,7 +378,7 @@ impl<'r, T: Tool> Worker<'r, T> {
     /// Changes to a ring if the data has to come from the disk: at most once, with nothing
     /// in flight.
     fn choose_engine(&mut self) {
-        if !self.may_change_engine || self.io.uncached_in_a_row < UNCACHED_IN_A_ROW {
+        if !self.may_change_engine || !self.io.suits_ring() {
             return;
         }
         self.may_change_engine = false;

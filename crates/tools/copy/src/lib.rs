@@ -202,7 +202,8 @@ impl Copier {
         looked.map_or(true, |there| is_shared(&there, self.process.user))
     }
 
-    /// Selects the files to probe: not those that may be linked, cloned or copied by the kernel.
+    /// Selects the files to probe: not those that may be cloned or copied by the kernel. Those that
+    /// may be linked are: without it, the first name of each would wait for the disk.
     fn probe(&self, entry: &Entry<Self>) -> Probe {
         let target = &entry.node.own;
         let inspects = self.options.sparse == Sparse::Always
@@ -213,7 +214,7 @@ impl Copier {
         }
         let same_device = target.held.identity().device == entry.node.source.identity().device;
         Probe {
-            links_max: if self.options.preserves(Preserve::LINKS) { 1 } else { u32::MAX },
+            links_max: u32::MAX,
             bytes_max: if same_device { self.offload_bytes - 1 } else { u64::MAX },
             inspects,
         }

@@ -1,0 +1,146 @@
+//! Options of `cp` that exclude or require one another.
+
+use haul_copy::{Atomic, Reflink, Sparse, Update, Verify};
+use haul_digest::Algorithm;
+use haul_engine::Ops;
+
+use super::Error;
+use super::cluster::Interactive;
+use super::lower::Typed;
+use super::values;
+
+/// Smallest sector size, in bytes: direct I/O uses multiples of it.
+const SECTOR_BYTES: usize = 512;
+
+impl Typed {
+    /// Checks that the options don't contradict each other. `update` says what happens to existing
+    /// targets.
+    ///
+    /// # Errors
+    /// The first contradiction, in GNU's order.
+    pub(super) fn check_conflicts(&self, update: Update) -> Result<(), Error> {
+        if self.hard_link && self.symbolic_link {
+            return Err(Error::HardAndSymbolicLinks);
+        }
+        if self.backs_up() && matches!(update, Update::None | Update::NoneFail) {
+            return Err(Error::BackupOfNothing);
+        }
+        if self.reflink == Reflink::Always && self.sparse != Sparse::Auto {
+            return Err(Error::ReflinkWithSparse);
+        }
+        if let Some(other) = self.strict.then(|| self.not_strict()).flatten() {
+            return Err(Error::Exclusive { flag: "--strict", other });
+        }
+        if let (Some(flag), Some(other)) = (self.reads_all(), self.not_read()) {
+            return Err(Error::Exclusive { flag, other });
+        }
+        if let Some(other) = self.dry_run.then(|| self.not_dry()).flatten() {
+            return Err(Error::Exclusive { flag: "--dry-run", other });
+        }
+        self.check_manifest()?;
+        if let Some(other) = self.not_atomic() {
+            return Err(Error::Exclusive { flag: "--atomic", other });
+        }
+        if let Some((flag, other)) = self.not_journaled(update) {
+            return Err(Error::Exclusive { flag, other });
+        }
+        Ok(())
+    }
+
+    /// Returns a given option that `--strict` rules out.
+    fn not_strict(&self) -> Option<&'static str> {
+        let existing = &self.existing;
+        existing
+            .keep_directory_symlink
+            .then_some("--keep-directory-symlink")
+            .or(self.attributes_only.then_some("--attributes-only"))
+    }
+
+    /// Returns a given option that needs a real copy.
+    fn not_dry(&self) -> Option<&'static str> {
+        let real = [
+            ("--manifest", self.manifest.is_some()),
+            ("--resume", self.resume),
+            ("--journal", self.shared.run.hosts.journal.is_some()),
+            ("--interactive", self.interactive == Interactive::Ask),
+        ];
+        real.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+    }
+
+    /// Checks the options of a manifest against each other.
+    fn check_manifest(&self) -> Result<(), Error> {
+        let options =
+            [("--manifest-format", self.manifest_format.is_some()), ("--hash", self.hash.is_some())];
+        if let (None, Some((flag, _))) = (&self.manifest, options.iter().find(|(_, given)| *given)) {
+            return Err(Error::Requires { flag, other: "--manifest" });
+        }
+        let algorithm = self.hash.unwrap_or_default();
+        if self.manifest.is_some() {
+            values::check_manifest(self.manifest_format.unwrap_or_default(), algorithm)?;
+        }
+        // Several blocks of a file in flight arrive in any order.
+        match self.shared.run.config.ops {
+            Some(Ops::Multi | Ops::Batch) if algorithm != Algorithm::Blake3 => {
+                let name = algorithm.name();
+                Err(Error::Sentence(format!(
+                    "--hash={name} needs a file's blocks in order: use --ops=single"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns a given option that needs the content of every file.
+    pub(super) fn reads_all(&self) -> Option<&'static str> {
+        let verify = (self.verify != Verify::Never).then_some("--verify");
+        verify.or(self.manifest.is_some().then_some("--manifest"))
+    }
+
+    /// Returns a given option with which there is no content to read.
+    fn not_read(&self) -> Option<&'static str> {
+        let useless = [
+            ("--attributes-only", self.attributes_only),
+            ("--link", self.hard_link),
+            ("--symbolic-link", self.symbolic_link),
+            ("--reflink=always", self.reflink == Reflink::Always),
+        ];
+        let given = useless.into_iter().find(|(_, given)| *given);
+        given.map(|(flag, _)| flag)
+    }
+
+    /// Returns a given option that `--atomic` rules out: one that changes the target where it is.
+    fn not_atomic(&self) -> Option<&'static str> {
+        let useless = [("--attributes-only", self.attributes_only), ("--backup", self.backs_up())];
+        let given = useless.into_iter().find(|(_, given)| *given && self.atomic == Some(Atomic::Always));
+        given.map(|(flag, _)| flag)
+    }
+
+    /// Returns the option that asks for a journal, and a given one that rules it out.
+    fn not_journaled(&self, update: Update) -> Option<(&'static str, &'static str)> {
+        let journal = self.shared.run.hosts.journal.is_some();
+        let flag = if self.resume { "--resume" } else { "--journal" };
+        let useless = [
+            ("--journal", self.resume && journal),
+            // The hashes of what is skipped would be missing.
+            ("--manifest", self.manifest.is_some()),
+            // A part of a file under its own name would be left alone.
+            ("--no-atomic", self.atomic == Some(Atomic::Never) && update != Update::All),
+        ];
+        let given = useless.into_iter().find(|(_, given)| *given && (self.resume || journal));
+        given.map(|(other, _)| (flag, other))
+    }
+
+    /// Checks that blocks for direct I/O are whole sectors.
+    pub(super) fn check_sectors(&self) -> Result<(), Error> {
+        match self.shared.run.config.block_bytes {
+            Some(bytes) if self.shared.run.config.switches.direct && !bytes.is_multiple_of(SECTOR_BYTES) => {
+                Err(Error::Number {
+                    value: bytes.to_string().into_bytes(),
+                    flag: "--block-size",
+                    wanted: format!("a multiple of {SECTOR_BYTES}, as --direct is given"),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}
