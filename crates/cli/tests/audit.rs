@@ -493,6 +493,31 @@ fn large_files_go_through_a_pipe_to_another_file_system() {
     }
 }
 
+/// With `-a`, files with several names are fetched ahead like others, not only when it is known
+/// which of their names is copied.
+#[test]
+fn files_with_several_names_are_fetched_ahead() {
+    const FILES: u64 = 40;
+    require!(needs::tool("strace"), needs::loop_mount("ext4"));
+    let ours = program!();
+    require!(ours.needs_haul());
+    let (disk, elsewhere) = (Mount::image("ext4", 64 << 20).unwrap(), Mount::memory(64 << 20).unwrap());
+    let (source, target) = (disk.join("source"), elsewhere.join("target"));
+    let nodes = (0..FILES).map(|index| Node::file(0, format!("file-{index}"), index, 5000)).collect();
+    Spec { nodes }.build(&source).unwrap();
+    for index in 0..FILES {
+        let name = |prefix| source.join(format!("{prefix}-{index}"));
+        fs::hard_link(name("file"), name("link")).unwrap();
+    }
+    cold::make(&source).unwrap();
+    let run = ours.run_with(&["--engine=sync"]).args(["-a", "-T"]).args([&source, &target]);
+    let (outcome, calls) = record(run, "preadv2", &elsewhere.join("log")).unwrap();
+    assert!(outcome.succeeded(), "{}", outcome.errors());
+    assert!(calls.len() as u64 >= FILES, "{} reads that don't wait", calls.len());
+    let differences = compare_paths(&source, &target, Facts::CONTENT).unwrap();
+    assert!(differences.is_empty(), "{differences}");
+}
+
 /// A tmpfs refuses to say what is cached. A worker asks once, and doesn't take that for "nothing".
 #[test]
 fn files_in_memory_are_looked_for_once() {

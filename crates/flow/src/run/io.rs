@@ -171,3 +171,45 @@ impl Io {
         usize::try_from(bytes).unwrap_or(usize::MAX).min(block_bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn io() -> Io {
+        let caps = Caps { name: "test", depth: 1, blocks: true, pairs: false, drops_cache: true };
+        Io::new(Settings::resolve(&Config::default()), caps)
+    }
+
+    /// Returns after how many small files a ring is worth it, if one of `period` has to be fetched.
+    fn files_before_ring(period: usize) -> Option<usize> {
+        let mut io = io();
+        (1..10_000).find(|count| {
+            if count % period == 0 {
+                io.note_uncached()
+            } else {
+                io.note_cached(1000)
+            }
+            io.suits_ring()
+        })
+    }
+
+    #[test]
+    fn a_ring_is_worth_it_if_more_than_a_fifth_of_the_small_files_has_to_be_fetched() {
+        assert_eq!(files_before_ring(1), Some(32));
+        assert!(files_before_ring(2).is_some_and(|count| count < 100));
+        assert!(files_before_ring(4).is_some());
+        assert_eq!(files_before_ring(5), None);
+        assert_eq!(files_before_ring(50), None);
+    }
+
+    #[test]
+    fn a_larger_cached_file_speaks_against_a_ring() {
+        let mut io = io();
+        (0..31).for_each(|_| io.note_uncached());
+        io.note_cached(SMALL_BYTES + 1);
+        io.note_uncached();
+        assert!(!io.suits_ring());
+    }
+}
