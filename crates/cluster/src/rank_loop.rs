@@ -39,9 +39,6 @@ const BRIEF_WITHIN: Duration = Duration::from_secs(120);
 /// Size of a read or write, in bytes.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Number of workers of a rank. Each waits for the metadata servers most of the time.
-const WORKERS: std::ops::RangeInclusive<usize> = 8..=16;
-
 /// Maximum messages received in one turn.
 const TURN: usize = 256;
 
@@ -291,12 +288,10 @@ impl<X: Transport> ReadyRank<X> {
 }
 
 /// Fills in settings the user left open. Many hosts share a parallel file system, which prefers
-/// large transfers (1 MiB, as the authors of spdcp found for Lustre) and whose metadata is remote.
+/// large transfers (1 MiB, as the authors of spdcp found for Lustre).
 fn for_many_hosts(config: &Config) -> Config {
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let jobs = config.jobs.unwrap_or((2 * processors).clamp(*WORKERS.start(), *WORKERS.end()));
     let block_bytes = config.block_bytes.unwrap_or(BLOCK_BYTES);
-    Config { jobs: Some(jobs), block_bytes: Some(block_bytes), ..config.clone() }
+    Config { block_bytes: Some(block_bytes), ..config.clone() }
 }
 
 impl<X: Transport> RankLoop<X> {

@@ -14,6 +14,12 @@
 //!
 //! Workers that did not pay rest: on btrfs, up to 32 of them fought for the locks of its trees, and
 //! a copy took 3.0 s instead of 1.8 (docs/measurements/latency.md).
+//!
+//! A run begins with two workers per processor, so that one can work while another waits for the
+//! disk. On xfs they wait for each other's locks instead, and half of them are faster
+//! (docs/measurements/choices.md, "Small files on one file system"). So if the processors have time
+//! left and it isn't a network that the workers wait for, half of them rest for a moment. If that
+//! keeps the processors busier, it stays so, until the same test speaks for all of them again.
 
 use std::time::Duration;
 
@@ -23,30 +29,41 @@ use haul_sys::Usage;
 const PERIOD: Duration = Duration::from_millis(10);
 
 /// The same where the processors have something to do: there, less is to be gained, and locks and
-/// the disk make the speed of short observations differ by half.
+/// the disk make the speed of short observations differ.
+const BUSY_PERIOD: Duration = Duration::from_millis(20);
+
+/// The same with more workers than a run begins with, whose speed differs by half.
 const LONG_PERIOD: Duration = Duration::from_millis(50);
 
 /// Share of the processors' time up to which they have almost nothing to do.
 const IDLE: f64 = 0.3;
 
+/// Share of the processors' time from which on more workers than a run begins with would compete
+/// for them, or for locks.
+const BUSY: f64 = 0.4;
+
+/// Share of the processors' time from which on there is nothing to be gained.
+const FULL: f64 = 0.7;
+
 /// Minimum steps of each worker in an observation.
 const STEPS_PER_WORKER: u64 = 2;
-
-/// Share of the processors' time from which on more workers would compete for them, or for locks.
-const BUSY: f64 = 0.4;
 
 /// Waits per step from which on a run is waiting. One that is only kept from the processors, by
 /// other programs, never waits: more workers would take them from those.
 const WAITS_PER_STEP: f64 = 0.5;
 
-/// Ratio of speeds from which on a doubling has paid. Ideal is 2.
+/// Ratio of speeds from which on a doubling beyond the first workers has paid. Ideal is 2.
 const PAYS: f64 = 1.25;
+
+/// Ratio of the processors' shares from which on another number of the first workers has paid.
+/// Their time differs less than the speed, because steps take different times.
+const KEEPS_BUSIER: f64 = 1.05;
 
 /// How many doublings may not pay. The second attempt is for a run that has come to another part of
 /// its tree.
 const FAILURES_MAX: u32 = 2;
 
-/// Pause after a doubling that did not pay.
+/// Pause after a change that did not pay, and before the opposite of one that did.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// What a run has done so far.
@@ -60,23 +77,27 @@ pub(crate) struct Progress {
     pub(crate) steps: u64,
 }
 
-/// What is done with the next observation.
+/// What a run did for a while.
 #[derive(Clone, Copy, Debug)]
-enum Phase {
-    /// More workers are wanted if the processors are idle, from this time on.
-    Steady(Duration),
-    /// The latest workers are only starting.
-    Starting(Before),
-    /// It is compared with what was before.
-    Trying(Before),
-}
-
-/// What was before a doubling.
-#[derive(Clone, Copy, Debug)]
-struct Before {
+struct Observation {
     workers: usize,
     /// Steps per second.
     speed: f64,
+    /// Share of the processors' time.
+    share: f64,
+    /// True if steps wait for something other than the processors.
+    waits: bool,
+}
+
+/// What is done with the next observation.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// Another number of workers may be wanted, from this time on.
+    Steady(Duration),
+    /// The number has just changed. This is what was before.
+    Changed(Observation),
+    /// It is compared with what was before.
+    Trying(Observation),
 }
 
 /// Decides the number of workers.
@@ -84,6 +105,8 @@ struct Before {
 pub(crate) struct Growth {
     /// Number of processors, once it was needed: finding out reads several files.
     processors: Option<usize>,
+    /// Number of workers that a run begins with.
+    first: usize,
     most: usize,
     last: Progress,
     /// When the next look at a run may be worthwhile.
@@ -95,16 +118,16 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// Begins with an unobserved run, of at most `most` workers.
-    pub(crate) fn new(most: usize) -> Self {
+    /// Begins with an unobserved run, of `first` workers now and at most `most`.
+    pub(crate) fn new(first: usize, most: usize) -> Self {
         let (last, phase) = (Progress::default(), Phase::Steady(Duration::ZERO));
         let next_look = PERIOD;
-        Self { processors: None, most, last, next_look, was_waiting: false, phase, failures: 0 }
+        Self { processors: None, first, most, last, next_look, was_waiting: false, phase, failures: 0 }
     }
 
     /// Lets the number of workers be.
     pub(crate) fn over() -> Self {
-        Self::new(0)
+        Self { next_look: Duration::MAX, ..Self::new(1, 1) }
     }
 
     /// Returns true if an observation may say something: the latest is long ago.
@@ -118,45 +141,94 @@ impl Growth {
         self.next_look = now.elapsed + PERIOD;
     }
 
-    /// Observes a run of `workers`, all of which have work. Returns how many there should be: more,
-    /// or as many as before the latest doubling, if that did not pay.
+    /// Observes a run of `workers`, all of which have work. Returns how many there should be.
     pub(crate) fn observe(&mut self, now: Progress, workers: usize) -> usize {
-        let elapsed = now.elapsed.saturating_sub(self.last.elapsed);
-        let steps = now.steps.saturating_sub(self.last.steps);
         self.next_look = now.elapsed + PERIOD;
-        if elapsed < PERIOD || steps < STEPS_PER_WORKER * workers as u64 {
-            return workers;
-        }
-        let used = now.usage.processor_time.saturating_sub(self.last.usage.processor_time);
-        let waits = now.usage.waits.saturating_sub(self.last.usage.waits);
-        let speed = steps as f64 / elapsed.as_secs_f64();
-        let find = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let processors = *self.processors.get_or_insert_with(find);
-        let share = used.as_secs_f64() / elapsed.as_secs_f64() / processors.min(workers) as f64;
-        if share > IDLE && elapsed < LONG_PERIOD {
-            return workers;
-        }
+        let Some(seen) = self.since_the_last(now, workers) else { return workers };
         self.last = now;
-        let is_waiting = waits as f64 >= steps as f64 * WAITS_PER_STEP && share < BUSY;
+        let is_waiting = seen.waits && seen.share < BUSY;
         let was_waiting = std::mem::replace(&mut self.was_waiting, is_waiting);
         match self.phase {
-            Phase::Starting(before) => {
+            Phase::Steady(from) if now.elapsed < from => return workers,
+            Phase::Steady(_) => {}
+            Phase::Changed(before) => {
                 self.phase = Phase::Trying(before);
                 return workers;
             }
-            Phase::Trying(before) if speed < before.speed * PAYS => {
-                self.phase = Phase::Steady(now.elapsed + PAUSE);
-                self.failures += 1;
-                return before.workers;
+            Phase::Trying(before) => {
+                if let Some(wanted) = self.judge(before, seen, now.elapsed) {
+                    return wanted;
+                }
             }
-            Phase::Steady(from) if now.elapsed < from => return workers,
-            Phase::Trying(_) | Phase::Steady(_) => self.phase = Phase::Steady(Duration::ZERO),
         }
-        if !is_waiting || !was_waiting || workers >= self.most || self.failures == FAILURES_MAX {
-            return workers;
+        let wanted = match seen.waits {
+            true if is_waiting && was_waiting => self.doubled(workers),
+            true => workers,
+            false => self.other_of_the_first(seen),
+        };
+        if wanted != workers {
+            self.phase = Phase::Changed(seen);
         }
-        self.phase = Phase::Starting(Before { workers, speed });
-        (workers * 2).min(self.most)
+        wanted
+    }
+
+    /// Returns what was done since the latest observation, if that is enough to say something.
+    fn since_the_last(&mut self, now: Progress, workers: usize) -> Option<Observation> {
+        let elapsed = now.elapsed.saturating_sub(self.last.elapsed);
+        let steps = now.steps.saturating_sub(self.last.steps);
+        if elapsed < PERIOD || steps < STEPS_PER_WORKER * workers as u64 {
+            return None;
+        }
+        let used = now.usage.processor_time.saturating_sub(self.last.usage.processor_time);
+        let waits = now.usage.waits.saturating_sub(self.last.usage.waits);
+        let find = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let processors = (*self.processors.get_or_insert_with(find)).min(workers.max(self.first));
+        let share = used.as_secs_f64() / elapsed.as_secs_f64() / processors as f64;
+        let enough = match workers {
+            _ if share <= IDLE => PERIOD,
+            few if few <= self.first => BUSY_PERIOD,
+            _ => LONG_PERIOD,
+        };
+        let speed = steps as f64 / elapsed.as_secs_f64();
+        let waits = waits as f64 >= steps as f64 * WAITS_PER_STEP;
+        (elapsed >= enough).then_some(Observation { workers, speed, share, waits })
+    }
+
+    /// Returns how many workers there should be after a trial; `None` if a doubling has paid, after
+    /// which the next one may follow.
+    fn judge(&mut self, before: Observation, seen: Observation, now: Duration) -> Option<usize> {
+        let is_beyond_first = seen.workers > self.first;
+        let has_paid = if is_beyond_first {
+            seen.speed >= before.speed * PAYS
+        } else {
+            seen.share >= before.share * KEEPS_BUSIER
+        };
+        if has_paid && is_beyond_first {
+            self.phase = Phase::Steady(Duration::ZERO);
+            return None;
+        }
+        self.failures += u32::from(is_beyond_first);
+        self.phase = Phase::Steady(now + PAUSE);
+        Some(if has_paid { seen.workers } else { before.workers })
+    }
+
+    /// Returns the next larger number of workers, if it may be tried.
+    fn doubled(&self, workers: usize) -> usize {
+        match workers {
+            few if few < self.first => self.first,
+            _ if self.failures == FAILURES_MAX => workers,
+            _ => (workers * 2).min(self.most),
+        }
+    }
+
+    /// Returns half of the first workers instead of all, or all instead of half, if the processors
+    /// have time left.
+    fn other_of_the_first(&self, Observation { workers, share, .. }: Observation) -> usize {
+        match workers {
+            _ if share >= FULL || workers > self.first => workers,
+            few if few < self.first => self.first,
+            _ => self.first.div_ceil(2),
+        }
     }
 }
 
@@ -172,37 +244,65 @@ mod tests {
         width: f64,
         work: Duration,
         waits: bool,
+        /// Share of the speed that each worker beyond one per processor costs, by its locks.
+        contention: f64,
     }
 
     const PROCESSORS: usize = 2;
+    const FIRST: usize = 2 * PROCESSORS;
 
     impl Device {
         /// Steps per second of this many workers.
         fn speed(self, workers: usize) -> f64 {
             let alone = 1.0 / (self.latency + self.work).as_secs_f64();
             let by_processors = PROCESSORS as f64 / self.work.as_secs_f64();
-            (workers as f64 * alone).min(self.width / self.latency.as_secs_f64()).min(by_processors)
+            let most = (self.width / self.latency.as_secs_f64()).min(by_processors);
+            let crowd = workers.saturating_sub(PROCESSORS) as f64;
+            (workers as f64 * alone).min(most) * (1.0 - self.contention).powf(crowd)
         }
 
-        /// Runs for `length` and returns the number of workers at the end, and the time after which
-        /// it no longer changed.
-        fn run(self, most: usize, length: Duration) -> (usize, Duration) {
+        /// Runs for `length`.
+        fn run_on(self, run: &mut Run, length: Duration) {
             const TICK: Duration = Duration::from_micros(500);
-            let mut growth = Growth { processors: Some(PROCESSORS), ..Growth::new(most) };
-            let (mut workers, mut changed) = (4, Duration::ZERO);
-            let (mut now, mut steps) = (Progress::default(), 0.0);
-            while now.elapsed < length {
-                steps += self.speed(workers) * TICK.as_secs_f64();
-                now.elapsed += TICK;
-                now.steps = steps as u64;
-                now.usage.processor_time = self.work.mul_f64(steps);
-                now.usage.waits = if self.waits { now.steps } else { 0 };
-                let wanted = growth.observe(now, workers);
-                if wanted != workers {
-                    (workers, changed) = (wanted, now.elapsed);
+            let end = run.now.elapsed + length;
+            while run.now.elapsed < end {
+                run.steps += self.speed(run.workers) * TICK.as_secs_f64();
+                let more = run.steps as u64 - run.now.steps;
+                run.now.elapsed += TICK;
+                run.now.steps += more;
+                run.now.usage.processor_time += self.work.mul_f64(more as f64);
+                run.now.usage.waits += if self.waits { more } else { 0 };
+                let wanted = run.growth.observe(run.now, run.workers);
+                if wanted != run.workers {
+                    (run.workers, run.changed) = (wanted, run.now.elapsed);
                 }
             }
-            (workers, changed)
+        }
+
+        /// Runs for `length` and returns the run.
+        fn run(self, most: usize, length: Duration) -> Run {
+            let mut run = Run::new(most);
+            self.run_on(&mut run, length);
+            run
+        }
+    }
+
+    /// A run, on one device after the other.
+    struct Run {
+        growth: Growth,
+        workers: usize,
+        /// When their number last changed.
+        changed: Duration,
+        now: Progress,
+        steps: f64,
+    }
+
+    impl Run {
+        /// Begins, with at most `most` workers.
+        fn new(most: usize) -> Self {
+            let growth = Growth { processors: Some(PROCESSORS), ..Growth::new(FIRST, most) };
+            let (now, steps) = (Progress::default(), 0.0);
+            Self { growth, workers: FIRST, changed: Duration::ZERO, now, steps }
         }
     }
 
@@ -221,8 +321,8 @@ mod tests {
             (1000, 16.0, 15, true, 16, 16),
             (5000, 1.0, 15, true, 4, 4),
         ] {
-            let device = Device { latency: micros(latency), width, work: micros(work), waits };
-            let (workers, changed) = device.run(64, Duration::from_secs(20));
+            let device = Device { latency: micros(latency), width, work: micros(work), waits, contention: 0.0 };
+            let Run { workers, changed, .. } = device.run(64, Duration::from_secs(20));
             assert!((least..=most).contains(&workers), "{device:?}: {workers} workers");
             if waits && width > 64.0 {
                 assert!(changed < Duration::from_millis(500), "{device:?}: {changed:?}");
@@ -233,9 +333,31 @@ mod tests {
     #[test]
     fn there_are_never_more_than_allowed() {
         let (latency, work) = (Duration::from_millis(1), Duration::from_micros(15));
-        let device = Device { latency, width: 1e9, work, waits: true };
+        let device = Device { latency, width: 1e9, work, waits: true, contention: 0.0 };
         for most in [4, 5, 7, 30] {
-            assert_eq!(device.run(most, Duration::from_secs(5)).0, most);
+            assert_eq!(device.run(most, Duration::from_secs(5)).workers, most);
         }
+    }
+
+    #[test]
+    fn half_of_the_workers_rest_if_they_only_wait_for_each_other() {
+        let (latency, work) = (Duration::from_micros(5), Duration::from_micros(20));
+        let run = |contention| {
+            let device = Device { latency, width: 1e9, work, waits: false, contention };
+            device.run(64, Duration::from_secs(3)).workers
+        };
+        assert_eq!((run(0.0), run(0.2)), (FIRST, PROCESSORS));
+    }
+
+    #[test]
+    fn all_work_again_after_the_locks_have_gone() {
+        let (latency, work) = (Duration::from_micros(5), Duration::from_micros(20));
+        let locked = Device { latency, width: 1e9, work, waits: false, contention: 0.2 };
+        let on_a_disk = Device { latency: 2 * work, contention: 0.0, ..locked };
+        let mut run = Run::new(64);
+        locked.run_on(&mut run, Duration::from_secs(2));
+        assert_eq!(run.workers, PROCESSORS);
+        on_a_disk.run_on(&mut run, Duration::from_secs(2));
+        assert_eq!(run.workers, FIRST);
     }
 }

@@ -97,8 +97,8 @@ pub struct Local<J> {
     present: AtomicUsize,
     /// Maximum of `present`.
     limit: AtomicUsize,
-    /// True if there may be more workers than the run begins with.
-    grows: bool,
+    /// Number of workers that a run begins with.
+    first: usize,
     /// Raises `limit` if the workers wait.
     growth: Mutex<Option<Growth>>,
     /// Start workers only when there is work for them.
@@ -132,7 +132,7 @@ impl<J: JobWeight + Send> Local<J> {
             resting: AtomicUsize::new(0),
             present: AtomicUsize::new(1),
             limit: AtomicUsize::new(workers.max(1)),
-            grows: most > workers,
+            first: workers,
             growth: Mutex::default(),
             starts_late: AtomicBool::new(false),
             began: Instant::now(),
@@ -250,7 +250,7 @@ impl<J: JobWeight + Send> Local<J> {
         }
         let Ok(mut growth) = self.growth.try_lock() else { return };
         let elapsed = self.began.elapsed();
-        let growth = growth.get_or_insert_with(|| Growth::new(self.workers()));
+        let growth = growth.get_or_insert_with(|| Growth::new(self.first, self.workers()));
         if growth.is_due(elapsed) {
             let steps = self.queues.iter().filter_map(|queues| queues.get());
             let steps = steps.map(|queues| queues.steps.load(Ordering::Relaxed)).sum();
@@ -355,7 +355,7 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
         // Relaxed: they only decide whether this is the time. The exchange decides who starts it.
         let present = self.present.load(Ordering::Relaxed);
         if present >= self.limit.load(Ordering::Relaxed) {
-            if self.grows {
+            if self.workers() > self.first {
                 self.note_step(me, present);
             }
             return None;
