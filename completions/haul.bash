@@ -17,6 +17,7 @@ _haul() {
         [[ $word == -- ]] && ended=yes
         case $command/$word in
             haul/cp) command=haul_cp ;;
+            haul/sync) command=haul_sync ;;
             haul/spdcp) command=haul_spdcp ;;
             haul/bzip2) command=haul_bzip2 ;;
             haul/cmp) command=haul_cmp ;;
@@ -49,6 +50,8 @@ _haul() {
         case $command:$prev in
             haul_cp:--no-preserve | haul_cp:--sparse | haul_cp:--suffix | haul_cp:--target-directory | haul_cp:--journal | haul_cp:--manifest | haul_cp:--manifest-format | haul_cp:--hash | haul_cp:--if-changed | haul_cp:--on-full | haul_cp:--block-size | haul_cp:--ops | haul_cp:--walk | haul_cp:--range-size | haul_cp:--io-factor | haul_cp:--exclude | haul_cp:--include | haul_cp:--exclude-from | haul_cp:--files-from | haul_cp:--files0-from | haul_cp:--min-size | haul_cp:--max-size | haul_cp:--newer-than | haul_cp:--older-than | haul_cp:--jobs | haul_cp:--engine | haul_cp:--queue-depth | haul_cp:--look-ahead | haul_cp:--clients | haul_cp:--account | haul_cp:--walltime | haul_cp:--queue | haul_cp:--launcher | haul_cp:--mpi-lib) option=$prev ;;
             haul_cp:-[Stj] | haul_cp:-[!-]*[Stj]) option=-${prev: -1} ;;
+            haul_sync:--modify-window | haul_sync:--no-preserve | haul_sync:--sparse | haul_sync:--if-changed | haul_sync:--on-full | haul_sync:--block-size | haul_sync:--ops | haul_sync:--walk | haul_sync:--range-size | haul_sync:--io-factor | haul_sync:--exclude | haul_sync:--include | haul_sync:--exclude-from | haul_sync:--files-from | haul_sync:--files0-from | haul_sync:--min-size | haul_sync:--max-size | haul_sync:--newer-than | haul_sync:--older-than | haul_sync:--jobs | haul_sync:--engine | haul_sync:--queue-depth | haul_sync:--look-ahead | haul_sync:--clients | haul_sync:--account | haul_sync:--walltime | haul_sync:--queue | haul_sync:--launcher | haul_sync:--mpi-lib) option=$prev ;;
+            haul_sync:-[j] | haul_sync:-[!-]*[j]) option=-${prev: -1} ;;
             haul_spdcp:-[bsAwq] | haul_spdcp:-[!-]*[bsAwq]) option=-${prev: -1} ;;
             haul_bzip2:--exclude | haul_bzip2:--include | haul_bzip2:--exclude-from | haul_bzip2:--files-from | haul_bzip2:--files0-from | haul_bzip2:--min-size | haul_bzip2:--max-size | haul_bzip2:--newer-than | haul_bzip2:--older-than | haul_bzip2:--jobs | haul_bzip2:--engine | haul_bzip2:--queue-depth | haul_bzip2:--look-ahead | haul_bzip2:--clients | haul_bzip2:--account | haul_bzip2:--walltime | haul_bzip2:--queue | haul_bzip2:--launcher | haul_bzip2:--mpi-lib) option=$prev ;;
             haul_bzip2:-[j] | haul_bzip2:-[!-]*[j]) option=-${prev: -1} ;;
@@ -82,11 +85,11 @@ _haul() {
             haul_cp:-t | haul_cp:--target-directory) names=directories ;;
             haul_cp:-u | haul_cp:--update) words='all none none-fail older' ;;
             haul_cp:--journal) names=files ;;
-            haul_cp:--fsync) words='end each' ;;
-            haul_cp:--verify) words='target both stream' ;;
             haul_cp:--manifest) names=files ;;
             haul_cp:--manifest-format) words='b3sum bsd json mhl' ;;
             haul_cp:--hash) words='blake3 xxh128 xxh64 sha256 md5' ;;
+            haul_cp:--fsync) words='end each' ;;
+            haul_cp:--verify) words='target both stream' ;;
             haul_cp:--if-changed) words='ignore warn retry' ;;
             haul_cp:--on-full) words='stop pause' ;;
             haul_cp:--ops) words='single multi batch' ;;
@@ -98,6 +101,22 @@ _haul() {
             haul_cp:-g | haul_cp:--progress) words='auto always never' ;;
             haul_cp:--stats) words='json' ;;
             haul_cp:--mpi-lib) names=files ;;
+            haul_sync:--no-preserve) list='mode timestamps ownership links context xattr all' ;;
+            haul_sync:--sparse) words='never auto always' ;;
+            haul_sync:--reflink) words='auto always never' ;;
+            haul_sync:--fsync) words='end each' ;;
+            haul_sync:--verify) words='target both stream' ;;
+            haul_sync:--if-changed) words='ignore warn retry' ;;
+            haul_sync:--on-full) words='stop pause' ;;
+            haul_sync:--ops) words='single multi batch' ;;
+            haul_sync:--walk) words='launch ranks' ;;
+            haul_sync:--exclude-from) names=files ;;
+            haul_sync:--files-from) names=files ;;
+            haul_sync:--files0-from) names=files ;;
+            haul_sync:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
+            haul_sync:-g | haul_sync:--progress) words='auto always never' ;;
+            haul_sync:--stats) words='json' ;;
+            haul_sync:--mpi-lib) names=files ;;
             haul_bzip2:--exclude-from) names=files ;;
             haul_bzip2:--files-from) names=files ;;
             haul_bzip2:--files0-from) names=files ;;
@@ -193,8 +212,9 @@ _haul() {
     elif [[ $cur == -* && ! $ended ]]; then
         names=files
         case $command in
-            haul) words='cp spdcp bzip2 cmp each grep sum tar bench help --help --version' ;;
-            haul_cp) words='-a --archive --attributes-only --backup --backup= -b --copy-contents -d --debug -L --dereference -f --force -H -i --interactive -l --link -n --no-clobber -P --no-dereference -p --no-preserve= -T --no-target-directory -x --one-file-system --parents --preserve --preserve= -R -r --recursive --remove-destination --sparse= --reflink --reflink= --strip-trailing-slashes -S --suffix= -s --symbolic-link -t --target-directory= -u --update --update= -v --verbose --keep-directory-symlink -Z --context --context= --help --version --strict --atomic --dry-run --resume --journal= --no-atomic --fsync --fsync= --verify --verify= --manifest= --manifest-format= --hash= --if-changed= --on-full= --block-size= --ops= --direct --registered-buffers --direct-descriptors --fallocate --no-fallocate --no-readahead --no-advise --drop-cache --no-directory-first --no-inode-order --walk= --range-size= --copy-layout --reduce-stripes --no-stripe-offset --io-factor= --exclude= --include= --exclude-from= --files-from= --files0-from= --null --gitignore --exclude-caches --min-size= --max-size= --newer-than= --older-than= -j --jobs= --engine= --queue-depth= --look-ahead= --nice -g --progress --progress= --stats --stats= --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
+            haul) words='cp sync spdcp bzip2 cmp each grep sum tar bench help --help --version' ;;
+            haul_cp) words='-a --archive --attributes-only --backup --backup= -b --copy-contents -d --debug -L --dereference -f --force -H -i --interactive -l --link -n --no-clobber -P --no-dereference -p --no-preserve= -T --no-target-directory -x --one-file-system --parents --preserve --preserve= -R -r --recursive --remove-destination --sparse= --reflink --reflink= --strip-trailing-slashes -S --suffix= -s --symbolic-link -t --target-directory= -u --update --update= -v --verbose --keep-directory-symlink -Z --context --context= --help --version --strict --atomic --dry-run --resume --journal= --no-atomic --manifest= --manifest-format= --hash= --fsync --fsync= --verify --verify= --if-changed= --on-full= --block-size= --ops= --direct --registered-buffers --direct-descriptors --fallocate --no-fallocate --no-readahead --no-advise --drop-cache --no-directory-first --no-inode-order --walk= --range-size= --copy-layout --reduce-stripes --no-stripe-offset --io-factor= --exclude= --include= --exclude-from= --files-from= --files0-from= --null --gitignore --exclude-caches --min-size= --max-size= --newer-than= --older-than= -j --jobs= --engine= --queue-depth= --look-ahead= --nice -g --progress --progress= --stats --stats= --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
+            haul_sync) words='-c --checksum --modify-window= -u --update --inplace -n --dry-run -L --dereference -x --one-file-system --no-preserve= --sparse= --reflink --reflink= -v --verbose --debug --help --version --fsync --fsync= --verify --verify= --if-changed= --on-full= --block-size= --ops= --direct --registered-buffers --direct-descriptors --fallocate --no-fallocate --no-readahead --no-advise --drop-cache --no-directory-first --no-inode-order --walk= --range-size= --copy-layout --reduce-stripes --no-stripe-offset --io-factor= --exclude= --include= --exclude-from= --files-from= --files0-from= --null --gitignore --exclude-caches --min-size= --max-size= --newer-than= --older-than= -j --jobs= --engine= --queue-depth= --look-ahead= --nice -g --progress --progress= --stats --stats= --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
             haul_spdcp) words='-h --help -V --version -d -v -p -r -R -c -n -b -s -A -w -q' ;;
             haul_bzip2) words='-d --decompress -z --compress -k --keep -f --force -t --test -c --stdout -q --quiet -v --verbose -r --recursive -s --small -1 --fast -2 -3 -4 -5 -6 -7 -8 -9 --best -h --help -L -V --license --exclude= --include= --exclude-from= --files-from= --files0-from= --null --gitignore --exclude-caches --min-size= --max-size= --newer-than= --older-than= -j --jobs= --engine= --queue-depth= --look-ahead= --nice -g --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
             haul_cmp) words='--attributes --attributes= -q -s --quiet --brief --json -L --dereference -x --exclude= --one-file-system --direct --manifest= --hash= -h --help --version --include= --exclude-from= --files-from= --files0-from= --null --gitignore --exclude-caches --min-size= --max-size= --newer-than= --older-than= -j --jobs= --engine= --queue-depth= --look-ahead= --nice -g --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
@@ -214,8 +234,9 @@ _haul() {
         esac
     else
         case $command in
-            haul) words='cp spdcp bzip2 cmp each grep sum tar bench help' ;;
+            haul) words='cp sync spdcp bzip2 cmp each grep sum tar bench help' ;;
             haul_cp) names=files ;;
+            haul_sync) names=files ;;
             haul_spdcp) names=files ;;
             haul_bzip2) names=files ;;
             haul_cmp) names=files ;;
@@ -231,7 +252,7 @@ _haul() {
             haul_bench_aio) names=files ;;
             haul_bench_tools) words='bzip2 tar grep cmp ranks' ;;
             haul_bench_simulate) names=files ;;
-            haul_help) words='cp spdcp bzip2 cmp each grep sum tar bench' ;;
+            haul_help) words='cp sync spdcp bzip2 cmp each grep sum tar bench' ;;
         esac
     fi
 

@@ -7,8 +7,9 @@ use crate::flags;
 use crate::tools::{self, TOOLS, Tool};
 
 /// Copy commands, which help lists before the other tools; those in `AROUND` come after.
-const COPY: [(&str, &str); 2] = [
+const COPY: [(&str, &str); 3] = [
     ("cp", "copy files and directories; also when called as cp"),
+    ("sync", "make a directory tree equal to another"),
     ("spdcp", "copy with many hosts, in a batch job if necessary; also when called as spdcp"),
 ];
 const AROUND: [(&str, &str); 2] = [
@@ -22,6 +23,10 @@ pub(crate) enum Applet {
     /// A copy; messages begin with `program`.
     Copy {
         program: &'static str,
+        words: Vec<OsString>,
+    },
+    /// A copy of what differs.
+    Sync {
         words: Vec<OsString>,
     },
     /// A copy with the options of `spdcp`.
@@ -76,6 +81,7 @@ impl Applet {
     fn of_command(command: OsString, mut words: Vec<OsString>) -> Self {
         match command.to_str() {
             Some("cp") => Self::Copy { program: "haul cp", words },
+            Some("sync") => Self::Sync { words },
             Some("spdcp") => Self::Spdcp { program: "haul spdcp", words },
             Some("bench") => Self::Bench { words },
             Some("help") if words.is_empty() => Self::Help,
@@ -98,7 +104,8 @@ impl Applet {
 /// Returns the command that the program's name stands for, if any.
 pub(crate) fn command_of(name: &OsStr) -> Option<&'static str> {
     let called = Path::new(name).file_name()?;
-    let copies = COPY.into_iter().map(|(name, _)| name);
+    // A program called sync flushes file systems.
+    let copies = COPY.into_iter().map(|(name, _)| name).filter(|name| *name != "sync");
     let programs = TOOLS.iter().flat_map(|tool| tool.programs.iter().copied());
     copies.chain(programs).find(|command| called == *command)
 }
@@ -188,7 +195,7 @@ mod tests {
     fn a_slip_is_recognised() {
         assert!(unknown(OsStr::new("cpp")).contains("Did you mean 'cp'?"));
         assert!(unknown(OsStr::new("bnech")).contains("Did you mean 'bench'?"));
-        assert!(!unknown(OsStr::new("rsync")).contains("Did you mean"));
+        assert!(!unknown(OsStr::new("rclone")).contains("Did you mean"));
         assert!(unknown(OsStr::new("a\nb")).starts_with("haul: unknown command 'a\\nb'\n"));
     }
 }

@@ -14,6 +14,7 @@ pub(crate) fn json() -> Result<String, serde_json::Error> {
         let documented = match (name, tool) {
             (_, Some(tool)) => (tool.document)(),
             ("cp", _) => flags::COMMAND.document(),
+            ("sync", _) => flags::sync::COMMAND.document(),
             ("spdcp", _) => flags::spdcp::COMMAND.document(),
             ("help", _) => Documented { operands: vec![any_command()], ..Documented::default() },
             // Those of "bench" are in haul-bench --definitions.

@@ -7,6 +7,7 @@
 //!   processes; [`batch`]: in a batch job.
 //! - [`flags`]: the command lines of all applets; [`signals`]: cleanup before a signal ends the
 //!   program.
+//! - [`mod@sync`]: a copy of what differs.
 //! - [`spdcp`]: the same copy with the options of `spdcp`.
 //! - [`tools`]: the other tools.
 //! - [`mod@bench`]: starts the benchmark, a separate program.
@@ -32,6 +33,7 @@ mod report;
 mod signals;
 mod spdcp;
 mod statistics;
+mod sync;
 mod task;
 mod tools;
 mod work;
@@ -60,6 +62,7 @@ fn be(applet: Applet) -> ExitCode {
     };
     match applet {
         Applet::Copy { program, words } => copy::main(program, &words),
+        Applet::Sync { words } => sync::main(&words),
         Applet::Spdcp { program, words } => spdcp::main(program, &words),
         Applet::Tool { tool, name, stands_in, words } => {
             (tool.main)(&Call { tool, name, stands_in, words: &words })

@@ -321,7 +321,8 @@ mod tests {
             (1000, 16.0, 15, true, 16, 16),
             (5000, 1.0, 15, true, 4, 4),
         ] {
-            let device = Device { latency: micros(latency), width, work: micros(work), waits, contention: 0.0 };
+            let device =
+                Device { latency: micros(latency), width, work: micros(work), waits, contention: 0.0 };
             let Run { workers, changed, .. } = device.run(64, Duration::from_secs(20));
             assert!((least..=most).contains(&workers), "{device:?}: {workers} workers");
             if waits && width > 64.0 {

@@ -131,10 +131,12 @@ pub struct Tally {
     /// Files copied again because their source had changed.
     pub retried: u64,
     /// Entries that an earlier run with the same journal has completed, and that are as it left
-    /// them.
+    /// them; with `haul sync`, those that are as their sources.
     pub unchanged: u64,
     /// Entries that an earlier run has completed, but whose source or target has changed since.
     pub changed: u64,
+    /// Entries that are as their sources, and were given other attributes.
+    pub mended: u64,
 }
 
 impl AddAssign for Tally {
@@ -155,6 +157,7 @@ impl AddAssign for Tally {
         self.retried += more.retried;
         self.unchanged += more.unchanged;
         self.changed += more.changed;
+        self.mended += more.mended;
     }
 }
 

@@ -47,7 +47,9 @@ fn prompts_apart(line: &str) -> Vec<&str> {
 /// Returns the text after the program name, if that is cp's.
 fn said_by_cp(line: &str) -> Option<&str> {
     let (name, text) = line.split_once(": ")?;
-    let called_cp = name == "haul cp" || name == "cp" || (name.starts_with('/') && name.ends_with("/cp"));
+    let called_cp = ["haul cp", "haul sync"].contains(&name)
+        || name == "cp"
+        || (name.starts_with('/') && name.ends_with("/cp"));
     (called_cp && !name.contains('\'')).then_some(text)
 }
 
@@ -56,7 +58,7 @@ fn under_one_name(line: &str) -> String {
     let line = said_by_cp(line).map_or_else(|| line.to_owned(), |text| format!("cp: {text}"));
     let pointer = line.strip_prefix("Try '").and_then(|rest| rest.split_once(" --help' "));
     match pointer {
-        Some((name, rest)) if name == "haul cp" || name.ends_with("/cp") => {
+        Some((name, rest)) if ["haul cp", "haul sync"].contains(&name) || name.ends_with("/cp") => {
             format!("Try 'cp --help' {rest}")
         }
         _ => line,

@@ -4,8 +4,8 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use haul_copy::{
-    Atomic, Backup, CopyOptions, Dereference, Existing, Fsync, IfChanged, Label, Make, OnFull, Operands,
-    Preserve, Reflink, Sparse, Update, Verify,
+    Atomic, Backup, CopyOptions, Dereference, Difference, Existing, Fsync, IfChanged, Label, Make, OnFull,
+    Operands, Preserve, Reflink, Sparse, Update, Verify,
 };
 use haul_digest::Algorithm;
 use haul_digest::manifest::Format;
@@ -99,6 +99,8 @@ pub(crate) struct Typed {
     pub(crate) strip_trailing_slashes: bool,
     pub(crate) strict: bool,
     pub(crate) dry_run: bool,
+    /// `haul sync`: which files differ.
+    pub(super) sync: Option<Difference>,
     /// The last of `--atomic` and `--no-atomic`.
     pub(crate) atomic: Option<Atomic>,
     pub(crate) fsync: Fsync,
@@ -158,6 +160,7 @@ impl Default for Typed {
             strip_trailing_slashes: false,
             strict: false,
             dry_run: false,
+            sync: None,
             atomic: None,
             fsync: Fsync::Never,
             if_changed: None,
@@ -314,6 +317,11 @@ impl Typed {
         Ok(())
     }
 
+    /// Which files differ, for `haul sync`.
+    pub(super) fn difference(&mut self) -> &mut Difference {
+        self.sync.get_or_insert_default()
+    }
+
     /// `-Z`, `--context[=CTX]`.
     pub(super) fn set_context(&mut self, context: Option<&[u8]>) {
         match context {
@@ -353,7 +361,11 @@ impl Typed {
     /// # Errors
     /// When they contradict each other; checked in GNU's order.
     pub(super) fn lower(mut self, environment: &Environment) -> Result<Request, Error> {
-        let update = if self.interactive == Interactive::Keep { Update::None } else { self.existing.update };
+        let update = match (self.interactive, self.sync) {
+            (_, Some(difference)) => Update::Different(difference),
+            (Interactive::Keep, None) => Update::None,
+            (_, None) => self.existing.update,
+        };
         self.check_conflicts(update)?;
         let existing = Existing {
             update,

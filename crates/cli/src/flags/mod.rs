@@ -22,6 +22,7 @@ mod lower;
 mod selection;
 pub(crate) mod shared;
 pub(crate) mod spdcp;
+pub(crate) mod sync;
 mod table;
 #[cfg(test)]
 mod tests;

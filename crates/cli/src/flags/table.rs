@@ -18,7 +18,7 @@ pub(crate) static COMMAND: Command<Typed> = Command {
     ],
     about: "Copy SOURCE to DEST, or each SOURCE into DIRECTORY, many files at once.\n\
             Arguments required by a long option are also required by its short form.",
-    sections: &[("", GNU), (MACHINE, OWN), (shared::HOSTS, HOSTS)],
+    sections: &[("", GNU), (MACHINE, OWN), (MACHINE, COPYING), (shared::HOSTS, HOSTS)],
     sharing: Sharing::All,
     notes: "Exit status is 0 if everything was copied, and 1 if not; standard error says what is missing.",
 };
@@ -209,18 +209,6 @@ static OWN: &[Flag] = &[
         "write all files under their own names",
     ),
     Flag::own(
-        "--fsync",
-        Optional("WHEN", Typed::set_fsync),
-        "wait until the copy is on storage: end (all of it at the end of the run; the default for WHEN) or each (each \
-         file before the next)",
-    ),
-    Flag::own(
-        "--verify",
-        Optional("WHAT", Typed::set_verify),
-        "read each file again and compare its hash: target (from the target's device; the default for WHAT), both (also \
-         the source, from its device) or stream (the target, from memory); what differs is copied again",
-    ),
-    Flag::own(
         "--manifest",
         Required("FILE", Typed::set_manifest),
         "write the names of all copies and their hashes to FILE, which appears when it is complete; 'b3sum -c' and 'haul \
@@ -239,6 +227,22 @@ static OWN: &[Flag] = &[
         Required("NAME", |typed, value| value.choose(values::HASH).map(|hash| typed.hash = Some(hash))),
         "write hashes of this kind to the manifest: blake3 (the default), xxh128, xxh64, sha256 or md5; --verify compares \
          BLAKE3 hashes in any case",
+    ),
+];
+
+/// Options of every copy: how it is made safe, and how the machine is used.
+pub(super) static COPYING: &[Flag] = &[
+    Flag::own(
+        "--fsync",
+        Optional("WHEN", Typed::set_fsync),
+        "wait until the copy is on storage: end (all of it at the end of the run; the default for WHEN) or each (each \
+         file before the next)",
+    ),
+    Flag::own(
+        "--verify",
+        Optional("WHAT", Typed::set_verify),
+        "read each file again and compare its hash: target (from the target's device; the default for WHAT), both (also \
+         the source, from its device) or stream (the target, from memory); what differs is copied again",
     ),
     Flag::own(
         "--if-changed",
@@ -319,7 +323,7 @@ static OWN: &[Flag] = &[
     ),
 ];
 
-static HOSTS: &[Flag] = &[
+pub(super) static HOSTS: &[Flag] = &[
     Flag::own(
         "--walk",
         Required("WHO", Typed::set_walk),

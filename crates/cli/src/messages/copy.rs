@@ -85,6 +85,7 @@ sentences! { sentence(CopyKind):
     JournalLost => "the journal {} cannot be written: {bare}",
     JournalLeft => "cannot remove the journal {}: {bare}",
     Copied => "{} -> {}",
+    Mended => "{} -> {} (attributes)",
     CopiedWithBackup => "{} -> {} (backup: {})",
     Unbackup => "{} -> {} (unbackup)",
     Removed => "removed {}",

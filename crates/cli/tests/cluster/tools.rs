@@ -32,7 +32,18 @@ const fn line(words: &'static str) -> Line {
     Line { words, before: "true", ordered: false, shown: "true" }
 }
 
+/// Makes some entries of `other` the same as in `tree`, and others different in every way.
+const SYNC_CHANGES: &str = "cp -a tree/. other; chmod 600 other/c/*; rm -r other/a; \
+                            echo x >other/a; ln -s x other/link; echo new >tree/link; touch -d @5 other/c/word-1";
+
+/// Prints the entries of `tree` whose times or numbers of names aren't those in `other`.
+const TIMES: &str = "for top in tree other; do (cd $top; find . -printf '%p %T@ %n\\n' | sort) >$top.list; done; \
+                     comm -23 tree.list other.list; rm tree.list other.list";
+
 const LINES: &[Line] = &[
+    Line { before: "ln tree/c/large tree/c/twin", shown: TIMES, ..line("sync tree other") },
+    Line { before: SYNC_CHANGES, shown: TIMES, ..line("sync -v --checksum tree other") },
+    line("sync tree tree/a"),
     line("cmp tree tree"),
     line("cmp --attributes tree other"),
     Line { ordered: true, ..line("cmp --json tree other") },

@@ -14,10 +14,11 @@
 //! before anything is touched, the message must name it and the target must be unchanged.
 //!
 //! Scenes: a fresh copy with one worker and with four; a copy onto an older one, which is
-//! overwritten, removed, backed up or replaced as a whole; a staged and a verified copy; and one
-//! with switches that make calls of their own. A full run (`HAUL_FULL=1`) covers every occurrence
-//! of each operation with each errno. Other runs take a sample of these pairs, half of it from the
-//! engines' own operations, chosen by a seed that is printed (`HAUL_SEED`).
+//! overwritten, removed, backed up, replaced as a whole or made equal (`haul sync`); a staged and a
+//! verified copy; and one with switches that make calls of their own. A full run (`HAUL_FULL=1`)
+//! covers every occurrence of each operation with each errno. Other runs take a sample of these
+//! pairs, half of it from the engines' own operations, chosen by a seed that is printed
+//! (`HAUL_SEED`).
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -135,10 +136,11 @@ enum Scene {
     Staged,
     Verified,
     Resumed,
+    Synced,
     Switched,
 }
 
-const SCENES: [Scene; 10] = [
+const SCENES: [Scene; 11] = [
     Scene::FreshAlone,
     Scene::FreshTogether,
     Scene::OntoOlder,
@@ -148,6 +150,7 @@ const SCENES: [Scene; 10] = [
     Scene::Staged,
     Scene::Verified,
     Scene::Resumed,
+    Scene::Synced,
     Scene::Switched,
 ];
 
@@ -165,13 +168,14 @@ impl Scene {
             Self::Staged => &["-j1", "--reflink=never", "--atomic", "--fsync"],
             Self::Verified => &["-j4", "--verify=both", "--if-changed=retry"],
             Self::Resumed => &["-j1", "--reflink=never", "--resume"],
+            Self::Synced => &["-j1", "--reflink=never"],
             Self::Switched => &["-j1", "--reflink=never", "--fallocate", "--drop-cache"],
         }
     }
 
     fn is_onto_older(self) -> bool {
         let scenes = [Self::OntoOlder, Self::OntoOlderRemoved, Self::OntoOlderKept, Self::OntoOlderReplaced];
-        scenes.contains(&self)
+        scenes.contains(&self) || self == Self::Synced
     }
 }
 
@@ -229,6 +233,30 @@ fn older() -> Spec {
     Spec { nodes }
 }
 
+/// A target of which some files only need other attributes.
+fn mostly_same() -> Spec {
+    let mut nodes = tree().nodes;
+    let contents = older().nodes;
+    nodes.retain(|node| !matches!(node.kind, Kind::HardLink(_) | Kind::Fifo | Kind::Socket));
+    for (node, other) in nodes.iter_mut().zip(contents) {
+        node.mode = 0o700;
+        node.owner = None;
+        node.attributes = match node.kind {
+            Kind::File(_) | Kind::Directory => vec![(b"user.extra".to_vec(), b"x".to_vec())],
+            _ => Vec::new(),
+        };
+        if [&b"sparse"[..], b"blocks"].contains(&node.name.as_slice()) {
+            node.kind = other.kind;
+        }
+    }
+    Spec { nodes }
+}
+
+/// Builds a target that is to be synchronized.
+fn build_mostly_same(root: &Path) -> io::Result<()> {
+    mostly_same().build(root)
+}
+
 /// Builds [`older`], with the directory itself as old as its entries.
 fn build_older(root: &Path) -> io::Result<()> {
     older().build(root)?;
@@ -241,6 +269,7 @@ struct Sweep {
     sandbox: Sandbox,
     expected: Snapshot,
     older: Snapshot,
+    mostly_same: Snapshot,
     nothing: Snapshot,
 }
 
@@ -254,9 +283,11 @@ impl Sweep {
         let look = |name: &str| Snapshot::take(&sandbox.join(name), Facts::PRESERVED);
         tree().build(&sandbox.join("source"))?;
         build_older(&sandbox.join("older"))?;
+        build_mostly_same(&sandbox.join("mostly-same"))?;
         fs::create_dir(sandbox.join("nothing"))?;
         let (expected, older, nothing) = (look("source")?, look("older")?, look("nothing")?);
-        Ok(Self { program: program!(), way, expected, older, nothing, sandbox })
+        let mostly_same = look("mostly-same")?;
+        Ok(Self { program: program!(), way, expected, older, mostly_same, nothing, sandbox })
     }
 
     /// Runs one copy into a target of its own with `fault` for the hook; returns the outcome and
@@ -265,8 +296,10 @@ impl Sweep {
         let [target, log] = ["target", "log"].map(|name| self.sandbox.join(format!("{name}-{worker}")));
         remove_tree(&target);
         fs::write(&log, "")?;
-        if scene.is_onto_older() {
-            build_older(&target)?;
+        match scene {
+            Scene::Synced => build_mostly_same(&target)?,
+            _ if scene.is_onto_older() => build_older(&target)?,
+            _ => {}
         }
         let run = self.command(scene, worker).args(more);
         let outcome = run.env("HAUL_FAULT", fault).env("HAUL_FAULT_LOG", &log).finish()?;
@@ -274,7 +307,11 @@ impl Sweep {
     }
 
     fn command(&self, scene: Scene, worker: usize) -> Run {
-        let run = self.program.run_with(&self.way.options()).args(scene.options()).args(["-a", "-T"]);
+        let run = match scene {
+            Scene::Synced => Run::new(self.program.path()).arg("sync").args(self.way.options()),
+            _ => self.program.run_with(&self.way.options()).args(["-a", "-T"]),
+        };
+        let run = run.args(scene.options());
         run.args([self.sandbox.join("source"), self.sandbox.join(format!("target-{worker}"))]).within(HANG)
     }
 
@@ -313,7 +350,11 @@ impl Sweep {
             return Err("hung".to_owned());
         }
         let (source, target) = (self.sandbox.join("source"), self.sandbox.join(format!("target-{worker}")));
-        let before = if scene.is_onto_older() { &self.older } else { &self.nothing };
+        let before = match scene {
+            Scene::Synced => &self.mostly_same,
+            _ if scene.is_onto_older() => &self.older,
+            _ => &self.nothing,
+        };
         let changes = || {
             let appeared = !scene.is_onto_older() && fs::symlink_metadata(&target).is_ok();
             if appeared { Err("the target was made".to_owned()) } else { self.differences(before, &target) }

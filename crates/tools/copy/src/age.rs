@@ -33,6 +33,23 @@ impl Resolutions {
         there.seconds <= new.seconds - 2 || there < cut(new, self.of(target))
     }
 
+    /// True if `target` has the time of `source`, as precisely as it can be stored, or within
+    /// `window` seconds.
+    pub(super) fn is_same_time(&self, target: &Stat, source: &Stat, window: u32) -> bool {
+        let (there, wanted) = (target.modified, source.modified);
+        if there == wanted {
+            return true;
+        }
+        let window = i64::from(window);
+        if there.seconds.abs_diff(wanted.seconds) > window.unsigned_abs() + 2 {
+            return false;
+        }
+        let nanoseconds =
+            |time: Timestamp| i128::from(time.seconds) * i128::from(SECOND) + i128::from(time.nanoseconds);
+        let apart = (nanoseconds(there) - nanoseconds(wanted)).abs();
+        apart <= i128::from(window) * i128::from(SECOND) || there == cut(wanted, self.of(target))
+    }
+
     /// Returns the resolution of the file system `file` is on, refined by the timestamps of `file`.
     fn of(&self, file: &Stat) -> u64 {
         let seen = [file.accessed, file.modified, file.changed].map(granularity);

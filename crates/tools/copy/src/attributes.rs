@@ -20,6 +20,7 @@ use haul_sys::{change_mode, list_xattrs, remove_xattr, set_xattr};
 use super::creation_mode::{self, CreationMode};
 use super::default_label;
 use super::entry_copy::EntryCopy;
+use super::mend;
 use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object, SECURITY_LABEL};
 use super::options::{Label, Preserve};
 use super::source_xattrs::tell_uncopied;
@@ -104,6 +105,9 @@ impl<'a> NewAttributes<'a> {
                 Given::Failed => return false,
             }
         }
+        if self.before.is_some() && self.copier.options.existing.update.syncs() {
+            done &= self.required(CopyKind::SettingAttributes, mend::remove_extra_xattrs(self));
+        }
         if !self.xattrs.plain.is_empty() {
             done &= self.give_xattrs();
         }
@@ -115,6 +119,12 @@ impl<'a> NewAttributes<'a> {
 
     fn give_times(&self) -> bool {
         if !self.copier.options.preserves(Preserve::TIMESTAMPS) {
+            return true;
+        }
+        // Setting them changes the ctime, after which others look for changes.
+        let has_them = |now: Stat| now.modified == self.stat.modified;
+        let may_have_them = self.before.is_some() && self.copier.options.existing.update.syncs();
+        if may_have_them && self.object.stat().is_ok_and(has_them) {
             return true;
         }
         let times = Times { accessed: self.stat.accessed, modified: self.stat.modified };

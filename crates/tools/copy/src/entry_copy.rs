@@ -150,6 +150,22 @@ impl<'a> EntryCopy<'a> {
         }
     }
 
+    /// Prints the `--verbose` line for a target that is replaced as a whole. For `cp`, that is
+    /// removing it first.
+    pub(super) fn tell_replaced(self) {
+        if !self.options.existing.update.syncs() {
+            self.tell_removed();
+        }
+    }
+
+    /// Prints the `--verbose` line for a target that got only attributes.
+    pub(super) fn tell_mended(self) {
+        if self.options.verbose {
+            let names = vec![self.entry.path(), self.target_path()];
+            self.cx.report().line(Line::new(CopyKind::Mended, names));
+        }
+    }
+
     /// Prints the `--verbose` line for a removed target.
     pub(super) fn tell_removed(self) {
         if self.options.verbose {

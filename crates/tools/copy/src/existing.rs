@@ -13,7 +13,7 @@
 
 use haul_sys::{FileType, Stat};
 
-use super::options::{Backup, CopyOptions, Existing, Make, Preserve, Update};
+use super::options::{Atomic, Backup, CopyOptions, Difference, Existing, Make, Preserve, Update};
 
 /// Two files, and how they came to share a target.
 pub(super) struct Case<'a> {
@@ -45,6 +45,8 @@ pub(super) trait Sight {
     fn is_one_entry(&self) -> bool;
     /// True if the target is older than the source.
     fn is_older(&self) -> bool;
+    /// True if the target is as its source, apart from attributes.
+    fn is_same(&self, difference: Difference) -> bool;
     /// Asks the user.
     fn agrees(&self) -> bool;
     /// True if this run created the target from another operand.
@@ -60,6 +62,8 @@ pub(super) enum Decision {
     Stays,
     /// Remove it.
     Remove,
+    /// Remove it, a directory, if it is empty.
+    RemoveDirectory,
     /// Rename it to a backup.
     BackUp,
     /// Leave it and copy nothing, as requested.
@@ -75,6 +79,8 @@ pub(super) enum Decision {
 pub(super) enum Skip {
     /// The target is not older.
     NotOlder,
+    /// The target is as its source, apart from attributes.
+    Unchanged,
     /// Replacing is disabled.
     Unwanted,
     /// Replacing is disabled, and each case is an error.
@@ -101,31 +107,37 @@ pub(super) enum Refusal {
 /// True if the target itself is examined rather than what it links to: only a regular file is
 /// written through a symbolic link.
 pub(super) fn looks_at_link(options: &CopyOptions, source: FileType) -> bool {
-    let Existing { remove, keep_directory_symlink, .. } = options.existing;
+    let Existing { update, remove, keep_directory_symlink, .. } = options.existing;
     let as_such = match source {
         FileType::Regular => false,
         FileType::Symlink => true,
         FileType::Directory => !keep_directory_symlink,
         _ => !options.reads_special(),
     };
-    as_such || options.strict || options.make != Make::Copy || options.existing.backs_up() || remove
+    let is_replaced = options.existing.backs_up() || remove || update.syncs();
+    as_such || options.strict || options.make != Make::Copy || is_replaced
 }
 
 /// Decides what to do with an existing target.
 pub(super) fn decide(case: &Case<'_>, sight: &impl Sight) -> Decision {
     let existing = &case.options.existing;
-    let replaces_none = matches!(existing.update, Update::None | Update::NoneFail);
-    let same = if replaces_none { Same::Fine } else { same_file(case, sight) };
+    // Nothing is replaced, or only what differs, which no file does from itself.
+    let keeps_same = matches!(existing.update, Update::None | Update::NoneFail | Update::Different(_));
+    let same = if keeps_same { Same::Fine } else { same_file(case, sight) };
     if same == Same::Refused {
         return Decision::Refuse(Refusal::SameFile);
     }
     let from_directory = case.source.kind == FileType::Directory;
     let to_directory = case.there.kind == FileType::Directory;
-    if !from_directory && let Some(skip) = skipped(existing, sight) {
+    if !from_directory && let Some(skip) = skipped(case, sight) {
         return Decision::Skip(skip);
     }
     if same == Same::Done {
         return Decision::Done;
+    }
+    // Not the operands: `haul sync` of a directory is never meant to remove a device.
+    if from_directory != to_directory && existing.update.syncs() && !case.is_operand {
+        return if to_directory { Decision::RemoveDirectory } else { Decision::Remove };
     }
     if from_directory != to_directory && !existing.backs_up() {
         return Decision::Refuse(match from_directory {
@@ -147,13 +159,23 @@ pub(super) fn decide(case: &Case<'_>, sight: &impl Sight) -> Decision {
 }
 
 /// Returns why a file is skipped, if it is.
-fn skipped(existing: &Existing, sight: &impl Sight) -> Option<Skip> {
+fn skipped(case: &Case<'_>, sight: &impl Sight) -> Option<Skip> {
+    let existing = &case.options.existing;
     match existing.update {
         Update::None => Some(Skip::Unwanted),
         Update::NoneFail => Some(Skip::Told),
         Update::Older if !sight.is_older() => Some(Skip::NotOlder),
+        Update::Different(difference) => as_is(case, difference, sight),
         Update::Older | Update::All => (existing.ask && !sight.agrees()).then_some(Skip::Declined),
     }
+}
+
+/// Returns why a file is skipped, if it is, where targets are made equal to their sources.
+fn as_is(case: &Case<'_>, difference: Difference, sight: &impl Sight) -> Option<Skip> {
+    if sight.is_same(difference) {
+        return Some(Skip::Unchanged);
+    }
+    difference.keeps(case.source, case.there).then_some(Skip::NotOlder)
 }
 
 /// True if a non-directory is removed first: because the user asked for it, because other names
@@ -162,8 +184,12 @@ fn skipped(existing: &Existing, sight: &impl Sight) -> Option<Skip> {
 fn is_removed(case: &Case<'_>) -> bool {
     let other_names = case.options.preserve.contains(Preserve::LINKS) && case.there.links > 1;
     let cannot_be_written = !case.follows && case.source.kind != FileType::Regular;
+    let is_regular = |file: &Stat| file.kind == FileType::Regular;
+    let in_place = case.options.atomic != Atomic::Always && is_regular(case.source) && is_regular(case.there);
+    let is_replaced = case.options.existing.update.syncs() && !in_place;
     case.options.existing.remove
         || case.options.strict
+        || is_replaced
         || (!case.options.attributes_only && (other_names || cannot_be_written))
 }
 

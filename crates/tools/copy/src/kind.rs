@@ -168,6 +168,8 @@ haul_flow::kinds! {
         JournalLeft,
         /// `--verbose` line.
         Copied,
+        /// `--verbose` line for a target that got only attributes (`haul sync`).
+        Mended,
         /// `--verbose` line for a copy that replaced something backed up.
         CopiedWithBackup,
         /// `--verbose` line for a restored backup.

@@ -29,6 +29,7 @@ mod journaled;
 mod kind;
 mod layouts;
 mod links;
+mod mend;
 mod named;
 mod object;
 mod open_target;
@@ -63,12 +64,12 @@ use haul_flow::{
     Finished, FlowKind, Handled, LinkTable, OpenDir, OpenFile, OpenSource, Plan, Policy, Probe, Problem,
     Reported, Room, Start, Tool, Write, is_shared,
 };
-use haul_sys::{EntryType, Errno, Error, FileContexts, Mode, ProcessIdentity, Stat, stat};
+use haul_sys::{EntryType, Errno, Error, FileContexts, Mode, ProcessIdentity, Stat, Timestamp, stat};
 
 pub use kind::CopyKind;
 pub use options::{
-    Atomic, Backup, CopyOptions, Dereference, Existing, Fsync, IfChanged, Label, LayoutRule, Make, OnFull,
-    Operands, Preserve, Reflink, Sparse, TemporaryNames, Update, Verify,
+    Atomic, Backup, CopyOptions, Dereference, Difference, Existing, Fsync, IfChanged, Label, LayoutRule,
+    Make, OnFull, Operands, Preserve, Reflink, Sparse, TemporaryNames, Update, Verify,
 };
 
 pub use verify::{DigestSink, FileDigest};
@@ -136,6 +137,8 @@ pub struct Copier {
     /// The policy's file contexts, with `-Z`.
     contexts: Option<FileContexts>,
     resolutions: Resolutions,
+    /// When this process began, by the clock that files are stamped with.
+    began: Timestamp,
     /// True if the user has agreed to the next replacement. Only one file is in flight then.
     agreed: AtomicBool,
     /// True if the user has declined a replacement.
@@ -175,6 +178,7 @@ impl Copier {
             xattr_rules: OnceLock::new(),
             contexts: None,
             resolutions: Resolutions::default(),
+            began: haul_sys::clock(),
             agreed: AtomicBool::new(false),
             declined: AtomicBool::new(false),
             temporary_names,

@@ -214,7 +214,8 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
             return outcome.map(|()| Linking::Done).map_err(failed);
         }
     }
-    let is_linked = |there: Stat| first.file.is(&there) && copy.copier.journal.is_some();
+    let may_be_linked = copy.copier.journal.is_some() || copy.options.existing.update.syncs();
+    let is_linked = |there: Stat| first.file.is(&there) && may_be_linked;
     if stat_at(&new, copy.target_name()).is_ok_and(is_linked) {
         // By an earlier run.
         return Ok(Linking::Kept);
@@ -231,6 +232,7 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
         Place::Left(Left::AsItIs) => return Ok(Linking::Left),
         // It is no older than the source, but must become the same file as the source's
         // other names.
+        Place::Left(Left::AsCopy) if copy.options.existing.update.syncs() => copy.tell_copied(),
         Place::Left(Left::AsCopy) => {}
         Place::Taken(_) | Place::Replaced => copy.tell_copied(),
         Place::Free(backup) => {
@@ -248,7 +250,7 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
         }
     }
     replace(&new, copy.target_name(), &make).map_err(failed)?;
-    copy.tell_removed();
+    copy.tell_replaced();
     Ok(Linking::Done)
 }
 

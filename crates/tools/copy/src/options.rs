@@ -3,6 +3,7 @@
 use std::ffi::CString;
 
 use bitflags::bitflags;
+use haul_sys::{FileType, Stat};
 
 /// Which symbolic links in the source are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -43,6 +44,37 @@ pub enum Update {
     NoneFail,
     /// Those older than the source (`-u`).
     Older,
+    /// Those that differ from the source, also by their type. What is the same gets the source's
+    /// attributes (`haul sync`).
+    Different(Difference),
+}
+
+impl Update {
+    /// True if targets are made equal to their sources.
+    #[must_use]
+    pub fn syncs(self) -> bool {
+        matches!(self, Self::Different(_))
+    }
+}
+
+/// When a regular file differs from its source: by type, size or modification time, or as said
+/// here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Difference {
+    /// By content instead of the modification time (`--checksum`).
+    pub by_content: bool,
+    /// Modification times may differ by so many seconds (`--modify-window`).
+    pub window: u32,
+    /// Files that are newer than their sources stay (`--update`).
+    pub keeps_newer: bool,
+}
+
+impl Difference {
+    /// True if a target stays because it is newer. As with rsync, types that differ matter more.
+    pub(super) fn keeps(self, source: &Stat, there: &Stat) -> bool {
+        let is_regular = |file: &Stat| file.kind == FileType::Regular;
+        self.keeps_newer && is_regular(source) && is_regular(there) && there.modified > source.modified
+    }
 }
 
 /// How the backup of a replaced file is named (`--backup`).

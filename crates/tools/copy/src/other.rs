@@ -15,6 +15,7 @@ use super::entry_copy::EntryCopy;
 use super::journaled;
 use super::layouts::Original;
 use super::links::{self, MadeFile, NameClaim, replace};
+use super::mend;
 use super::object::Object;
 use super::open_target::Target;
 use super::options::{Make, Preserve};
@@ -83,6 +84,7 @@ fn try_handle(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> 
         }
         // A file as good as a copy can also serve the source's other names.
         Ok(Made::Left(Left::AsCopy)) => {
+            mend::mend_entry(copy, &source);
             if let Some(file) = link {
                 links::complete(copy, file, None, None);
             }
@@ -253,7 +255,7 @@ fn make_in_place(
             outcome.map(|()| None).map_err(failed)
         }
         Place::Replaced => {
-            copy.tell_removed();
+            copy.tell_replaced();
             copy.tell_copied();
             replace(directory, copy.target_name(), make).map(|()| None).map_err(failed)
         }

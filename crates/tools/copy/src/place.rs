@@ -9,13 +9,14 @@ use std::sync::atomic::Ordering;
 
 use haul_flow::{Line, Problem, Tally};
 use haul_sys::{EntryType, Errno, Fd, FileType, Mode, Stat};
-use haul_sys::{may_write, remove, rename, stat_at, stat_path};
+use haul_sys::{may_write, remove, remove_directory, rename, stat_at, stat_path};
 
 use super::CopyKind;
 use super::backup::{Turn, backup_name, base_of};
 use super::entry_copy::EntryCopy;
 use super::existing::{Case, Decision, Refusal, Sight, Skip, decide, looks_at_link};
-use super::options::{Atomic, Preserve, Update};
+use super::mend;
+use super::options::{Atomic, Difference, Preserve, Update};
 
 /// State of a target's place once it has been prepared.
 pub(super) enum Place {
@@ -85,7 +86,9 @@ pub(super) fn leaves(copy: EntryCopy<'_>, kind: EntryType) -> bool {
     match existing.update {
         Update::None => tell_skip(copy, Skip::Unwanted),
         Update::NoneFail => tell_skip(copy, Skip::Told),
-        Update::Older | Update::All => return leaves_after_look(copy, &directory, &there),
+        Update::Older | Update::All | Update::Different(_) => {
+            return leaves_after_look(copy, &directory, &there);
+        }
     }
     true
 }
@@ -100,12 +103,17 @@ fn leaves_after_look(copy: EntryCopy<'_>, directory: &Fd, there: &Stat) -> bool 
     }
     let scene = Scene { copy, directory, source: &source, there };
     match decide(&scene.case(), &scene) {
-        Decision::Stays | Decision::Remove | Decision::BackUp => {
+        Decision::Stays | Decision::Remove | Decision::RemoveDirectory | Decision::BackUp => {
             copy.copier.agreed.store(copy.options.existing.ask, Ordering::Relaxed);
             return false;
         }
-        Decision::Skip(Skip::NotOlder) if may_be_linked => return false,
-        Decision::Skip(skip) => tell_skip(copy, skip),
+        Decision::Skip(Skip::NotOlder | Skip::Unchanged) if may_be_linked => return false,
+        Decision::Skip(skip) => {
+            tell_skip(copy, skip);
+            if skip == Skip::Unchanged {
+                mend::mend(copy, directory, &source, there);
+            }
+        }
         Decision::Done => {}
         Decision::Refuse(refusal) => copy.cx.problem(refused(copy, refusal)),
     }
@@ -170,11 +178,19 @@ pub(super) fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Foreseen, Pr
     let scene = Scene { copy, directory: &directory, source, there: &there };
     Ok(match decide(&scene.case(), &scene) {
         Decision::Stays => Foreseen::Stays(there),
-        Decision::Remove if copy.options.atomic == Atomic::Always => Foreseen::Stays(there),
+        Decision::Remove if is_replaced(copy, source) => Foreseen::Stays(there),
+        Decision::Remove if copy.options.existing.update.syncs() && source.kind != FileType::Directory => {
+            Foreseen::Stays(there)
+        }
         Decision::Remove => Foreseen::Removed,
+        Decision::RemoveDirectory if mend::is_empty(copy, &directory) => Foreseen::Removed,
+        Decision::RemoveDirectory => return Err(refused(copy, Refusal::OtherOntoDirectory)),
         Decision::BackUp => Foreseen::BackedUp(backup_name(&directory, name, &copy.options.existing)),
         Decision::Skip(skip) => {
             tell_skip(copy, skip);
+            if skip == Skip::Unchanged {
+                mend::mend(copy, &directory, source, &there);
+            }
             Foreseen::Left
         }
         Decision::Done => Foreseen::Left,
@@ -208,9 +224,20 @@ pub(super) fn clear(
             check_just_created_link(copy, directory)?;
             Ok(Place::Taken(Some(there)))
         }
-        Decision::Remove if copy.options.atomic == Atomic::Always => Ok(Place::Replaced),
+        Decision::Remove if is_replaced(copy, source) => Ok(Place::Replaced),
         Decision::Remove => {
-            make_room(copy, directory)?;
+            make_room(copy, directory, source)?;
+            Ok(Place::Free(None))
+        }
+        Decision::RemoveDirectory => {
+            match copy.with_room(|| remove_directory(directory, name)) {
+                Ok(()) => copy.tell_removed(),
+                Err(cause) if cause.is(Errno::NOENT) => {}
+                Err(cause) if cause.is(Errno::NOTEMPTY) || cause.is(Errno::EXIST) => {
+                    return Err(refused(copy, Refusal::OtherOntoDirectory));
+                }
+                Err(cause) => return Err(copy.problem(CopyKind::CannotRemove, cause)),
+            }
             Ok(Place::Free(None))
         }
         Decision::BackUp => {
@@ -221,11 +248,17 @@ pub(super) fn clear(
         }
         Decision::Skip(skip) => {
             tell_skip(copy, skip);
-            Ok(Place::Left(if skip == Skip::NotOlder { Left::AsCopy } else { Left::AsItIs }))
+            let is_as_copy = matches!(skip, Skip::NotOlder | Skip::Unchanged);
+            Ok(Place::Left(if is_as_copy { Left::AsCopy } else { Left::AsItIs }))
         }
         Decision::Done => Ok(Place::Left(Left::AsItIs)),
         Decision::Refuse(refusal) => Err(refused(copy, refusal)),
     }
+}
+
+/// True if the copy is renamed over what is there, which a directory can't be.
+fn is_replaced(copy: EntryCopy<'_>, source: &Stat) -> bool {
+    copy.options.atomic == Atomic::Always && source.kind != FileType::Directory
 }
 
 /// Refuses to write through a symbolic link that an earlier operand created as the target.
@@ -246,10 +279,13 @@ fn check_just_created_link(copy: EntryCopy<'_>, directory: &Fd) -> Result<(), Pr
 }
 
 /// Removes the existing target.
-pub(super) fn make_room(copy: EntryCopy<'_>, directory: &Fd) -> Result<(), Problem> {
+pub(super) fn make_room(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> Result<(), Problem> {
     match remove(directory, copy.target_name()) {
         Ok(()) => {
-            copy.tell_removed();
+            match source.kind {
+                FileType::Directory => copy.tell_removed(),
+                _ => copy.tell_replaced(),
+            }
             Ok(())
         }
         Err(cause) if cause.is(Errno::NOENT) => Ok(()),
@@ -273,6 +309,9 @@ pub(super) fn put_back(copy: EntryCopy<'_>, backup: Option<&CStr>) {
 
 /// Counts a skipped entry, and reports it if requested.
 fn tell_skip(copy: EntryCopy<'_>, skip: Skip) {
+    if skip == Skip::Unchanged {
+        return copy.cx.count(Tally { unchanged: 1, ..Tally::default() });
+    }
     copy.cx.count(Tally { skipped: 1, ..Tally::default() });
     if skip == Skip::Declined {
         copy.copier.declined.store(true, Ordering::Relaxed);
@@ -366,6 +405,18 @@ impl Sight for Scene<'_> {
             return self.copy.copier.resolutions.is_older(self.there, self.source);
         }
         self.there.modified < self.source.modified
+    }
+
+    fn is_same(&self, difference: Difference) -> bool {
+        let (source, there) = (self.source, self.there);
+        match source.kind {
+            kind if kind != there.kind => false,
+            FileType::Regular if source.size != there.size => false,
+            FileType::Regular if difference.by_content => mend::has_same_content(self.copy, self.directory),
+            FileType::Regular => self.copy.copier.resolutions.is_same_time(there, source, difference.window),
+            FileType::Symlink => mend::leads_to_the_same(self.copy, self.directory),
+            _ => source.device_number == there.device_number,
+        }
     }
 
     fn agrees(&self) -> bool {

@@ -17,6 +17,7 @@ use super::entry_copy::EntryCopy;
 use super::journaled::{self, JournaledFile};
 use super::layouts::{self, Original};
 use super::links::{self, MadeFile, NameClaim};
+use super::mend;
 use super::object::Object;
 use super::open_target::{CopiedFile, OpenTarget, Target};
 use super::options::{Atomic, IfChanged, Reflink, Sparse};
@@ -60,6 +61,9 @@ pub(super) fn begin(copy: EntryCopy<'_>, opened: OpenSource<'_>) -> Start<Copied
             #[cfg(feature = "distributed")]
             if copy.entry.node.owner.is_some() {
                 super::distributed::note_left(copy);
+            }
+            if left == Left::AsCopy {
+                mend::mend_entry(copy, stat);
             }
             if left == Left::AsItIs {
                 links::abandon(copy, link);
@@ -302,10 +306,10 @@ fn empty(
 /// Creates the target in place of an existing entry of which nothing is kept.
 fn replace(copy: EntryCopy<'_>, source: Original<'_>, directory: &Fd) -> Result<OpenTarget, Problem> {
     if copy.options.atomic != Atomic::Always {
-        place::make_room(copy, directory)?;
+        place::make_room(copy, directory, source.stat)?;
         return make_anew(copy, source, directory);
     }
-    copy.tell_removed();
+    copy.tell_replaced();
     let mode = creation_mode::new_file_mode(copy.copier, source.stat);
     staged::create_replacement(copy, directory, mode, source)
         .map_err(|cause| copy.problem(CopyKind::CannotCreateFile, cause))

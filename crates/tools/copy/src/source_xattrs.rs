@@ -14,11 +14,10 @@ use super::{Copier, CopyKind};
 /// Reads the xattrs from an entry's open source; one call if there are none.
 pub(super) fn read(copy: EntryCopy<'_>, source: Object<'_>) -> SourceXattrs {
     let mut found = SourceXattrs::default();
-    let (xattr, mode) = (copy.options.preserves(Preserve::XATTR), copy.options.preserves(Preserve::MODE));
     if let Label::Source { required } = copy.options.label {
         read_label(&mut found, copy, source, required);
     }
-    if !xattr && !mode {
+    if !copy.options.preserves(Preserve::XATTR) && !copy.options.preserves(Preserve::MODE) {
         return found;
     }
     let names = match source.list() {
@@ -29,20 +28,7 @@ pub(super) fn read(copy: EntryCopy<'_>, source: Object<'_>) -> SourceXattrs {
         }
     };
     for key in names.iter() {
-        let access = key == ACCESS_LIST || key == DEFAULT_ACCESS_LIST;
-        let action = match access {
-            true => XattrAction::Permissions,
-            false if key == SECURITY_LABEL && copy.options.label != Label::Attribute => XattrAction::Skip,
-            false => rules(copy).action(key),
-        };
-        let wanted = match action {
-            XattrAction::Copy => xattr,
-            XattrAction::Skip => false,
-            XattrAction::Permissions => mode,
-        };
-        if !wanted || copy.copier.layouts.is_account(source, key) {
-            continue;
-        }
+        let Some(action) = is_copied(copy.copier, copy.cx, source, key) else { continue };
         match source.get(key) {
             Ok(value) if key == ACCESS_LIST => found.access_list = Some(value),
             Ok(value) if key == DEFAULT_ACCESS_LIST => found.default_access_list = Some(value),
@@ -59,6 +45,27 @@ pub(super) fn read(copy: EntryCopy<'_>, source: Object<'_>) -> SourceXattrs {
         }
     }
     found
+}
+
+/// Returns how an xattr is copied, if it is.
+pub(super) fn is_copied(
+    copier: &Copier,
+    cx: &Context<'_, Copier>,
+    file: Object<'_>,
+    key: &CStr,
+) -> Option<XattrAction> {
+    let options = &copier.options;
+    let action = match key {
+        _ if key == ACCESS_LIST || key == DEFAULT_ACCESS_LIST => XattrAction::Permissions,
+        _ if key == SECURITY_LABEL && options.label != Label::Attribute => XattrAction::Skip,
+        _ => rules(copier, cx).action(key),
+    };
+    let is_wanted = match action {
+        XattrAction::Copy => options.preserves(Preserve::XATTR),
+        XattrAction::Skip => false,
+        XattrAction::Permissions => options.preserves(Preserve::MODE),
+    };
+    (is_wanted && !copier.layouts.is_account(file, key)).then_some(action)
 }
 
 /// Reads them without opening the source, which is `name` in `directory`.
@@ -93,15 +100,16 @@ fn cannot_list(copy: EntryCopy<'_>, cause: Error) {
 }
 
 /// Returns the rules in `/etc/xattr.conf`, which is read on first use.
-fn rules(copy: EntryCopy<'_>) -> &XattrRules {
-    copy.copier.xattr_rules.get_or_init(|| {
+fn rules<'a>(copier: &'a Copier, cx: &Context<'_, Copier>) -> &'a XattrRules {
+    copier.xattr_rules.get_or_init(|| {
         XattrRules::read().unwrap_or_else(|cause| {
-            let lenient = copy.options.reduce_diagnostics && !copy.options.require_xattr;
-            let telling = copy.options.preserves(Preserve::XATTR) && !lenient;
+            let options = &copier.options;
+            let lenient = options.reduce_diagnostics && !options.require_xattr;
+            let telling = options.preserves(Preserve::XATTR) && !lenient;
             let problem = Problem::new(CopyKind::AttributeList).naming(xattr_rules::PATH.to_bytes());
             match telling {
-                true => copy.cx.problem(problem.because(cause).as_warning()),
-                false => copy.cx.report().debug(&format!("copying all attributes: {cause:#}")),
+                true => cx.problem(problem.because(cause).as_warning()),
+                false => cx.report().debug(&format!("copying all attributes: {cause:#}")),
             }
             XattrRules::default()
         })

@@ -120,7 +120,11 @@ fn needed(options: &CopyOptions, space: &FreeSpace, source: &Stat, there: Option
     match existing.update {
         Update::None | Update::NoneFail => 0,
         Update::Older if there.modified >= source.modified => 0,
+        Update::Different(_) if (there.size, there.modified) == (source.size, source.modified) => 0,
+        Update::Different(_) if replaces => whole,
         _ if existing.backs_up() => whole,
-        Update::Older | Update::All => whole.saturating_sub(there.blocks.saturating_mul(512)),
+        Update::Older | Update::All | Update::Different(_) => {
+            whole.saturating_sub(there.blocks.saturating_mul(512))
+        }
     }
 }

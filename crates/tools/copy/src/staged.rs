@@ -291,5 +291,5 @@ pub(super) fn discard(copy: EntryCopy<'_>, staged: Option<&Staged>) {
 /// True if a file that appears under a target's name during the copy is replaced, like one that was
 /// there before.
 fn replaces_new_names(copy: EntryCopy<'_>) -> bool {
-    copy.options.existing.update == Update::All
+    matches!(copy.options.existing.update, Update::All | Update::Different(_))
 }

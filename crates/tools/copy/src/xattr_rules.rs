@@ -7,6 +7,7 @@
 
 use std::ffi::{CStr, CString};
 
+use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST};
 use haul_sys::{Errno, Error, Operation, matches_pattern, read_path};
 
 /// Path of the file.
@@ -31,6 +32,14 @@ impl SourceXattrs {
             && self.permissions.is_empty()
             && self.access_list.is_none()
             && self.default_access_list.is_none()
+    }
+
+    /// Returns all of them, with their names.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&CStr, &[u8])> {
+        let lists = [(ACCESS_LIST, &self.access_list), (DEFAULT_ACCESS_LIST, &self.default_access_list)];
+        let lists = lists.into_iter().filter_map(|(key, list)| Some((key, list.as_deref()?)));
+        let others = self.plain.iter().chain(&self.permissions);
+        others.map(|(key, value)| (key.as_c_str(), value.as_slice())).chain(lists)
     }
 }
 

@@ -46,6 +46,7 @@ struct Pretended {
     there: (Stat, Stat),
     one_entry: bool,
     older: bool,
+    same: bool,
     agrees: bool,
     just_created: bool,
     backup_of_target: bool,
@@ -59,11 +60,20 @@ impl Pretended {
             there: (there, there),
             one_entry: false,
             older: true,
+            same: false,
             agrees: true,
             just_created: false,
             backup_of_target: false,
             asked: Cell::new(0),
         }
+    }
+
+    /// The same for an entry of a tree that is made equal to another.
+    fn sync(&self, difference: Difference, atomic: Atomic) -> Decision {
+        let existing = Existing { update: Update::Different(difference), ..Existing::default() };
+        let options = &CopyOptions { atomic, ..with(existing) };
+        let ((source, _), (there, _)) = (&self.source, &self.there);
+        decide(&Case { options, source, there, follows: false, is_operand: false, is_dots: false }, self)
     }
 
     fn decide(&self, options: &CopyOptions, follows: bool) -> Decision {
@@ -94,6 +104,9 @@ impl Sight for Pretended {
     }
     fn is_older(&self) -> bool {
         self.older
+    }
+    fn is_same(&self, _: Difference) -> bool {
+        self.same
     }
     fn agrees(&self) -> bool {
         self.asked.set(self.asked.get() + 1);
@@ -277,4 +290,36 @@ fn what_this_run_has_made_and_what_it_reads_are_not_lost() {
     assert_eq!(read.decide(&simple, true), Decision::Refuse(Refusal::BackupDestroysSource));
     assert_eq!(read.decide(&backing_up(Backup::Numbered), true), Decision::BackUp);
     assert_eq!(read.decide(&usual(), true), Decision::Stays);
+}
+
+#[test]
+fn what_differs_is_replaced_by_the_source_whatever_it_is() {
+    let usual = Difference::default();
+    for (what, source, there, wanted) in [
+        ("a file", file(1), file(2), Decision::Remove),
+        ("a link", file(1), link(2), Decision::Remove),
+        ("a file by a link", link(1), file(2), Decision::Remove),
+        ("a file by a directory", directory(1), file(2), Decision::Remove),
+        ("a directory by a file", file(1), directory(2), Decision::RemoveDirectory),
+        ("a directory by a link", link(1), directory(2), Decision::RemoveDirectory),
+        ("a directory", directory(1), directory(2), Decision::Stays),
+    ] {
+        assert_eq!(Pretended::of(source, there).sync(usual, Atomic::Always), wanted, "{what}");
+    }
+    let differing = Pretended::of(file(1), file(2));
+    assert_eq!(differing.sync(usual, Atomic::Never), Decision::Stays, "in place");
+    let same = Pretended { same: true, ..differing.clone() };
+    assert_eq!(same.sync(usual, Atomic::Always), Decision::Skip(Skip::Unchanged));
+    let newer = Stat { modified: Timestamp { seconds: 1, nanoseconds: 0 }, ..file(2) };
+    let keeping = Difference { keeps_newer: true, ..usual };
+    let decided = |there, difference| Pretended::of(file(1), there).sync(difference, Atomic::Always);
+    assert_eq!(decided(newer, usual), Decision::Remove);
+    assert_eq!(decided(newer, keeping), Decision::Skip(Skip::NotOlder));
+    assert_eq!(decided(file(2), keeping), Decision::Remove);
+    let link = Stat { kind: FileType::Symlink, ..newer };
+    assert_eq!(decided(link, keeping), Decision::Remove, "another type matters more than its age");
+    // An operand is never removed for a directory: it may be a device.
+    let existing = Existing { update: Update::Different(usual), ..Existing::default() };
+    let refused = Decision::Refuse(Refusal::DirectoryOntoOther);
+    assert_eq!(Pretended::of(directory(1), file(2)).decide(&with(existing), false), refused);
 }

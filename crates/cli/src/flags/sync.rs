@@ -1,0 +1,116 @@
+//! The flags of `haul sync`: those of a copy that make sense for it, and what tells it which files
+//! have changed.
+
+use std::ffi::OsString;
+
+use haul_copy::{Atomic, Dereference, Difference};
+
+use super::Action::{Optional, Plain, Required};
+use super::lower::Typed;
+use super::shared::{self, MACHINE};
+use super::table::{COPYING, HOSTS};
+use super::values::{self, Bounds};
+use super::{Command, Environment, Error, Parsed, Sharing};
+
+/// `--modify-window`, in seconds.
+const WINDOW: Bounds = Bounds { least: 0, most: 1 << 31, text: "0 to 2147483648" };
+
+pub(crate) static COMMAND: Command<Typed> = Command {
+    usage: &["[OPTION]... SOURCE TARGET"],
+    about: "Make TARGET equal to SOURCE: copy what is missing or differs, with all attributes, and leave alone what is \
+            the same. What TARGET has and SOURCE has not stays. A slash at the end of either name changes nothing: it \
+            is always the contents that are compared.\n\
+            Arguments required by a long option are also required by its short form.",
+    sections: &[("", OWN), (MACHINE, COPYING), (shared::HOSTS, HOSTS)],
+    sharing: Sharing::All,
+    notes: "Exit status is 0 if TARGET has everything that SOURCE has, and 1 if not; standard error says what is missing.",
+};
+
+type Flag = super::Flag<Typed>;
+
+static OWN: &[Flag] = &[
+    Flag::own(
+        "-c --checksum",
+        Plain(|typed| typed.difference().by_content = true),
+        "find changed files by comparing contents, not by size and modification time; compares extended attributes and \
+         access lists of all files, too",
+    ),
+    Flag::own(
+        "--modify-window",
+        Required("SECONDS", |typed, value| {
+            value.count(WINDOW).map(|seconds| typed.difference().window = seconds as u32)
+        }),
+        "take modification times that differ by no more than this as equal (for FAT, 1)",
+    ),
+    Flag::own(
+        "-u --update",
+        Plain(|typed| typed.difference().keeps_newer = true),
+        "leave files alone that are newer in TARGET",
+    ),
+    Flag::own(
+        "--inplace",
+        Plain(|typed| typed.atomic = Some(Atomic::Never)),
+        "write to existing files, instead of replacing them when the new ones are complete",
+    ),
+    Flag::own(
+        "-n --dry-run",
+        Plain(|typed| typed.dry_run = true),
+        "print what would be copied, removed and mended, and change nothing",
+    ),
+    Flag::own(
+        "-L --dereference",
+        Plain(|typed| typed.dereference = Some(Dereference::Always)),
+        "follow all symbolic links in SOURCE",
+    ),
+    Flag::own(
+        "-x --one-file-system",
+        Plain(|typed| typed.one_file_system = true),
+        "do not descend into other file systems",
+    ),
+    Flag::own(
+        "--no-preserve",
+        Required("ATTR_LIST", Typed::no_preserve),
+        "do not preserve these attributes, separated by commas: mode, ownership, timestamps, links, xattr",
+    ),
+    Flag::own(
+        "--sparse",
+        Required("WHEN", |typed, value| value.choose(values::SPARSE).map(|when| typed.sparse = when)),
+        "create sparse files: auto (holes where SOURCE has them), always (wherever there are zeros), or never",
+    ),
+    Flag::own(
+        "--reflink",
+        Optional("WHEN", Typed::share_blocks),
+        "share data blocks with SOURCE: auto (if the file system can), always (or fail; the default for WHEN), or never",
+    ),
+    Flag::own(
+        "-v --verbose",
+        Plain(|typed| typed.verbose = true),
+        "print the name of each file that is copied, removed or mended",
+    ),
+    Flag::own(
+        "--debug",
+        Plain(|typed| typed.debug = true),
+        "print how each file is copied and how the run was set up; implies -v",
+    ),
+    Flag::help("--help"),
+    Flag::version("--version"),
+];
+
+/// Parses the arguments.
+///
+/// # Errors
+/// The first error.
+pub(crate) fn parse(words: &[OsString], environment: &Environment) -> Result<Parsed, Error> {
+    let mut typed = Typed::default();
+    typed.archive();
+    typed.dereference = Some(Dereference::Operands);
+    typed.no_target_directory = true;
+    typed.atomic = Some(Atomic::Always);
+    typed.sync = Some(Difference::default());
+    if let Some(information) = COMMAND.parse(&mut typed, words, environment.posixly_correct)? {
+        return Ok(Parsed::Tell(information));
+    }
+    typed.check_job("--clients", environment.is_rank)?;
+    typed.read_list()?;
+    typed.lower(environment).map(|request| Parsed::Copy(Box::new(request)))
+}

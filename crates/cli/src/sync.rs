@@ -1,0 +1,109 @@
+//! `haul sync`, from command line to exit status: a copy of what differs (`copy.rs`), after a look
+//! at the two operands.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::cluster;
+use crate::copy;
+use crate::flags::sync::{COMMAND, parse};
+use crate::flags::{Environment, Information, Parsed, Request};
+use crate::messages::Messages;
+use crate::report::{complain, complain_of_usage, print_information};
+
+/// Makes the target equal to the source, or prints what was requested.
+pub(crate) fn main(words: &[OsString]) -> ExitCode {
+    const PROGRAM: &str = "haul sync";
+    let messages = Messages::in_locale(PROGRAM);
+    // One process of several does.
+    let speaks = cluster::speaks();
+    match parse(words, &Environment::of_process()) {
+        Ok(Parsed::Copy(mut request)) => match prepare(&mut request) {
+            Ok(()) => copy::copy(messages, &request),
+            Err(why) => {
+                if speaks {
+                    complain(&messages.debug(&why));
+                }
+                ExitCode::FAILURE
+            }
+        },
+        Ok(Parsed::Tell(_)) if !speaks => ExitCode::SUCCESS,
+        Ok(Parsed::Tell(Information::Help)) => print_information(messages, &COMMAND.help(PROGRAM)),
+        Ok(Parsed::Tell(Information::Version)) => {
+            print_information(messages, concat!("sync (haul) ", env!("CARGO_PKG_VERSION"), "\n"))
+        }
+        Err(error) => {
+            if speaks {
+                complain_of_usage(&messages, &error);
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Checks the operands. Anything else than two of them is reported by the copy.
+///
+/// # Errors
+/// Why they can't be made equal, for the user.
+fn prepare(request: &mut Request) -> Result<(), String> {
+    let [source, target] = request.operands.names.as_mut_slice() else { return Ok(()) };
+    let source_path = path_of(source).to_owned();
+    let there = std::fs::canonicalize(&source_path);
+    // Why a source can't be reached is reported by the copy.
+    let Ok(from) = there else { return Ok(()) };
+    if !from.is_dir() {
+        return Err(format!("{}: not a directory", shown(&source_path)));
+    }
+    let target_path = path_of(target).to_owned();
+    match std::fs::symlink_metadata(&target_path) {
+        // The user named the link, so it is the directory behind it that is meant.
+        Ok(there) if there.is_symlink() && target_path.is_dir() => {
+            let path = [target.as_bytes(), b"/."].concat();
+            *target = CString::new(path).unwrap_or_default();
+        }
+        Ok(there) if !there.is_dir() => {
+            return Err(format!("{}: not a directory", shown(&target_path)));
+        }
+        _ => {}
+    }
+    let Ok(to) = whole_path(&target_path) else { return Ok(()) };
+    if from.starts_with(&to) || (to.starts_with(&from) && !may_leave_out(request, &from, &to)) {
+        let (source, target) = (shown(&source_path), shown(&target_path));
+        return Err(format!("{source} and {target} are one directory, or one is inside the other"));
+    }
+    Ok(())
+}
+
+/// True if a copy of one directory may leave out another one in it: as a part of another file
+/// system, or by the user's rules. If it doesn't, it is an error when the copy comes to it.
+fn may_leave_out(request: &Request, from: &Path, to: &Path) -> bool {
+    let selection = &request.run.config.selection;
+    let device = |path: &Path| std::fs::metadata(path).map(|there| there.dev()).ok();
+    let is_elsewhere = || device(to).is_some_and(|there| device(from) != Some(there));
+    (request.options.one_file_system && is_elsewhere())
+        || !selection.rules.is_empty()
+        || selection.list.is_some()
+}
+
+/// Returns the path of a directory without symbolic links. The directory may be missing.
+fn whole_path(path: &Path) -> io::Result<PathBuf> {
+    match (std::fs::canonicalize(path), path.file_name()) {
+        (Err(error), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
+            let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+            Ok(std::fs::canonicalize(above.unwrap_or(Path::new(".")))?.join(name))
+        }
+        (outcome, _) => outcome,
+    }
+}
+
+fn path_of(name: &CString) -> &Path {
+    Path::new(OsStr::from_bytes(name.as_bytes()))
+}
+
+fn shown(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().escape_debug())
+}

@@ -1,0 +1,470 @@
+//! `haul sync`: the target gets what is missing or differs, as with rsync, and nothing else is
+//! touched.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use haul_testkit::random::{self, IndexedRandom, Random, Rng, seeded};
+use haul_testkit::random_tree::{self, Shape};
+use haul_testkit::spec::Kind;
+use haul_testkit::strace::{Call, record};
+use haul_testkit::{Facts, Program, Run, Sandbox, Snapshot, compare, needs, program, require};
+
+/// What is compared with rsync, which doesn't look for holes unless it is asked to.
+const FACTS: Facts = Facts::PRESERVED.difference(Facts::HOLES);
+
+fn haul(program: &Program, folder: &Path, line: &str) -> Output {
+    let mut haul = Command::new(program.path());
+    haul.arg("sync").args(line.split(' ')).current_dir(folder).env("LC_ALL", "C").output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn succeed(program: &Program, folder: &Path, line: &str) -> String {
+    // It takes what was changed in its first tick of the clock for its own doing.
+    std::thread::sleep(Duration::from_millis(20));
+    let output = haul(program, folder, line);
+    assert!(output.status.success(), "{line}: {}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "", "{line}");
+    text(&output.stdout)
+}
+
+fn refuse(program: &Program, folder: &Path, line: &str) -> String {
+    let output = haul(program, folder, line);
+    assert_eq!(output.status.code(), Some(1), "{line}");
+    text(&output.stderr)
+}
+
+/// Returns the entries below a directory, itself excluded.
+fn entries(root: &Path) -> Vec<PathBuf> {
+    walkdir::WalkDir::new(root).min_depth(1).into_iter().map(|entry| entry.unwrap().into_path()).collect()
+}
+
+fn run(program: &str, arguments: &[&str], path: &Path) {
+    let output = Command::new(program).args(arguments).arg(path).output().unwrap();
+    assert!(output.status.success(), "{program} {arguments:?} {path:?}: {}", text(&output.stderr));
+}
+
+fn remove(path: &Path) {
+    match fs::symlink_metadata(path).unwrap().is_dir() {
+        true => fs::remove_dir_all(path).unwrap(),
+        false => fs::remove_file(path).unwrap(),
+    }
+}
+
+/// What may change in a tree, apart from contents, types, modes, owners and times.
+#[derive(Clone, Copy)]
+struct Changes {
+    xattrs: bool,
+    links: bool,
+    /// Files may become directories with something in them.
+    full_directories: bool,
+}
+
+impl Changes {
+    /// Changes one entry at random. Returns what was done, for messages.
+    fn one(self, root: &Path, random: &mut Random) -> String {
+        let there = entries(root);
+        let Some(path) = there.choose(random) else { return String::new() };
+        let kind = fs::symlink_metadata(path).unwrap().file_type();
+        let is_plain = kind.is_file() || kind.is_dir();
+        let seconds = format!("@{}", random.random_range(0..2_000_000_000));
+        let what = random.random_range(0..12);
+        match what {
+            0 if kind.is_file() => {
+                let bytes = random::bytes(random.random(), random.random_range(0..9000));
+                fs::write(path, bytes).unwrap();
+            }
+            1 if kind.is_file() => {
+                // The same size, and another time.
+                let bytes = random::bytes(random.random(), fs::metadata(path).unwrap().len());
+                fs::write(path, bytes).unwrap();
+            }
+            2 => run("touch", &["-h", "-d", &seconds], path),
+            3 if is_plain => {
+                let mode = *[0o600, 0o644, 0o755, 0o4755, 0o2775].choose(random).unwrap();
+                fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+            }
+            4 => run("chown", &["-h", &format!("{}:{}", random.random_range(0..9), 7)], path),
+            5 if is_plain && self.xattrs => run("setfattr", &["-n", "user.k", "-v", &seconds], path),
+            6 if is_plain && self.xattrs => run("setfacl", &["-m", "u:7:r"], path),
+            7 => remove(path),
+            8 if !kind.is_dir() => {
+                remove(path);
+                symlink("somewhere", path).unwrap();
+            }
+            9 if !kind.is_dir() => {
+                remove(path);
+                fs::create_dir(path).unwrap();
+                if self.full_directories {
+                    fs::write(path.join("inside"), b"new").unwrap();
+                }
+            }
+            10 if kind.is_file() && self.links => {
+                let other = root.join(format!("link-{}", random.random_range(0..5)));
+                if fs::symlink_metadata(&other).is_err() {
+                    fs::hard_link(path, &other).unwrap();
+                }
+            }
+            11 if !kind.is_dir() => {
+                remove(path);
+                fs::write(path, b"another").unwrap();
+            }
+            _ => return String::new(),
+        }
+        format!("{what} {}; ", path.display())
+    }
+}
+
+/// Returns what is left of a target without what its source doesn't have.
+fn prune(target: &Path, source: &Path) {
+    for path in entries(target).into_iter().rev() {
+        if fs::symlink_metadata(source.join(path.strip_prefix(target).unwrap())).is_err() {
+            remove(&path);
+        }
+    }
+}
+
+#[test]
+fn the_target_becomes_what_the_source_is_and_what_rsync_makes_of_it() {
+    let ours = program!();
+    let with_xattrs = needs::tool("setfacl").or_else(|| needs::tool("setfattr"));
+    require!(ours.needs_haul(), needs::root(), needs::tool("rsync"), with_xattrs);
+    let cases = if needs::is_full_run() { 2000 } else { 200 };
+    let seed = random::seed("sync", Some(20_261_126));
+    let (mut failures, mut unanswered) = (Vec::new(), 0);
+    for case in 0..cases {
+        let mut random = seeded(seed.wrapping_add(case));
+        let sandbox = Sandbox::in_memory().unwrap();
+        let option = *["", "-c", "-u", "--inplace"].choose(&mut random).unwrap();
+        // Which of several names of a file is newer is a question of order.
+        let has_links = option != "-u";
+        let mut tree = random_tree::tree(random.random(), Shape { entries: 30, file_bytes_max: 20_000 });
+        tree.nodes.retain(|node| has_links || !matches!(node.kind, Kind::HardLink(_)));
+        tree.build(&sandbox.join("s")).unwrap();
+        sandbox.script("cp -a s t").unwrap();
+        // What somebody did to the target's attributes shows only when all are compared.
+        let of_target = Changes { xattrs: option == "-c", links: has_links, full_directories: false };
+        let of_source = Changes { xattrs: true, full_directories: true, ..of_target };
+        let mut changes: Vec<_> = (0..8).map(|_| of_target.one(&sandbox.join("t"), &mut random)).collect();
+        sandbox.script("cp -a t ours; cp -a t theirs").unwrap();
+        changes.extend((0..8).map(|_| of_source.one(&sandbox.join("s"), &mut random)));
+        let output = haul(&ours, sandbox.path(), format!("{option} s ours").trim_start());
+        let mut differences = Vec::new();
+        // In place, rsync writes to all names of a file, also to those of the source's other files.
+        if option != "--inplace" {
+            // With -c it opens a FIFO of the target that is to become a file, and waits forever. It
+            // compares nanoseconds only with a window of -1.
+            let mut rsync = Command::new("timeout");
+            rsync.args(["2", "rsync", "-aHAX", "--modify-window=-1"]).args(option.split_whitespace());
+            let theirs = rsync.args(["s/", "theirs/"]).current_dir(sandbox.path()).output().unwrap();
+            if theirs.status.code() == Some(124) {
+                unanswered += 1;
+                continue;
+            }
+            // Of names that only the target has; and rsync changes the group's entry of some ACLs.
+            let facts = FACTS.difference(Facts::LINKS | Facts::ATTRIBUTES);
+            let take = |name: &str| Snapshot::take(&sandbox.join(name), facts).unwrap();
+            differences.push(compare(&take("theirs"), &take("ours"), facts).unwrap());
+        }
+        prune(&sandbox.join("ours"), &sandbox.join("s"));
+        if option != "-u" {
+            let facts = FACTS.difference(Facts::DIRECTORY_MODIFIED);
+            let take = |name: &str| Snapshot::take(&sandbox.join(name), facts).unwrap();
+            differences.push(compare(&take("s"), &take("ours"), facts).unwrap());
+        }
+        if !output.status.success() || differences.iter().any(|differences| !differences.is_empty()) {
+            let differences: String = differences.iter().map(ToString::to_string).collect();
+            let (errors, changes) = (text(&output.stderr), changes.concat());
+            failures.push(format!("case {case}, {option}: {errors}{differences}\n{changes}"));
+        }
+    }
+    assert!(unanswered <= cases / 20, "rsync hung in {unanswered} of {cases} cases");
+    assert!(failures.is_empty(), "seed {seed}: {} differ:\n{}", failures.len(), failures.join("\n\n"));
+}
+
+/// A tree with something of every kind, and links.
+const SCENE: &str = "
+    mkdir -p s/a/b s/empty; for n in 1 2 3 4; do echo $n >s/a/$n; echo $n >s/a/b/$n; done
+    ln -s 1 s/a/link; ln -s nowhere s/dangling; ln s/a/1 s/twin; ln s/a/1 s/a/b/twin; mkfifo s/fifo
+    setfattr -n user.key -v value s/a/2; chmod 2751 s/a/b; chmod 4755 s/a/3; touch -d @1000.123456789 s/a/3";
+
+/// Changes to a target of [`SCENE`].
+const CHANGES: &str = "
+    echo other >t/a/1; touch -d @7 t/a/1; echo newer >t/a/b/3; touch -d @4000000000 t/a/b/3; chmod 700 t/a/2; touch -d @1 t/a/b/1; rm t/a/link t/twin; mkdir t/twin
+    ln -sf elsewhere t/dangling; echo x >t/extra; rm -r t/empty; echo y >t/empty; rm t/fifo; echo z >t/fifo
+    touch -h -d @5 t/dangling; chown 5:6 t/a/3; rm t/a/b/2";
+
+fn scene(script: &str) -> Sandbox {
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script(&format!("{SCENE}\n{script}")).unwrap();
+    sandbox
+}
+
+#[test]
+fn what_is_the_same_is_neither_opened_nor_changed() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("strace"), needs::tool("setfattr"));
+    let sandbox = scene("for n in $(seq 100); do echo $n >s/empty/$n; done");
+    succeed(&ours, sandbox.path(), "s t");
+    let times = |root: &Path| -> Vec<_> {
+        let changed = |path: PathBuf| {
+            let there = fs::symlink_metadata(&path).unwrap();
+            (path, there.ctime(), there.ctime_nsec())
+        };
+        entries(root).into_iter().map(changed).collect()
+    };
+    let before = times(&sandbox.join("t"));
+    let run = Run::new(ours.path()).args(["sync", "s", "t"]).in_folder(sandbox.path());
+    let (outcome, calls) = record(run, "file,desc", &sandbox.join("log")).unwrap();
+    assert!(outcome.succeeded(), "{}", outcome.errors());
+    assert_eq!(times(&sandbox.join("t")), before);
+    let of = |number: usize| {
+        let name = format!("\"{number}\"");
+        calls.iter().filter(move |call| call.arguments.contains(&name))
+    };
+    for number in 5..=100 {
+        let names: Vec<_> = of(number).map(|call: &Call| call.name.as_str()).collect();
+        assert_eq!(names, ["statx", "statx"], "{number}");
+    }
+    let statistics = succeed(&ours, sandbox.path(), "--stats=json s t");
+    let statistics: serde_json::Value = serde_json::from_str(&statistics).unwrap();
+    // All but the four directories.
+    let count = entries(&sandbox.join("s")).len() - 3;
+    assert_eq!(statistics["unchanged"].as_u64(), Some(count as u64), "{statistics}");
+    assert_eq!([&statistics["files"], &statistics["mended"]], [0, 0], "{statistics}");
+}
+
+#[test]
+fn attributes_are_mended_without_copying() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("setfattr"));
+    let sandbox = scene("");
+    succeed(&ours, sandbox.path(), "s t");
+    let inode = |name: &str| fs::symlink_metadata(sandbox.join(name)).unwrap().ino();
+    let before = ["t/a/2", "t/a/3", "t/dangling", "t/fifo"].map(inode);
+    sandbox
+        .script(
+            "chmod 600 s/a/2; setfattr -n user.key -v new s/a/2; setfattr -n user.more -v m s/a/3
+            chown 3:4 t/a/3; touch -h -d @77 t/dangling; chmod 7 t/fifo",
+        )
+        .unwrap();
+    let shown = succeed(&ours, sandbox.path(), "-v s t");
+    assert_eq!(shown.lines().count(), 4, "{shown}");
+    assert!(shown.lines().all(|line| line.ends_with(" (attributes)")), "{shown}");
+    assert_eq!(["t/a/2", "t/a/3", "t/dangling", "t/fifo"].map(inode), before);
+    let take = |name: &str| Snapshot::take(&sandbox.join(name), Facts::PRESERVED).unwrap();
+    let differences = compare(&take("s"), &take("t"), Facts::PRESERVED).unwrap();
+    assert!(differences.is_empty(), "{differences}");
+    // Somebody else's change of xattrs is found if everything is compared.
+    sandbox.script("setfattr -n user.other -v x t/a/2; setfattr -x user.more t/a/3").unwrap();
+    assert_eq!(succeed(&ours, sandbox.path(), "-v s t"), "");
+    let shown = succeed(&ours, sandbox.path(), "-vc s t");
+    assert_eq!(shown.lines().count(), 2, "{shown}");
+    let differences = compare(&take("s"), &take("t"), Facts::PRESERVED).unwrap();
+    assert!(differences.is_empty(), "{differences}");
+}
+
+#[test]
+fn a_dry_run_says_what_the_run_then_does() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("setfattr"));
+    let lines = |text: String| {
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    for options in ["", "-c ", "-u ", "--inplace ", "-L ", "--exclude=a "] {
+        let sandbox = scene(&format!("cp -a s t; {CHANGES}; chmod 640 s/a/4; rm s/dangling"));
+        let before = Snapshot::take(sandbox.path(), Facts::PRESERVED).unwrap();
+        let dry = lines(succeed(&ours, sandbox.path(), &format!("-n {options}s t")));
+        let after = Snapshot::take(sandbox.path(), Facts::PRESERVED).unwrap();
+        let differences = compare(&before, &after, Facts::PRESERVED).unwrap();
+        assert!(differences.is_empty(), "{options}: {differences}");
+        let real = lines(succeed(&ours, sandbox.path(), &format!("-v {options}s t")));
+        assert_eq!(dry, real, "{options}");
+        // A second run has nothing to do.
+        assert_eq!(succeed(&ours, sandbox.path(), &format!("-v {options}s t")), "", "{options}");
+    }
+}
+
+#[test]
+fn links_in_the_target_are_replaced_and_never_followed() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for options in ["", "--inplace ", "-L "] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        sandbox
+            .script(
+                "mkdir -p s/d t outside; echo new >s/d/f; echo new >s/g; echo precious >outside/f
+                ln -s ../outside t/d; ln -s ../outside/f t/g; touch -d @1 s/g",
+            )
+            .unwrap();
+        succeed(&ours, sandbox.path(), &format!("{options}s t"));
+        assert_eq!(fs::read(sandbox.join("outside/f")).unwrap(), b"precious\n");
+        assert_eq!(fs::read_dir(sandbox.join("outside")).unwrap().count(), 1);
+        assert_eq!(fs::read(sandbox.join("t/d/f")).unwrap(), b"new\n");
+        assert_eq!(fs::read(sandbox.join("t/g")).unwrap(), b"new\n");
+        assert!(!fs::symlink_metadata(sandbox.join("t/g")).unwrap().is_symlink());
+    }
+}
+
+#[test]
+fn a_directory_that_is_not_empty_is_never_replaced() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for options in ["", "-n ", "--inplace "] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        sandbox.script("mkdir -p s t/f t/g; echo new >s/f; echo new >s/g; echo old >t/f/precious").unwrap();
+        let message = refuse(&ours, sandbox.path(), &format!("{options}s t"));
+        assert_eq!(message, "haul sync: cannot overwrite directory 't/f' with non-directory 's/f'\n");
+        assert_eq!(fs::read(sandbox.join("t/f/precious")).unwrap(), b"old\n");
+        assert_eq!(fs::metadata(sandbox.join("t/g")).unwrap().is_dir(), options == "-n ");
+    }
+}
+
+#[test]
+fn an_existing_file_is_replaced_as_a_whole_unless_in_place() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for (options, keeps) in [("", false), ("--inplace ", true)] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        sandbox.script("mkdir s t; echo new >s/f; echo longer >t/f; chmod 400 t/f").unwrap();
+        let inode = || fs::metadata(sandbox.join("t/f")).unwrap().ino();
+        let before = inode();
+        succeed(&ours, sandbox.path(), &format!("{options}s t"));
+        assert_eq!(inode() == before, keeps, "{options}");
+        assert_eq!(fs::read(sandbox.join("t/f")).unwrap(), b"new\n");
+    }
+}
+
+#[test]
+fn times_may_differ_by_the_window_and_newer_files_may_stay() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox
+        .script("mkdir s t; echo a >s/f; echo b >t/f; touch -d @1000.9 s/f; touch -d @1002.8 t/f")
+        .unwrap();
+    let content = || fs::read(sandbox.join("t/f")).unwrap();
+    for line in ["--modify-window=2 s t", "-u s t"] {
+        assert_eq!(
+            (succeed(&ours, sandbox.path(), &format!("-v {line}")), content()),
+            (String::new(), b"b\n".to_vec())
+        );
+    }
+    succeed(&ours, sandbox.path(), "--modify-window=1 s t");
+    assert_eq!(content(), b"a\n");
+    // The same size and time: only the content shows it.
+    sandbox.script("echo c >s/f; touch -d @1000.9 s/f").unwrap();
+    succeed(&ours, sandbox.path(), "s t");
+    assert_eq!(content(), b"a\n");
+    succeed(&ours, sandbox.path(), "--checksum s t");
+    assert_eq!(content(), b"c\n");
+}
+
+#[test]
+fn operands_that_cannot_be_made_equal_are_refused_before_anything_is_touched() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script("mkdir -p s/in t; echo x >s/f; echo y >t/f; echo z >file; ln -s s link").unwrap();
+    let take = || Snapshot::take(sandbox.path(), Facts::PRESERVED).unwrap();
+    let before = take();
+    let nested = |one: &str, other: &str| {
+        format!("haul sync: '{one}' and '{other}' are one directory, or one is inside the other\n")
+    };
+    for (line, message) in [
+        ("s s", nested("s", "s")),
+        ("s/ link/", nested("s/", "link/")),
+        ("s s/in", nested("s", "s/in")),
+        ("s s/new", nested("s", "s/new")),
+        ("s/in s", nested("s/in", "s")),
+        ("s/in .", nested("s/in", ".")),
+        ("file t", "haul sync: 'file': not a directory\n".to_owned()),
+        ("s file", "haul sync: 'file': not a directory\n".to_owned()),
+        ("missing t", "haul sync: cannot stat 'missing': No such file or directory\n".to_owned()),
+        ("s t/no/where", "haul sync: cannot create directory 't/no/where': No such file or directory\n".to_owned()),
+        ("s", "haul sync: missing destination file operand after 's'\nTry 'haul sync --help' for more information.\n".to_owned()),
+        ("s t t", "haul sync: extra operand 't'\nTry 'haul sync --help' for more information.\n".to_owned()),
+    ] {
+        assert_eq!(refuse(&ours, sandbox.path(), line), message, "{line}");
+        let differences = compare(&before, &take(), Facts::PRESERVED).unwrap();
+        assert!(differences.is_empty(), "{line}: {differences}");
+    }
+}
+
+#[test]
+fn a_target_that_is_a_link_to_a_directory_is_that_directory() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script("mkdir -p s/d real; echo x >s/d/f; ln -s real link; ln -s s source").unwrap();
+    succeed(&ours, sandbox.path(), "source link");
+    assert_eq!(fs::read(sandbox.join("real/d/f")).unwrap(), b"x\n");
+    assert!(fs::symlink_metadata(sandbox.join("link")).unwrap().is_symlink());
+}
+
+#[test]
+fn killed_anywhere_and_run_again_the_trees_are_equal() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("setfattr"));
+    let more = "for n in $(seq 300); do mkdir s/d$n; head -c 20000 /dev/zero >s/d$n/f; echo $n >s/d$n/g; done
+        mkdir t; cp -a s/a s/d1?? t; find t -name g -exec sh -c 'echo old >$1' x {} ';'";
+    let kills = if needs::is_full_run() { 100 } else { 12 };
+    let mut random = seeded(random::seed("kills", Some(7)));
+    for options in ["", "--inplace"] {
+        for _ in 0..kills / 2 {
+            let sandbox = scene(more);
+            let mut sync = Command::new(ours.path());
+            sync.args(["sync"]).args(options.split_whitespace()).args(["s", "t"]);
+            let mut child = sync.current_dir(sandbox.path()).spawn().unwrap();
+            std::thread::sleep(Duration::from_micros(random.random_range(0..60_000)));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            succeed(&ours, sandbox.path(), "s t");
+            let take = |name: &str| Snapshot::take(&sandbox.join(name), FACTS).unwrap();
+            let differences = compare(&take("s"), &take("t"), FACTS).unwrap();
+            assert!(differences.is_empty(), "{options}: {differences}");
+        }
+    }
+}
+
+#[test]
+fn a_target_inside_its_source_is_left_out_if_the_user_says_so() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script("mkdir -p s/d s/backup; echo x >s/d/f; touch s/x").unwrap();
+    succeed(&ours, sandbox.path(), "--exclude=/backup s s/backup");
+    assert_eq!(entries(&sandbox.join("s/backup")).len(), 3);
+    let message = refuse(&ours, sandbox.path(), "--exclude=x s s/d");
+    assert_eq!(message, "haul sync: cannot copy a directory, 's', into itself, 's/d'\n");
+}
+
+#[test]
+fn a_target_that_is_its_source_stays() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for options in ["", "-c ", "-L ", "--inplace ", "-u "] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        sandbox.script("mkdir -p s/d; echo x >s/f; echo y >s/d/g; ln -s f s/l; cp -al s t").unwrap();
+        if options == "-L " {
+            sandbox.script("rm t/l s/d/g; ln -s ../../t/d/g s/d/g").unwrap();
+        }
+        let shown = succeed(&ours, sandbox.path(), &format!("-v {options}s t"));
+        assert_eq!(shown.lines().count(), usize::from(options == "-L "), "{options}: {shown}");
+        for (name, content) in [("f", b"x\n"), ("d/g", b"y\n")] {
+            let inode = |tree: &str| fs::metadata(sandbox.join(tree).join(name)).unwrap().ino();
+            assert_eq!(inode("s"), inode("t"), "{options}{name}");
+            assert_eq!(fs::read(sandbox.join("t").join(name)).unwrap(), content, "{options}{name}");
+        }
+    }
+}
