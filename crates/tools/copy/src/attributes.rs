@@ -233,13 +233,18 @@ impl<'a> NewAttributes<'a> {
     /// Sets mode and ACLs as on the source. Removes inherited ACLs the source does not have.
     fn give_access_lists(&self, mode: Mode) -> Result<(), Error> {
         let Object::Open(file) = self.object else {
-            if self.has_access_list && self.xattrs.access_list.is_none() {
-                self.object.remove(ACCESS_LIST)?;
+            let may_have_one = self.has_access_list || self.before.is_some();
+            if may_have_one && self.xattrs.access_list.is_none() {
+                self.remove_if_there(ACCESS_LIST)?;
             }
             self.object.chmod(mode)?;
             self.xattrs.permissions.iter().try_for_each(|(key, value)| self.object.set(key, value))?;
-            return match &self.xattrs.access_list {
-                Some(list) => self.object.set(ACCESS_LIST, list),
+            if let Some(list) = &self.xattrs.access_list {
+                self.object.set(ACCESS_LIST, list)?;
+            }
+            return match &self.xattrs.default_access_list {
+                Some(list) => self.object.set(DEFAULT_ACCESS_LIST, list),
+                None if self.stat.kind == FileType::Directory => self.remove_if_there(DEFAULT_ACCESS_LIST),
                 None => Ok(()),
             };
         };
@@ -270,6 +275,13 @@ impl<'a> NewAttributes<'a> {
             Some(list) => set_xattr(file, DEFAULT_ACCESS_LIST, list),
             None if default => remove_xattr(file, DEFAULT_ACCESS_LIST),
             None => Ok(()),
+        }
+    }
+
+    fn remove_if_there(&self, key: &CStr) -> Result<(), Error> {
+        match self.object.remove(key) {
+            Err(cause) if matches!(cause.errno(), Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            outcome => outcome,
         }
     }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use haul_flow::{Context, Creation, DirNode, Enter, FlowKind, OpenDir, Problem, Tally, is_shared};
-use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Special, Stat};
-use haul_sys::{make_directory, open, stat};
+use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Pinned, Special, Stat};
+use haul_sys::{is_reference, make_directory, open, stat};
 
 use super::attributes::{CopyPlace, NewAttributes};
 use super::creation_mode;
@@ -226,6 +226,13 @@ fn existing_directory(copy: EntryCopy<'_>, parent: &Fd) -> Result<Ready, Problem
     Ok(Ready { fd: Arc::new(fd), stat, is_new: false })
 }
 
+/// Pins an existing directory that can't be read: it is open for resolving names only, and such a
+/// descriptor changes nothing. `None` for any other.
+fn pinned(copier: &Copier, directory: &Fd) -> Option<Pinned> {
+    let is_reference = copier.process.user != 0 && is_reference(directory).unwrap_or(false);
+    is_reference.then(|| Pinned::open(directory, c".").ok()).flatten()
+}
+
 /// Mode a new directory gets at the end if the source's is not preserved: the source's less the
 /// umask, with the set-id and sticky bits it was created with. `None` if it already has it.
 fn plain_directory_mode(copier: &Copier, source: &Stat, ready: &Ready) -> Option<Mode> {
@@ -258,10 +265,11 @@ pub(super) fn leave(copier: &Copier, cx: &Context<'_, Copier>, node: &DirNode<Co
     match cx.cache().open(&own.held) {
         Ok(_) if keeps_its_own => {}
         Ok(fd) => {
+            let pinned = made.before.as_ref().and_then(|_| pinned(copier, &fd));
             let attributes = NewAttributes {
                 copier,
                 cx,
-                object: Object::Open(&fd),
+                object: pinned.as_ref().map_or(Object::Open(&fd), Object::Pinned),
                 stat: source,
                 xattrs: &made.xattrs,
                 before: made.before.as_ref(),
