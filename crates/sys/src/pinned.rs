@@ -11,7 +11,7 @@
 //! Each call tries one and falls back to the other: libraries that interpose the C library
 //! (fakeroot) know only paths, and a chroot may lack `/proc`.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::fs::{AtFlags, CWD, Mode as RawMode, OFlags, XattrFlags};
@@ -260,6 +260,30 @@ fn by_path_first(
     match by_path() {
         Err(Errno::NOENT | Errno::NOTDIR) => by_descriptor(),
         outcome => outcome,
+    }
+}
+
+/// Lists the extended attributes of the entry `name` of a directory; if it is a symbolic link, the
+/// link's own. The list is empty if the file system has no attributes. One call, where pinning the
+/// entry takes three.
+///
+/// # Errors
+/// Any error from `llistxattr(2)`.
+pub fn list_xattrs_at(directory: impl AsFd, name: &CStr) -> Result<XattrNames> {
+    let directory = directory.as_fd();
+    let path = || {
+        let mut path = through_proc(directory)?.into_bytes();
+        path.push(b'/');
+        path.extend_from_slice(name.to_bytes());
+        CString::new(path).map_err(|_| Errno::INVAL)
+    };
+    let list = |buffer: &mut [u8]| rustix::fs::llistxattr(path()?, buffer);
+    let call = || none_if_unsupported(fitting(list));
+    let what = || format!("{}, {name:?}", directory.as_raw_fd());
+    match gate::call(Operation::Flistxattr, call, what) {
+        // There may be no `/proc`.
+        Err(cause) if cause.is(Errno::NOENT) => Pinned::open(directory, name)?.list_xattrs(),
+        outcome => outcome.map(XattrNames),
     }
 }
 

@@ -18,7 +18,7 @@ const WINDOW: Bounds = Bounds { least: 0, most: 1 << 31, text: "0 to 2147483648"
 pub(crate) static COMMAND: Command<Typed> = Command {
     usage: &["[OPTION]... SOURCE TARGET"],
     about: "Make TARGET equal to SOURCE: copy what is missing or differs, with all attributes, and leave alone what is \
-            the same. What TARGET has and SOURCE has not stays. A slash at the end of either name changes nothing: it \
+            the same. Nothing is deleted: what only TARGET has stays. A slash at the end of either name changes nothing: it \
             is always the contents that are compared.\n\
             Arguments required by a long option are also required by its short form.",
     sections: &[("", OWN), (MACHINE, COPYING), (shared::HOSTS, HOSTS)],
@@ -32,8 +32,7 @@ static OWN: &[Flag] = &[
     Flag::own(
         "-c --checksum",
         Plain(|typed| typed.difference().by_content = true),
-        "find changed files by comparing contents, not by size and modification time; compares extended attributes and \
-         access lists of all files, too",
+        "find changed files by comparing contents, not by size and modification time",
     ),
     Flag::own(
         "--modify-window",

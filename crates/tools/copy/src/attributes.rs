@@ -235,7 +235,7 @@ impl<'a> NewAttributes<'a> {
         let Object::Open(file) = self.object else {
             let may_have_one = self.has_access_list || self.before.is_some();
             if may_have_one && self.xattrs.access_list.is_none() {
-                self.remove_if_there(ACCESS_LIST)?;
+                self.object.remove(ACCESS_LIST)?;
             }
             self.object.chmod(mode)?;
             self.xattrs.permissions.iter().try_for_each(|(key, value)| self.object.set(key, value))?;
@@ -244,7 +244,7 @@ impl<'a> NewAttributes<'a> {
             }
             return match &self.xattrs.default_access_list {
                 Some(list) => self.object.set(DEFAULT_ACCESS_LIST, list),
-                None if self.stat.kind == FileType::Directory => self.remove_if_there(DEFAULT_ACCESS_LIST),
+                None if self.stat.kind == FileType::Directory => self.object.remove(DEFAULT_ACCESS_LIST),
                 None => Ok(()),
             };
         };
@@ -275,13 +275,6 @@ impl<'a> NewAttributes<'a> {
             Some(list) => set_xattr(file, DEFAULT_ACCESS_LIST, list),
             None if default => remove_xattr(file, DEFAULT_ACCESS_LIST),
             None => Ok(()),
-        }
-    }
-
-    fn remove_if_there(&self, key: &CStr) -> Result<(), Error> {
-        match self.object.remove(key) {
-            Err(cause) if matches!(cause.errno(), Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            outcome => outcome,
         }
     }
 

@@ -64,7 +64,7 @@ use haul_flow::{
     Finished, FlowKind, Handled, LinkTable, OpenDir, OpenFile, OpenSource, Plan, Policy, Probe, Problem,
     Reported, Room, Start, Tool, Write, is_shared,
 };
-use haul_sys::{EntryType, Errno, Error, FileContexts, Mode, ProcessIdentity, Stat, Timestamp, stat};
+use haul_sys::{EntryType, Errno, Error, FileContexts, Mode, ProcessIdentity, Stat, stat};
 
 pub use kind::CopyKind;
 pub use options::{
@@ -137,8 +137,6 @@ pub struct Copier {
     /// The policy's file contexts, with `-Z`.
     contexts: Option<FileContexts>,
     resolutions: Resolutions,
-    /// When this process began, by the clock that files are stamped with.
-    began: Timestamp,
     /// True if the user has agreed to the next replacement. Only one file is in flight then.
     agreed: AtomicBool,
     /// True if the user has declined a replacement.
@@ -178,7 +176,6 @@ impl Copier {
             xattr_rules: OnceLock::new(),
             contexts: None,
             resolutions: Resolutions::default(),
-            began: haul_sys::clock(),
             agreed: AtomicBool::new(false),
             declined: AtomicBool::new(false),
             temporary_names,

@@ -1,17 +1,15 @@
 //! `haul sync`: targets that are as their sources already, apart from attributes.
 //!
-//! An unchanged entry costs a `stat` of source and target, and nothing more. Mode, owner and times
-//! are compared there. Extended attributes and ACLs don't show in it, but changing them changes the
-//! ctime: they are compared if the source's is not older than the target's, which is that of the
-//! copy or of a later change, if the target's is of this run (another name of the file was
-//! removed), or if everything is compared (`--checksum`). So what somebody else did to the target's
-//! may be found only then.
+//! An unchanged entry costs a `stat` of source and target, which show mode, owner and times, and a
+//! list of the xattrs of each. ACLs are xattrs. No `stat` can replace the lists: a change shows in
+//! the ctime, but so does every other, and a target may never have got any (from a copier that
+//! doesn't copy them).
 
 use std::ffi::{CStr, CString};
 
 use haul_flow::{Context, Problem, Tally};
 use haul_sys::{Cache, DirectoryReader, Errno, Error, Fd, FileType, Names, Open, Pinned, Stat};
-use haul_sys::{open, read, read_link, stat_at};
+use haul_sys::{list_xattrs_at, open, read, read_link, stat_at};
 
 use super::attributes::NewAttributes;
 use super::entry_copy::EntryCopy;
@@ -49,11 +47,8 @@ pub(super) fn mend(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &S
     if difference.keeps(source, there) {
         return;
     }
-    let xattrs_may_differ =
-        difference.by_content || source.changed >= there.changed || there.changed >= copy.copier.began;
-    let may_differ = has_other_attributes(copy, difference, source, there)
-        || (copy.options.reads_xattrs() && xattrs_may_differ);
-    if may_differ && let Err(problem) = try_mend(copy, difference, directory, source, there) {
+    let differs = has_other_attributes(copy, difference, source, there) || may_have_xattrs(copy, directory);
+    if differs && let Err(problem) = try_mend(copy, difference, directory, source, there) {
         copy.cx.problem(problem);
     }
 }
@@ -69,6 +64,19 @@ fn has_other_attributes(copy: EntryCopy<'_>, difference: Difference, source: &St
     let times = copy.options.preserves(Preserve::TIMESTAMPS)
         && !copy.copier.resolutions.is_same_time(there, source, difference.window);
     mode || owner || times
+}
+
+/// True unless neither source nor target has any xattrs that would have to be compared.
+fn may_have_xattrs(copy: EntryCopy<'_>, directory: &Fd) -> bool {
+    let has_none = || {
+        let source = copy.cx.cache().open(&copy.entry.node.source)?;
+        Ok::<_, Error>(
+            list_xattrs_at(&*source, copy.entry.name())?.is_empty()
+                && list_xattrs_at(directory, copy.target_name())?.is_empty(),
+        )
+    };
+    // By name, these would be a symbolic link's own. Failures show again when they are read.
+    copy.options.reads_xattrs() && (copy.follows() || !has_none().unwrap_or(false))
 }
 
 fn try_mend(
@@ -139,11 +147,7 @@ fn extra_xattrs(
     target: Object<'_>,
     wanted: &SourceXattrs,
 ) -> Result<Vec<CString>, Error> {
-    let names = match target.list() {
-        // The file system has no xattrs.
-        Err(cause) if matches!(cause.errno(), Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
-        outcome => outcome?,
-    };
+    let names = target.list()?;
     let is_extra = |key: &&CStr| {
         source_xattrs::is_copied(copier, cx, target, key).is_some()
             && !wanted.iter().any(|(wanted, _)| wanted == *key)
@@ -154,14 +158,7 @@ fn extra_xattrs(
 /// Removes the xattrs that an existing directory or file has, and its source has not.
 pub(super) fn remove_extra_xattrs(attributes: &NewAttributes<'_>) -> Result<(), Error> {
     let NewAttributes { copier, cx, object, xattrs, .. } = attributes;
-    extra_xattrs(copier, cx, *object, xattrs)?.iter().try_for_each(|key| remove_one(*object, key))
-}
-
-fn remove_one(target: Object<'_>, key: &CStr) -> Result<(), Error> {
-    match target.remove(key) {
-        Err(cause) if cause.is(Errno::NODATA) => Ok(()),
-        outcome => outcome,
-    }
+    extra_xattrs(copier, cx, *object, xattrs)?.iter().try_for_each(|key| object.remove(key))
 }
 
 /// True if source and target, two regular files of one size, have the same content. What can't be

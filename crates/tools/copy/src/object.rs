@@ -59,6 +59,7 @@ impl Object<'_> {
         }
     }
 
+    /// Removes an xattr, if it is there.
     pub(super) fn remove(self, key: &CStr) -> Result<(), Error> {
         match self {
             Object::Open(file) => remove_xattr(file, key),
