@@ -158,14 +158,14 @@ fn an_invalid_value_is_refused_with_one_sentence_in_all_applets() {
         }
     }
     for (long, told) in sentences {
-        assert_eq!(told.len(), 7, "{long}");
+        assert_eq!(told.len(), 8, "{long}");
         assert!(told.iter().all(|(_, sentence)| *sentence == told[0].1), "{long}: {told:?}");
     }
 }
 
 #[test]
 fn flags_that_need_clients_say_so_with_one_sentence() {
-    for name in ["cp", "bzip2", "cmp", "each", "grep", "sum", "tar"] {
+    for name in ["cp", "sync", "bzip2", "cmp", "each", "grep", "sum", "tar"] {
         let output = run(&built(), &[name, "--queue=q", "a", "b", "--", "c"]);
         let wanted = format!("haul {name}: option '--queue' has no effect without '--clients'\n");
         assert!(errors(&output).starts_with(&wanted), "{}", errors(&output));
