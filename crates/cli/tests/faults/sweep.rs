@@ -252,15 +252,19 @@ fn mostly_same() -> Spec {
     Spec { nodes }
 }
 
-/// Builds a target that is to be synchronized.
+/// Builds [`mostly_same`], with the directory itself as old as its entries.
 fn build_mostly_same(root: &Path) -> io::Result<()> {
-    mostly_same().build(root)
+    build_with_age(&mostly_same(), root)
+}
+
+fn build_with_age(tree: &Spec, root: &Path) -> io::Result<()> {
+    tree.build(root)?;
+    fs::File::open(root)?.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000))
 }
 
 /// Builds [`older`], with the directory itself as old as its entries.
 fn build_older(root: &Path) -> io::Result<()> {
-    older().build(root)?;
-    fs::File::open(root)?.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000))
+    build_with_age(&older(), root)
 }
 
 struct Sweep {
