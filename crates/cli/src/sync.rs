@@ -19,7 +19,7 @@ use crate::report::{complain, complain_of_usage, print_information};
 pub(crate) fn main(words: &[OsString]) -> ExitCode {
     const PROGRAM: &str = "haul sync";
     let messages = Messages::in_locale(PROGRAM);
-    // One process of several does.
+    // Of several processes, only one prints messages.
     let speaks = cluster::speaks();
     match parse(words, &Environment::of_process()) {
         Ok(Parsed::Copy(mut request)) => match prepare(&mut request) {
@@ -45,10 +45,10 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
     }
 }
 
-/// Checks the operands. Anything else than two of them is reported by the copy.
+/// Checks the operands. If there aren't exactly two, the copy reports it.
 ///
 /// # Errors
-/// Why they can't be made equal, for the user.
+/// A sentence for the user that says why they can't be made equal.
 fn prepare(request: &mut Request) -> Result<(), String> {
     let [source, target] = request.operands.names.as_mut_slice() else { return Ok(()) };
     let source_path = path_of(source).to_owned();
@@ -78,8 +78,8 @@ fn prepare(request: &mut Request) -> Result<(), String> {
     Ok(())
 }
 
-/// True if a copy of one directory may leave out another one in it: as a part of another file
-/// system, or by the user's rules. If it doesn't, it is an error when the copy comes to it.
+/// True if a copy of `from` may leave out `to`, a directory in it: because it is on another file
+/// system, or because of the user's rules. If it isn't left out, the copy reports an error.
 fn may_leave_out(request: &Request, from: &Path, to: &Path) -> bool {
     let selection = &request.run.config.selection;
     let device = |path: &Path| std::fs::metadata(path).map(|there| there.dev()).ok();

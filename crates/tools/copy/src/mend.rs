@@ -1,4 +1,4 @@
-//! `haul sync`: targets that are as their sources already, apart from attributes.
+//! `haul sync`: targets that already equal their sources, apart from attributes.
 //!
 //! An unchanged entry costs a `stat` of source and target, which show mode, owner and times, and a
 //! list of the xattrs of each. ACLs are xattrs. No `stat` can replace the lists: a change shows in
@@ -22,8 +22,8 @@ use super::{Copier, CopyKind};
 /// Bytes compared at a time.
 const BLOCK_BYTES: usize = 128 << 10;
 
-/// Gives the target of an entry, which is as its source, the attributes that differ. Does nothing
-/// if targets aren't made equal to their sources.
+/// Sets the attributes that differ on a target whose content already equals its source's. Does
+/// nothing in a plain copy.
 pub(super) fn mend_entry(copy: EntryCopy<'_>, source: &Stat) {
     if !copy.options.existing.update.syncs() {
         return;
@@ -41,7 +41,7 @@ pub(super) fn mend_entry(copy: EntryCopy<'_>, source: &Stat) {
     }
 }
 
-/// The same for a target whose `stat` is known.
+/// Like [`mend_entry`], for a target whose `stat` is known.
 pub(super) fn mend(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat) {
     let Update::Different(difference) = copy.options.existing.update else { return };
     if difference.keeps(source, there) {
