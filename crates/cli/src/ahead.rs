@@ -134,7 +134,15 @@ mod tests {
             let cancel = &CancelToken::default();
             let outcome = run(
                 &Alone,
-                CopyRequest { operands, options, config, cancel, digests: None, journal: None },
+                CopyRequest {
+                    operands,
+                    options,
+                    config,
+                    cancel,
+                    digests: None,
+                    journal: None,
+                    deletion: None,
+                },
                 &copied,
             );
             assert!(outcome.is_ok(), "{line:?}: {outcome:?}");

@@ -14,6 +14,7 @@ use haul_journal::Journal;
 use crate::ahead;
 use crate::batch;
 use crate::cluster;
+use crate::deletion;
 use crate::flags::{self, Environment, Information, Parsed, Request};
 use crate::journal;
 use crate::manifest::Manifest;
@@ -129,8 +130,14 @@ impl Work for Copy<'_> {
             cancel,
             digests: digests.as_ref(),
             journal: journal.filter(|_| !self.of_ranks),
+            deletion: None,
         };
-        let mut status = Self::status(haul_copy::run(executor, request, console), console);
+        let copy =
+            |request: CopyRequest<'_>| Self::status(haul_copy::run(executor, request, console), console);
+        let mut status = match &self.request.deletion {
+            Some(options) => deletion::run(request, options, console, copy),
+            None => copy(request),
+        };
         if let Some(journal) = journal {
             let succeeded = status == 0 && !console.has_failed();
             let is_written = journal::conclude(journal, self.request, succeeded, console);

@@ -23,6 +23,7 @@ mod bench;
 mod cluster;
 mod copy;
 mod definitions;
+mod deletion;
 mod flags;
 mod journal;
 mod manifest;

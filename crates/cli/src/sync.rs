@@ -8,6 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use haul_sys::{Open, is_mount_root, open_path};
+
 use crate::cluster;
 use crate::copy;
 use crate::flags::sync::{COMMAND, parse};
@@ -75,7 +77,34 @@ fn prepare(request: &mut Request) -> Result<(), String> {
         let (source, target) = (shown(&source_path), shown(&target_path));
         return Err(format!("{source} and {target} are one directory, or one is inside the other"));
     }
-    Ok(())
+    match &request.deletion {
+        Some(deletion) if !deletion.empty_source => check_deletion(&target_path, &to),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to delete below a directory whose name is easily typed by mistake. `to` is its whole
+/// path.
+///
+/// # Errors
+/// A sentence for the user.
+fn check_deletion(target: &Path, to: &Path) -> Result<(), String> {
+    let home = std::env::var_os("HOME").and_then(|home| std::fs::canonicalize(home).ok());
+    // The root directory is around every source, which was refused already.
+    let what = if home.is_some_and(|home| home == to) {
+        "your home directory"
+    } else if is_mounted(to) {
+        "the root of a mounted file system"
+    } else {
+        return Ok(());
+    };
+    Err(format!("{} is {what}: to delete there, add --really", shown(target)))
+}
+
+/// True if a file system is mounted at a directory.
+fn is_mounted(directory: &Path) -> bool {
+    let path = CString::new(directory.as_os_str().as_bytes()).unwrap_or_default();
+    open_path(&path, Open::SEARCH).and_then(|fd| is_mount_root(&fd)).unwrap_or(false)
 }
 
 /// True if a copy of `from` may leave out `to`, a directory in it: because it is on another file

@@ -174,7 +174,7 @@ pub struct OpenDir<'a> {
     /// Result of `stat`.
     pub stat: &'a Stat,
     /// What the run's selection says about its entries; `None` if all are kept.
-    pub scope: Option<&'a Scope>,
+    pub scope: Option<&'a Arc<Scope>>,
 }
 
 /// An opened directory, for the owner of its entry.

@@ -137,6 +137,8 @@ pub struct Tally {
     pub changed: u64,
     /// Entries that are as their sources, and were given other attributes.
     pub mended: u64,
+    /// Entries removed because the source doesn't have them.
+    pub deleted: u64,
 }
 
 impl AddAssign for Tally {
@@ -158,6 +160,7 @@ impl AddAssign for Tally {
         self.unchanged += more.unchanged;
         self.changed += more.changed;
         self.mended += more.mended;
+        self.deleted += more.deleted;
     }
 }
 

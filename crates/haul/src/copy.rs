@@ -115,8 +115,15 @@ impl Copy {
         let operands = self.operands()?;
         let Self { options, config, cancel, .. } = self;
         let collector = Collector { inner: report, summary: Mutex::default() };
-        let request =
-            CopyRequest { operands: &operands, options, config, cancel, digests: None, journal: None };
+        let request = CopyRequest {
+            operands: &operands,
+            options,
+            config,
+            cancel,
+            digests: None,
+            journal: None,
+            deletion: None,
+        };
         let outcome = haul_copy::run(&Alone, request, &collector);
         let summary = collector.summary.into_inner().unwrap_or_else(PoisonError::into_inner);
         match outcome {

@@ -232,7 +232,7 @@ impl PackedNames {
 #[derive(Clone)]
 pub struct Name {
     names: Arc<Names>,
-    start: u32,
+    index: u32,
 }
 
 impl Name {
@@ -242,13 +242,21 @@ impl Name {
     /// If `index` is not less than [`Names::len`].
     #[must_use]
     pub fn new(names: &Arc<Names>, index: usize) -> Self {
-        Self { start: names.entries[index].start, names: Arc::clone(names) }
+        debug_assert!(index < names.len());
+        // A list of more than 4 GiB of names can't be made, so there are fewer names than that.
+        Self { index: u32::try_from(index).unwrap_or(u32::MAX), names: Arc::clone(names) }
+    }
+
+    /// Returns its inode number, as in the list.
+    #[must_use]
+    pub fn inode(&self) -> u64 {
+        self.names.entries[self.index as usize].inode
     }
 
     /// Returns the name, at an address that stays valid while any clone of this lives.
     #[must_use]
     pub fn as_c_str(&self) -> &CStr {
-        self.names.at(self.start)
+        self.names.name(self.index as usize)
     }
 }
 

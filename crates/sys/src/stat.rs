@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd};
 
-use rustix::fs::{Access, AtFlags, CWD, Statx, StatxFlags};
+use rustix::fs::{Access, AtFlags, CWD, Statx, StatxAttributes, StatxFlags};
 
 use crate::error::Result;
 use crate::gate;
@@ -235,6 +235,20 @@ fn look(directory: impl AsFd, name: &CStr, flags: AtFlags) -> Result<Stat> {
 /// Any error from `statx(2)`.
 pub fn stat(file: impl AsFd) -> Result<Stat> {
     look(file, c"", AtFlags::EMPTY_PATH)
+}
+
+/// Returns true if an open directory is where a file system or a part of one is mounted.
+///
+/// # Errors
+/// Any error from `statx(2)`.
+pub fn is_mount_root(directory: impl AsFd) -> Result<bool> {
+    let directory = directory.as_fd();
+    gate::call(
+        Operation::Statx,
+        || rustix::fs::statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::empty()),
+        || format!("{}, \"\", AT_EMPTY_PATH", directory.as_raw_fd()),
+    )
+    .map(|raw| raw.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
 /// Returns the metadata of the entry `name`, a single component, of `directory`. Doesn't follow a

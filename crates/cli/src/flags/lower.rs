@@ -7,6 +7,7 @@ use haul_copy::{
     Atomic, Backup, CopyOptions, Dereference, Difference, Existing, Fsync, IfChanged, Label, Make, OnFull,
     Operands, Preserve, Reflink, Sparse, Update, Verify,
 };
+use haul_delete::Limit;
 use haul_digest::Algorithm;
 use haul_digest::manifest::Format;
 use haul_flow::Contents;
@@ -27,6 +28,8 @@ pub(crate) struct Request {
     pub(crate) manifest: Option<ManifestRequest>,
     /// True if the copy goes on where an interrupted run of it stopped (`--resume`).
     pub(crate) resume: bool,
+    /// What is deleted from the target afterwards, if anything (`haul sync --delete`).
+    pub(crate) deletion: Option<haul_delete::Options>,
 }
 
 /// An item of an attribute list.
@@ -65,6 +68,15 @@ struct Backups {
     suffix: Option<Vec<u8>>,
 }
 
+/// The flags of `haul sync` about deletion.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Deletion {
+    pub(super) wanted: bool,
+    pub(super) excluded: bool,
+    pub(super) limit: Option<Limit>,
+    pub(super) really: bool,
+}
+
 /// The flags typed so far. Each changes it in command-line order; only the end of the line shows
 /// what they mean together.
 #[derive(Debug)]
@@ -101,6 +113,7 @@ pub(crate) struct Typed {
     pub(crate) dry_run: bool,
     /// `haul sync`: which files differ.
     pub(super) sync: Option<Difference>,
+    pub(super) deletion: Deletion,
     /// The last of `--atomic` and `--no-atomic`.
     pub(crate) atomic: Option<Atomic>,
     pub(crate) fsync: Fsync,
@@ -161,6 +174,7 @@ impl Default for Typed {
             strict: false,
             dry_run: false,
             sync: None,
+            deletion: Deletion::default(),
             atomic: None,
             fsync: Fsync::Never,
             if_changed: None,
@@ -317,6 +331,12 @@ impl Typed {
         Ok(())
     }
 
+    /// `--delete`.
+    pub(super) fn delete(&mut self) {
+        self.deletion.wanted = true;
+        self.difference().deletes_later = true;
+    }
+
     /// Which files differ, for `haul sync`.
     pub(super) fn difference(&mut self) -> &mut Difference {
         self.sync.get_or_insert_default()
@@ -378,6 +398,7 @@ impl Typed {
         self.settle_block_bytes()?;
         self.check_sectors()?;
         let options = CopyOptions { existing, ..self.copy_options(environment, label) };
+        let deletion = self.deletion(&options)?;
         let operands = Operands {
             names: self.names.into_iter().map(name).collect::<Result<_, _>>()?,
             target_directory: self.target_directory,
@@ -388,7 +409,32 @@ impl Typed {
         let run = RunOptions { debug: options.debug, ..self.shared.run };
         let (format, algorithm) = (self.manifest_format.unwrap_or_default(), self.hash.unwrap_or_default());
         let manifest = self.manifest.map(|path| ManifestRequest { path, format, algorithm });
-        Ok(Request { operands, options, run, manifest, resume: self.resume })
+        Ok(Request { operands, options, run, manifest, resume: self.resume, deletion })
+    }
+
+    /// Returns what is deleted, if anything.
+    fn deletion(&self, options: &CopyOptions) -> Result<Option<haul_delete::Options>, Error> {
+        let Deletion { wanted, excluded, limit, really } = self.deletion;
+        let further = [("--max-delete", limit.is_some()), ("--really", really)];
+        match further.into_iter().find(|(_, given)| *given) {
+            Some((flag, _)) if !wanted => return Err(Error::Requires { flag, other: "--delete" }),
+            None if !wanted => return Ok(None),
+            _ => {}
+        }
+        if self.shared.run.config.selection.list.is_some() {
+            return Err(Error::Exclusive { flag: "--delete", other: "--files-from" });
+        }
+        Ok(Some(haul_delete::Options {
+            excluded,
+            limit: limit.unwrap_or(Limit::HalfOfMany),
+            empty_source: really,
+            follows: options.dereference == Dereference::Always,
+            one_file_system: options.one_file_system,
+            keeps_times: options.preserve.contains(Preserve::TIMESTAMPS),
+            own_files: Vec::new(),
+            verbose: options.verbose,
+            dry_run: options.dry_run,
+        }))
     }
 
     /// `--fsync[=WHEN]`.

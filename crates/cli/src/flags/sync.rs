@@ -18,7 +18,7 @@ const WINDOW: Bounds = Bounds { least: 0, most: 1 << 31, text: "0 to 2147483648"
 pub(crate) static COMMAND: Command<Typed> = Command {
     usage: &["[OPTION]... SOURCE TARGET"],
     about: "Make TARGET equal to SOURCE: copy what is missing or differs, with all attributes, and leave alone what is \
-            the same. Nothing is deleted: what only TARGET has stays. A slash at the end of either name changes nothing: it \
+            the same. What only TARGET has stays, unless --delete is given. A slash at the end of either name changes nothing: it \
             is always the contents that are compared.\n\
             Arguments required by a long option are also required by its short form.",
     sections: &[("", OWN), (MACHINE, COPYING), (shared::HOSTS, HOSTS)],
@@ -47,6 +47,30 @@ static OWN: &[Flag] = &[
         "leave files alone that are newer in TARGET",
     ),
     Flag::own(
+        "--delete",
+        Plain(Typed::delete),
+        "delete what only TARGET has, once everything else has succeeded; what the rules leave out stays",
+    ),
+    Flag::own(
+        "--delete-excluded",
+        Plain(|typed| {
+            typed.delete();
+            typed.deletion.excluded = true;
+        }),
+        "like --delete, and also delete from TARGET what the rules leave out",
+    ),
+    Flag::own(
+        "--max-delete",
+        Required("N", |typed, value| value.deletions().map(|limit| typed.deletion.limit = Some(limit))),
+        "delete nothing if that would be more than N entries, or with N% more than that part of TARGET; the default is \
+         half of a TARGET with more than 1000 entries",
+    ),
+    Flag::own(
+        "--really",
+        Plain(|typed| typed.deletion.really = true),
+        "let --delete work on your home directory, on the root of a mounted file system, and with an empty SOURCE",
+    ),
+    Flag::own(
         "--inplace",
         Plain(|typed| typed.atomic = Some(Atomic::Never)),
         "write to existing files, instead of replacing them when the new ones are complete",
@@ -54,7 +78,7 @@ static OWN: &[Flag] = &[
     Flag::own(
         "-n --dry-run",
         Plain(|typed| typed.dry_run = true),
-        "print what would be copied, removed and mended, and change nothing",
+        "print what would be copied, mended and deleted, and change nothing",
     ),
     Flag::own(
         "-L --dereference",
@@ -84,7 +108,7 @@ static OWN: &[Flag] = &[
     Flag::own(
         "-v --verbose",
         Plain(|typed| typed.verbose = true),
-        "print the name of each file that is copied, removed or mended",
+        "print the name of each file that is copied, mended or deleted",
     ),
     Flag::own(
         "--debug",

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use haul_cluster::Walk;
 use haul_copy::{Backup, Fsync, IfChanged, OnFull, Reflink, Sparse, Update, Verify};
+use haul_delete::Limit;
 use haul_digest::Algorithm;
 use haul_digest::manifest::Format;
 use haul_engine::{Choice, ENGINES, Ops};
@@ -66,6 +67,18 @@ impl Value<'_> {
             .and_then(|(amount, unit)| amount.checked_mul(unit))
             .and_then(|bytes| within(bytes, bounds))
             .ok_or_else(|| self.refused(&format!("a size from {}, like 65536, 64K or 1MiB", bounds.text)))
+    }
+
+    /// Parses how much may be deleted: a number of entries, or a percentage.
+    pub(crate) fn deletions(self) -> Result<Limit, Error> {
+        let limit = match self.bytes.strip_suffix(b"%") {
+            Some(percent) => {
+                number(percent).and_then(|percent| u8::try_from(percent).ok()).map(Limit::Percent)
+            }
+            None => number(self.bytes).map(|entries| Limit::Entries(entries as u64)),
+        };
+        let is_valid = |limit: &Limit| !matches!(limit, Limit::Percent(101..));
+        limit.filter(is_valid).ok_or_else(|| self.refused("a whole number, or a percentage up to 100%"))
     }
 
     pub(crate) fn path(self) -> Result<PathBuf, Error> {

@@ -26,6 +26,7 @@ sentences! { sentence(CopyKind):
     SameFile => "{} and {} are the same file",
     DirectoryOntoOther => "cannot overwrite non-directory {} with directory {}",
     OtherOntoDirectory => "cannot overwrite directory {} with non-directory {}",
+    InTheWay => "directory {} is in the way of {}",
     JustCreated => "will not overwrite just-created {} with {}",
     JustCreatedLink => "will not copy {} through just-created symlink {}",
     NotReplacing => "not replacing {}",

@@ -26,6 +26,7 @@ pub(crate) mod bzip2;
 pub(crate) mod cluster;
 pub(crate) mod compare;
 mod copy;
+mod delete;
 pub(crate) mod each;
 mod flow;
 pub(crate) mod grep;
@@ -40,6 +41,7 @@ use haul_bzip2::Bzip2Kind;
 use haul_cluster::ClusterKind;
 use haul_compare::CompareKind;
 use haul_copy::CopyKind;
+use haul_delete::DeleteKind;
 use haul_each::EachKind;
 use haul_flow::{FlowKind, Kind, Line, Problem};
 use haul_grep::GrepKind;
@@ -191,6 +193,7 @@ impl Messages {
             .or_else(|| GrepKind::of(kind).map(grep::sentence))
             .or_else(|| Bzip2Kind::of(kind).map(bzip2::sentence))
             .or_else(|| CompareKind::of(kind).map(compare::sentence))
+            .or_else(|| DeleteKind::of(kind).map(delete::sentence))
             .or_else(|| EachKind::of(kind).map(each::sentence))
             .or_else(|| SumKind::of(kind).map(sum::sentence))
             .or_else(|| SpdcpKind::of(kind).map(spdcp::sentence))

@@ -107,7 +107,7 @@ pub(super) fn visit<T: Tool>(
         return owner.enter_dir(cx, &entry, &OpenSubdir { source: fd.as_ref(), stat: &stat, follow });
     }
     let scope = fd.as_ref().ok().and_then(|fd| enter_scope(cx, &entry, fd));
-    let opened = OpenDir { source: fd.as_ref(), stat: &stat, scope: scope.as_deref() };
+    let opened = OpenDir { source: fd.as_ref(), stat: &stat, scope: scope.as_ref() };
     let (own, visit) = match cx.tool().enter_dir(cx, &entry, &opened) {
         Enter::Visit(own) => (own, true),
         Enter::Bare(own) => (own, false),

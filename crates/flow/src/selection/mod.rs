@@ -187,6 +187,28 @@ impl Selector {
         Some(Arc::new(Scope { path, listed, ignore_files, is_cache }))
     }
 
+    /// Returns what holds in a directory that only another tree has: the entry `name` of one with
+    /// the scope `above`. It has no rules of its own.
+    #[must_use]
+    pub fn below(&self, above: &Scope, name: &CStr) -> Arc<Scope> {
+        let path = [&above.path, name.to_bytes(), b"/"].concat();
+        let ignore_files = above.ignore_files.clone();
+        Arc::new(Scope { path, listed: None, ignore_files, is_cache: false })
+    }
+
+    /// True if an entry of a directory is not left out. The directory need not be the one that the
+    /// scope belongs to: it may be its counterpart in another tree.
+    #[must_use]
+    pub fn selects(&self, scope: Option<&Scope>, directory: &Fd, name: &CStr, listed: EntryType) -> bool {
+        let limited = self.has_limits() && listed == EntryType::Regular;
+        // An entry that can't be stat'ed is only judged by its name.
+        let look = || stat_at(directory, name).ok();
+        let stat = (limited || listed == EntryType::Unknown).then(look).flatten();
+        let kind = stat.map_or(listed, |stat| stat.kind.into());
+        scope.is_none_or(|scope| !self.excludes(scope, name, kind))
+            && stat.is_none_or(|stat| self.admits(&stat))
+    }
+
     /// True if an entry of a directory is left out because of its name.
     #[must_use]
     pub fn excludes(&self, scope: &Scope, name: &CStr, kind: EntryType) -> bool {

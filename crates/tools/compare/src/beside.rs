@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_flow::{Context, DirHandle, Entry, OpenDir, Problem, Scope, Selector};
+use haul_flow::{Context, DirHandle, Entry, OpenDir, Problem};
 use haul_sys::{DirectoryReader, EntryType, Errno, Error, Fd, FileType, Names, Open, Stat};
 use haul_sys::{open, stat_at, stat_path};
 
@@ -168,6 +168,7 @@ impl Comparer {
         second: &Fd,
     ) -> Vec<Difference> {
         let Ok(source) = opened.source else { return Vec::new() };
+        let scope = opened.scope.map(Arc::as_ref);
         let listed = self.readers.with(DirectoryReader::default, |reader| {
             let theirs = list(reader, second).map_err(|cause| (second_path(entry), cause))?;
             let ours = open(&**source, c".", Open::DIRECTORY).and_then(|fd| {
@@ -179,7 +180,7 @@ impl Comparer {
         });
         match listed {
             Ok((ours, theirs)) => only_in(&ours, &theirs)
-                .filter(|(name, kind)| is_selected(cx.selector(), opened.scope, second, name, *kind))
+                .filter(|(name, kind)| cx.selector().selects(scope, second, name, *kind))
                 .map(|(name, _)| {
                     let directory = second_path(entry);
                     let [first, second] =
@@ -218,20 +219,4 @@ fn only_in<'a>(first: &Names, second: &'a Names) -> impl Iterator<Item = (&'a CS
     let theirs = (0..second.len()).map(|index| (second.name(index), second.entry(index).kind));
     let unknown: Vec<_> = theirs.filter(|(name, _)| !known.contains(name)).collect();
     unknown.into_iter()
-}
-
-/// True if the run would not leave out an entry of the second directory, if it were in the first.
-fn is_selected(
-    selector: &Selector,
-    scope: Option<&Scope>,
-    second: &Fd,
-    name: &CStr,
-    listed: EntryType,
-) -> bool {
-    let limited = selector.has_limits() && listed == EntryType::Regular;
-    // What can't be stat'ed is reported as what it is: only there.
-    let stat = (limited || listed == EntryType::Unknown).then(|| stat_at(second, name)).and_then(Result::ok);
-    let kind = stat.map_or(listed, |stat| stat.kind.into());
-    scope.is_none_or(|scope| !selector.excludes(scope, name, kind))
-        && stat.is_none_or(|stat| selector.admits(&stat))
 }

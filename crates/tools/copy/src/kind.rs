@@ -50,6 +50,9 @@ haul_flow::kinds! {
         DirectoryOntoOther,
         /// A non-directory can't replace a directory.
         OtherOntoDirectory,
+        /// A directory that is to be deleted later is where something else is to be. Copy that once
+        /// more then. A warning.
+        InTheWay,
         /// This run created the target from another operand.
         JustCreated,
         /// The same, through a symbolic link.

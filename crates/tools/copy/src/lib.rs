@@ -51,6 +51,7 @@ mod target;
 mod temporary;
 mod ticket;
 mod verify;
+mod waiting;
 mod without_data;
 mod xattr_rules;
 
@@ -74,7 +75,7 @@ pub use options::{
 
 pub use verify::{DigestSink, FileDigest};
 
-pub use run::{CopyRequest, Outcome, Refused, run};
+pub use run::{CopyRequest, Deletion, Outcome, Refused, run};
 pub use space::FreeSpace;
 pub use survey::survey;
 
@@ -150,6 +151,16 @@ pub struct Copier {
 }
 
 impl Copier {
+    /// Returns a copier for the entries that waited until what was in their way was deleted.
+    fn for_the_rest(self) -> Self {
+        let mut options = self.options.clone();
+        if let Update::Different(difference) = &mut options.existing.update {
+            difference.deletes_later = false;
+        }
+        let Self { contexts, listed_hash, digests, journal, .. } = self;
+        Self { contexts, listed_hash, digests, journal, ..Self::new(options, self.cancel, false) }
+    }
+
     fn new(options: CopyOptions, cancel: CancelToken, several_groups: bool) -> Self {
         let temporary_names = options.temporary_names.map_or_else(OnceLock::new, OnceLock::from);
         let made_links = MadeLinks::new(options.existing.keep_directory_symlink);

@@ -67,6 +67,9 @@ pub struct Difference {
     pub window: u32,
     /// Files that are newer than their sources stay (`--update`).
     pub keeps_newer: bool,
+    /// Directories in the way of other files stay, because a deletion follows
+    /// ([`CopyKind::InTheWay`](crate::CopyKind::InTheWay)).
+    pub deletes_later: bool,
 }
 
 impl Difference {

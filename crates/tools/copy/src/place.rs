@@ -183,6 +183,7 @@ pub(super) fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Foreseen, Pr
             Foreseen::Stays(there)
         }
         Decision::Remove => Foreseen::Removed,
+        Decision::RemoveDirectory if deletes_later(copy) => Foreseen::Made,
         Decision::RemoveDirectory if mend::is_empty(copy, &directory) => Foreseen::Removed,
         Decision::RemoveDirectory => return Err(refused(copy, Refusal::OtherOntoDirectory)),
         Decision::BackUp => Foreseen::BackedUp(backup_name(&directory, name, &copy.options.existing)),
@@ -229,6 +230,10 @@ pub(super) fn clear(
             make_room(copy, directory, source)?;
             Ok(Place::Free(None))
         }
+        Decision::RemoveDirectory if deletes_later(copy) => {
+            let problem = Problem::new(CopyKind::InTheWay).naming(copy.target_path());
+            Err(problem.naming(copy.entry.path()).as_warning())
+        }
         Decision::RemoveDirectory => {
             match copy.with_room(|| remove_directory(directory, name)) {
                 Ok(()) => copy.tell_removed(),
@@ -254,6 +259,11 @@ pub(super) fn clear(
         Decision::Done => Ok(Place::Left(Left::AsItIs)),
         Decision::Refuse(refusal) => Err(refused(copy, refusal)),
     }
+}
+
+/// True if directories in the way are removed by the deletion that follows.
+fn deletes_later(copy: EntryCopy<'_>) -> bool {
+    matches!(copy.options.existing.update, Update::Different(Difference { deletes_later: true, .. }))
 }
 
 /// True if the copy is renamed over what is there, which a directory can't be.

@@ -13,10 +13,11 @@ use super::journaled::JournalState;
 use super::operands::{self, Assignment};
 use super::parents::Parents;
 use super::target::{TargetDirectory, gives_operands_access_list};
+use super::waiting::Waiting;
 use super::{Copier, CopyKind, CopyOptions, DigestSink, Label, Operands, default_label, durable, temporary};
 
 /// A copy to run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct CopyRequest<'a> {
     /// What is copied where.
     pub operands: &'a Operands,
@@ -33,6 +34,16 @@ pub struct CopyRequest<'a> {
     /// neither source nor target has changed since. For a copy in this process: a process group
     /// has its own.
     pub journal: Option<&'a Arc<Journal>>,
+    /// Used once everything was copied that nothing is in the way of, to delete what is
+    /// ([`CopyKind::InTheWay`]). The rest is copied after it.
+    pub deletion: Option<&'a dyn Deletion>,
+}
+
+/// What is deleted between two parts of a copy.
+pub trait Deletion {
+    /// Deletes, if the copy has succeeded so far. Returns `Failure` if something was not deleted,
+    /// which was reported.
+    fn delete(&self, copied: Status) -> Status;
 }
 
 /// How a copy ended.
@@ -64,8 +75,10 @@ pub fn run(
     request: CopyRequest<'_>,
     report: &dyn Report,
 ) -> Result<Outcome, Refused> {
-    let CopyRequest { operands, options, config, cancel, digests, journal } = request;
+    let CopyRequest { operands, options, config, cancel, digests, journal, deletion } = request;
     let config = &serial_if_asked(config, options);
+    let waiting = Waiting::new(report);
+    let report: &dyn Report = if deletion.is_some() { &waiting } else { report };
     let session = Session::begin(config, report).map_err(Refused::Fatal)?;
     let cache = &session.cache;
     let onto_backup = operands::onto_backup(operands, options);
@@ -82,44 +95,65 @@ pub fn run(
     let groups = operands::groups(assignments, options, cache);
     let digests = digests.cloned();
     let journal = journal.map(|journal| JournalState::new(Arc::clone(journal)));
-    let copier = Copier {
+    let mut copier = Copier {
         contexts,
         listed_hash: digests.as_ref().map(DigestSink::algorithm),
         digests,
         journal,
         ..Copier::new(options.clone(), cancel.clone(), groups.len() > 1)
     };
-    let mut parents = Parents::new(&copier, cache, report);
-    let mut target_places = Vec::new();
-    let (mut status, mut first) = (Status::Success, 0);
-    for group in &groups {
-        status = status.max(report_all(take_before(first + group.len(), &mut left_out), report));
-        let (operands, problems) = places(group, first, &copier, cache, &mut parents);
-        first += group.len();
-        status = status.max(report_all(problems, report));
-        let mut targets: Vec<_> = operands.iter().map(|operand| Arc::clone(&operand.own.held)).collect();
-        targets.sort_unstable_by_key(|held| (held.identity().device, held.identity().inode));
-        targets.dedup_by_key(|held| held.identity());
-        if options.dry_run {
-            status = status.max(session.run(executor, &copier, targets, operands));
-            continue;
-        }
-        targets.iter().for_each(|held| durable::note_directory(&copier, cache, held));
-        status = status.max(session.run(executor, &copier, targets.clone(), operands));
-        let swept = targets.iter().flat_map(|held| temporary::sweep(&copier, cache, held)).collect();
-        status = status.max(report_all(swept, report));
-        target_places.extend(targets);
-    }
+    let mut status = copy_groups(&session, executor, &copier, &groups, &mut left_out);
     status = status.max(report_all(take_before(usize::MAX, &mut left_out), report));
-    status = status.max(parents.finish());
-    if !options.dry_run {
-        status = status.max(report_all(durable::flush_end(&copier, cache, &target_places), report));
+    if let Some(deletion) = deletion {
+        status = status.max(deletion.delete(status));
+        if waiting.must_go_on(status) {
+            copier = copier.for_the_rest();
+            status = copy_groups(&session, executor, &copier, &groups, &mut left_out);
+        }
     }
     Ok(match status {
         _ if copier.cancel.is_cancelled() => Outcome::Cancelled,
         Status::Success if !copier.declined.into_inner() => Outcome::Success,
         Status::Success | Status::Failure => Outcome::Failure,
     })
+}
+
+/// Copies the groups one after the other. `left_out` are the problems of the operands that are in
+/// none.
+fn copy_groups(
+    session: &Session<'_>,
+    executor: &impl Executor<Copier>,
+    copier: &Copier,
+    groups: &[Vec<Assignment>],
+    left_out: &mut Vec<(usize, Problem)>,
+) -> Status {
+    let (cache, report) = (&session.cache, session.report);
+    let mut parents = Parents::new(copier, cache, report);
+    let mut target_places = Vec::new();
+    let (mut status, mut first) = (Status::Success, 0);
+    for group in groups {
+        status = status.max(report_all(take_before(first + group.len(), left_out), report));
+        let (operands, problems) = places(group, first, copier, cache, &mut parents);
+        first += group.len();
+        status = status.max(report_all(problems, report));
+        let mut targets: Vec<_> = operands.iter().map(|operand| Arc::clone(&operand.own.held)).collect();
+        targets.sort_unstable_by_key(|held| (held.identity().device, held.identity().inode));
+        targets.dedup_by_key(|held| held.identity());
+        if copier.options.dry_run {
+            status = status.max(session.run(executor, copier, targets, operands));
+            continue;
+        }
+        targets.iter().for_each(|held| durable::note_directory(copier, cache, held));
+        status = status.max(session.run(executor, copier, targets.clone(), operands));
+        let swept = targets.iter().flat_map(|held| temporary::sweep(copier, cache, held)).collect();
+        status = status.max(report_all(swept, report));
+        target_places.extend(targets);
+    }
+    status = status.max(parents.finish());
+    if !copier.options.dry_run {
+        status = status.max(report_all(durable::flush_end(copier, cache, &target_places), report));
+    }
+    status
 }
 
 /// Limits the run to one worker and one file with `-i`: each question is answered before the next

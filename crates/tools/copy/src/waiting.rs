@@ -1,0 +1,85 @@
+//! Entries that wait until what is in their way is deleted (`haul sync --delete`).
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use haul_flow::{Line, Problem, Report, RunInfo, Severity, Standard, Status, Tally, lock};
+
+use super::CopyKind;
+
+/// Passes on the reports of a copy that a deletion interrupts, but for the entries that wait.
+pub(super) struct Waiting<'a> {
+    report: &'a dyn Report,
+    problems: Mutex<Vec<Problem>>,
+    /// True after the deletion: what is only looked at again doesn't count twice.
+    is_second: AtomicBool,
+}
+
+impl<'a> Waiting<'a> {
+    pub(super) fn new(report: &'a dyn Report) -> Self {
+        Self { report, problems: Mutex::default(), is_second: AtomicBool::new(false) }
+    }
+
+    /// True if entries wait and can be copied now. If they can't, reports them.
+    pub(super) fn must_go_on(&self, status: Status) -> bool {
+        let problems = std::mem::take(&mut *lock(&self.problems));
+        if status == Status::Success {
+            self.is_second.store(true, Ordering::Relaxed);
+            return !problems.is_empty();
+        }
+        let (kind, severity) = (CopyKind::OtherOntoDirectory.into(), Severity::Error);
+        let is_left = |problem| Problem { kind, severity, ..problem };
+        problems.into_iter().map(is_left).for_each(|problem| self.report.problem(problem));
+        false
+    }
+}
+
+impl Report for Waiting<'_> {
+    fn started(&self, info: RunInfo) {
+        self.report.started(info);
+    }
+
+    fn count(&self, more: Tally) {
+        // Relaxed: the workers of the second part are started after it is set.
+        let more = match self.is_second.load(Ordering::Relaxed) {
+            true => Tally { discovered: 0, finished: 0, directories: 0, excluded: 0, unchanged: 0, ..more },
+            false => more,
+        };
+        self.report.count(more);
+    }
+
+    fn problem(&self, problem: Problem) {
+        match problem.kind == CopyKind::InTheWay {
+            true => lock(&self.problems).push(problem),
+            false => self.report.problem(problem),
+        }
+    }
+
+    fn line(&self, line: Line) {
+        self.report.line(line);
+    }
+
+    fn output(&self, stream: Standard, bytes: &[u8]) {
+        self.report.output(stream, bytes);
+    }
+
+    fn ask(&self, question: &Line) -> bool {
+        self.report.ask(question)
+    }
+
+    fn waits_for_room(&self, target: Option<&[u8]>) {
+        self.report.waits_for_room(target);
+    }
+
+    fn note(&self, printed: &[u8]) {
+        self.report.note(printed);
+    }
+
+    fn debug(&self, text: &str) {
+        self.report.debug(text);
+    }
+
+    fn wants_debug(&self) -> bool {
+        self.report.wants_debug()
+    }
+}

@@ -1,0 +1,298 @@
+//! Removes the entries that a survey found, with what is below them, from the leaves up.
+//!
+//! Every directory is opened below its parent's descriptor, and no link is followed. An entry must
+//! be what the survey found, and the source must still not have it. Below it, only directories are
+//! entered that were there when the entries were counted. So a directory that has taken the place
+//! of another is left alone with all that is in it.
+
+use std::collections::HashSet;
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use haul_flow::{
+    Context, DirHandle, DirNode, Enter, Entry, Failure, Handled, Line, OpenDir, OpenSource, Plan, Policy,
+    Problem, Reported, Scope, Selector, Start, Tally, Tool, lock,
+};
+use haul_sys::{
+    EntryType, Errno, Error, Fd, FileType, Identity, Stat, Times, change_times, is_mount_root, remove,
+    remove_directory, stat_at, stat_path,
+};
+
+use super::kind::DeleteKind;
+use super::options::Options;
+
+/// What is known of a directory's entries.
+#[derive(Default)]
+pub(super) struct Doomed {
+    /// The rules that hold for them, if any do.
+    scope: Option<Arc<Scope>>,
+    /// The directory in which the source must not have them; `None` if that doesn't matter.
+    source: Option<Arc<DirHandle>>,
+    /// True if some of them stay, so that the directory does.
+    keeps_some: AtomicBool,
+    /// When the directory was last accessed and modified, to be set again; `None` if the times that
+    /// the deletion gives it stay.
+    times: Option<Times>,
+}
+
+impl Doomed {
+    /// Creates the state for entries to which the rules of `scope` apply.
+    pub(super) fn under(scope: Option<Arc<Scope>>, source: Option<Arc<DirHandle>>) -> Self {
+        Self { scope, source, ..Self::default() }
+    }
+
+    /// Records the times of the directory.
+    pub(super) fn keep_times(&mut self, times: Times) {
+        self.times = Some(times);
+    }
+
+    /// Returns the same for another run.
+    pub(super) fn again(&self) -> Self {
+        Self::under(self.scope.clone(), self.source.clone())
+    }
+}
+
+/// What is done with the entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Count,
+    Delete,
+}
+
+pub(super) struct Deleter {
+    stage: Stage,
+    options: Options,
+    selector: Selector,
+    /// The directories that were counted.
+    known: Mutex<HashSet<Identity>>,
+    counted: AtomicU64,
+}
+
+impl Deleter {
+    /// Creates the tool that counts. Entries that `selector` leaves out stay.
+    pub(super) fn counting(options: Options, selector: Selector) -> Self {
+        let (known, counted) = (Mutex::default(), AtomicU64::new(0));
+        Self { stage: Stage::Count, options, selector, known, counted }
+    }
+
+    /// Returns the tool that deletes what this one has counted.
+    pub(super) fn deleting(self) -> Self {
+        Self { stage: Stage::Delete, ..self }
+    }
+
+    /// True if directories are to have the times that they had before.
+    pub(super) fn restores_times(&self) -> bool {
+        self.options.keeps_times && !self.options.dry_run
+    }
+
+    /// Returns how many entries were counted.
+    pub(super) fn counted(&self) -> u64 {
+        self.counted.load(Ordering::Relaxed)
+    }
+
+    /// Records that an entry stays.
+    fn keep(entry: &Entry<Self>) {
+        // Relaxed: the counter of the directory's unfinished entries orders it.
+        entry.node.own.keeps_some.store(true, Ordering::Relaxed);
+    }
+
+    fn cannot_remove(path: Vec<u8>, cause: Error) -> Problem {
+        Problem::new(DeleteKind::CannotRemove).naming(path).because(cause)
+    }
+
+    /// Returns the problem of an entry that can't be looked at.
+    fn cannot_look(&self, path: Vec<u8>, cause: Error) -> Problem {
+        match self.stage {
+            Stage::Count => Problem::new(DeleteKind::CannotList).naming(path).because(cause),
+            Stage::Delete => Self::cannot_remove(path, cause),
+        }
+    }
+
+    /// True if an entry that the survey found is still only in the target. `there` is what has its
+    /// name there now.
+    fn is_extra(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, there: &Stat) -> Result<bool, Problem> {
+        if there.identity.inode != entry.name.inode() || EntryType::from(there.kind) != entry.kind {
+            return Err(Problem::new(DeleteKind::Replaced).naming(entry.path()));
+        }
+        let Some(source) = &entry.node.own.source else { return Ok(true) };
+        let in_source = cx
+            .cache()
+            .open(source)
+            .and_then(|directory| stat_path(Some(&*directory), entry.name(), self.options.follows));
+        match in_source {
+            Err(cause) if cause.is(Errno::NOENT) => Ok(true),
+            // A directory makes way for anything else.
+            Ok(source) => Ok(there.kind == FileType::Directory && source.kind != FileType::Directory),
+            Err(cause) => Err(Self::cannot_remove(entry.path(), cause)),
+        }
+    }
+
+    fn remove_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Result<(), Problem> {
+        let failed = |cause| Self::cannot_remove(entry.path(), cause);
+        let directory = cx.cache().open(&entry.node.source).map_err(failed)?;
+        if entry.is_operand() {
+            match stat_at(&*directory, entry.name()) {
+                Ok(there) if self.is_extra(cx, entry, &there)? => {}
+                Err(cause) if !cause.is(Errno::NOENT) => return Err(failed(cause)),
+                _ => return Ok(()),
+            }
+        }
+        match if self.options.dry_run { Ok(()) } else { remove(&*directory, entry.name()) } {
+            Ok(()) => self.tell(cx, DeleteKind::Removed, entry.path()),
+            Err(cause) if cause.is(Errno::NOENT) => {}
+            Err(cause) => return Err(failed(cause)),
+        }
+        Ok(())
+    }
+
+    /// Removes a directory that is empty now.
+    fn remove_emptied(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) -> Result<(), Problem> {
+        let (Some(above), Some(stat)) = (&node.parent, &node.stat) else { return Ok(()) };
+        let name: &CStr = node.source.name();
+        let failed = |cause| Self::cannot_remove(node.source.path(), cause);
+        if !self.options.dry_run {
+            let directory = cx.cache().open(&above.source).map_err(failed)?;
+            match stat_at(&*directory, name) {
+                Ok(there) if there.identity == stat.identity => {}
+                Ok(_) => return Err(Problem::new(DeleteKind::Replaced).naming(node.source.path())),
+                Err(cause) if cause.is(Errno::NOENT) => return Ok(()),
+                Err(cause) => return Err(failed(cause)),
+            }
+            remove_directory(&*directory, name).map_err(failed)?;
+        }
+        self.tell(cx, DeleteKind::RemovedDirectory, node.source.path());
+        Ok(())
+    }
+
+    /// Gives a directory the times that it had before entries were removed from it.
+    fn restore_times(cx: &Context<'_, Self>, node: &DirNode<Self>) {
+        let Some(times) = node.own.times else { return };
+        let set = cx.cache().open(&node.source).and_then(|fd| change_times(&*fd, times));
+        if let Err(cause) = set {
+            cx.problem(Problem::new(DeleteKind::Times).naming(node.source.path()).because(cause));
+        }
+    }
+
+    fn tell(&self, cx: &Context<'_, Self>, kind: DeleteKind, path: Vec<u8>) {
+        cx.count(Tally { deleted: 1, ..Tally::default() });
+        if self.options.verbose {
+            cx.report().line(Line::new(kind, vec![path]));
+        }
+    }
+
+    /// Checks a directory before it is entered.
+    fn may_enter(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        opened: &OpenDir<'_>,
+    ) -> Result<bool, Problem> {
+        let identity = opened.stat.identity;
+        let fd = opened.source.map_err(|cause| self.cannot_look(entry.path(), cause.clone()))?;
+        if is_mount_root(fd).unwrap_or(false) || identity.device != entry.node.source.identity().device {
+            return Err(Problem::new(DeleteKind::MountPoint).naming(entry.path()));
+        }
+        match self.stage {
+            Stage::Count => {
+                lock(&self.known).insert(identity);
+                self.counted.fetch_add(1, Ordering::Relaxed);
+                Ok(true)
+            }
+            Stage::Delete if !lock(&self.known).contains(&identity) => {
+                Err(Problem::new(DeleteKind::Replaced).naming(entry.path()))
+            }
+            Stage::Delete => Ok(!entry.is_operand() || self.is_extra(cx, entry, opened.stat)?),
+        }
+    }
+}
+
+impl Tool for Deleter {
+    type Directory = Doomed;
+    type File = ();
+
+    fn policy(&self) -> Policy {
+        Policy { starts_workers_late: true, ..Policy::default() }
+    }
+
+    fn plan(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
+        let is_selected = || {
+            let scope = entry.node.own.scope.as_deref();
+            let selects = |directory: &Fd| self.selector.selects(scope, directory, entry.name(), kind);
+            (scope.is_none() && !self.selector.has_limits())
+                || cx.cache().open(&entry.node.source).is_ok_and(|directory| selects(&directory))
+        };
+        // The survey has judged what is in a directory of both trees.
+        if !entry.is_operand() && !is_selected() {
+            Self::keep(entry);
+            return Plan::Skip;
+        }
+        if kind == EntryType::Directory { Plan::Enter } else { Plan::Handle }
+    }
+
+    fn enter_dir(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Doomed> {
+        match self.may_enter(cx, entry, opened) {
+            Ok(true) => {}
+            Ok(false) => {
+                Self::keep(entry);
+                return Enter::Over;
+            }
+            Err(problem) => {
+                Self::keep(entry);
+                cx.problem(problem);
+                return Enter::Over;
+            }
+        }
+        let above = &entry.node.own.scope;
+        let scope = above.as_ref().map(|above| self.selector.below(above, entry.name()));
+        Enter::Visit(Doomed::under(scope, None))
+    }
+
+    fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, _: EntryType) -> Handled {
+        if self.stage == Stage::Count {
+            self.counted.fetch_add(1, Ordering::Relaxed);
+        } else if let Err(problem) = self.remove_file(cx, entry) {
+            Self::keep(entry);
+            cx.problem(problem);
+        }
+        Handled::Over
+    }
+
+    fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
+        if self.stage == Stage::Count {
+            return;
+        }
+        if node.is_operands_place() {
+            return Self::restore_times(cx, node);
+        }
+        let mut stays = node.own.keeps_some.load(Ordering::Relaxed);
+        if !stays && let Err(problem) = self.remove_emptied(cx, node) {
+            cx.problem(problem);
+            stays = true;
+        }
+        if stays && let Some(above) = &node.parent {
+            above.own.keeps_some.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
+        let problem = match failure {
+            // Somebody else has removed it.
+            Failure::Classify(cause) | Failure::OpenDir(cause) if cause.is(Errno::NOENT) => {
+                return Reported::Yes;
+            }
+            Failure::Classify(cause) | Failure::OpenDir(cause) => {
+                self.cannot_look(entry.path(), cause.clone())
+            }
+            Failure::Replaced => Problem::new(DeleteKind::Replaced).naming(entry.path()),
+            _ => return Reported::No,
+        };
+        Self::keep(entry);
+        cx.problem(problem);
+        Reported::Yes
+    }
+
+    fn open_file(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenSource<'_>) -> Start<()> {
+        Start::Done
+    }
+}

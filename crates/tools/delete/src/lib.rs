@@ -1,0 +1,218 @@
+//! `delete`: removes what only the second of two trees has, once the first was copied to it.
+//!
+//! ```text
+//! survey   before the copy: what has only the target? (survey.rs)
+//!          and what is below it? (deleter.rs, counting)
+//! copy     not in this crate
+//! delete   each is looked up again on both sides, and removed (deleter.rs, deleting)
+//! ```
+//!
+//! Because it is known before the copy what only the target has, what the copy makes isn't counted,
+//! and what others make meanwhile is left alone.
+//!
+//! Promises: nothing is deleted unless both trees could be listed whole; what the selection leaves
+//! out stays; no directory is entered that the survey hasn't seen, or through a link, or on another
+//! file system; no more is deleted than the limit allows, and if more would be, nothing is. The
+//! record takes about 40 bytes for each name, and nothing for what is below it but 24 bytes for
+//! each directory.
+
+mod deleter;
+mod kind;
+mod options;
+mod survey;
+
+use std::ffi::CStr;
+use std::sync::Mutex;
+
+use haul_flow::{
+    Config, Line, Operand, Problem, Report, Selection, Selector, Session, Severity, Split, Standard, Status,
+    Tally, lock,
+};
+use haul_sys::{EntryType, Errno, Names, Times, c_string, stat};
+
+pub use kind::DeleteKind;
+pub use options::{Limit, Options};
+
+use deleter::{Deleter, Doomed};
+use survey::{Counterpart, Found, Survey};
+
+/// A deletion to run.
+#[derive(Clone, Copy, Debug)]
+pub struct DeleteRequest<'a> {
+    /// The directory that was copied.
+    pub source: &'a CStr,
+    /// The directory it was copied to.
+    pub target: &'a CStr,
+    /// What is deleted.
+    pub options: &'a Options,
+    /// How the machine is used, and what is left out.
+    pub config: &'a Config,
+}
+
+/// Finds what only the target has, and runs `copy`. That calls the function it is passed with how
+/// the copy went: if it succeeded, what was found is deleted. Everything is reported to `report`.
+///
+/// # Errors
+/// If it can't begin. Then nothing was copied.
+pub fn run<R>(
+    request: DeleteRequest<'_>,
+    report: &dyn Report,
+    copy: impl FnOnce(&dyn Fn(Status) -> Status) -> R,
+) -> Result<R, Problem> {
+    let DeleteRequest { source, target, options, config } = request;
+    let selection = Selection { list: None, ..config.selection.clone() };
+    let config = Config { jobs: config.jobs, nice: config.nice, selection, ..Config::default() };
+    let problems = Problems::default();
+    let mut session = Session::begin(&config, &problems)?;
+    let Found { operands, entries, source_is_empty } = survey(&session, (source, target), options);
+    // The rules were applied to the source. They must not be applied to single directories of the
+    // target as if each were a whole tree.
+    let selector = std::mem::take(&mut session.selector);
+    let selector = if options.excluded { Selector::default() } else { selector };
+    let deleter = Deleter::counting(options.clone(), selector);
+    session.run_alone(&deleter, operands.iter().filter_map(only_directories));
+    let directories = operands.iter().map(|operand| directories(operand).count() as u64).sum::<u64>();
+    let top = operands.iter().map(|operand| operand.names.len() as u64).sum::<u64>();
+    // The directories at the top were counted with what is below them.
+    let (doomed, all) = (top - directories + deleter.counted(), entries - directories + deleter.counted());
+    let refusal = || {
+        if source_is_empty && !options.empty_source {
+            return Some(Problem::new(DeleteKind::EmptySource).naming(source.to_bytes()));
+        }
+        let number = |number: u64| number.to_string().into_bytes();
+        let problem = || Problem::new(DeleteKind::TooMany).naming(number(doomed)).naming(number(all));
+        (!options.limit.allows(doomed, all)).then(problem)
+    };
+    let (report, extras) = (OnlyDeleted(report), Mutex::new(Some((session, deleter, operands))));
+    let delete = |copied: Status| {
+        let Some((mut session, deleter, operands)) = lock(&extras).take() else { return copied };
+        if operands.is_empty() && problems.is_empty() {
+            return copied;
+        }
+        let failed = copied == Status::Failure || problems.pass_on(&report);
+        let refused = if failed { Some(Problem::new(DeleteKind::AfterErrors)) } else { refusal() };
+        if let Some(problem) = refused {
+            report.problem(problem.naming(target.to_bytes()));
+            return Status::Failure;
+        }
+        session.report = &report;
+        delete_all(&session, deleter, operands)
+    };
+    Ok(copy(&delete))
+}
+
+fn delete_all(session: &Session<'_>, deleter: Deleter, mut operands: Vec<Operand<Doomed>>) -> Status {
+    if deleter.restores_times() {
+        operands.iter_mut().for_each(|operand| keep_times(session, operand));
+    }
+    session.run_alone(&deleter.deleting(), operands)
+}
+
+/// Walks the source and returns what only the target has. What goes wrong is reported.
+fn survey(session: &Session<'_>, (source, target): (&CStr, &CStr), options: &Options) -> Found {
+    let split = Split::of(target);
+    let held = match split.hold(&session.cache) {
+        Ok(held) => held,
+        // The target isn't there yet.
+        Err(cause) if cause.is(Errno::NOENT) => return Found::default(),
+        Err(cause) => {
+            let problem = Problem::new(DeleteKind::CannotList).naming(target.to_bytes());
+            session.report.problem(problem.because(cause));
+            return Found::default();
+        }
+    };
+    let survey = Survey::new(options.clone());
+    match session.operand(source, Counterpart::of_operand(held, c_string(split.name))) {
+        Ok(operand) => drop(session.run_alone(&survey, [operand])),
+        Err(problem) => session.report.problem(problem),
+    }
+    survey.into_found()
+}
+
+/// Records the times of the directory that the entries are in.
+fn keep_times(session: &Session<'_>, operand: &mut Operand<Doomed>) {
+    let there = session.cache.open(&operand.place).and_then(|directory| stat(&*directory));
+    // Whatever keeps it from being opened is reported when the entries are removed.
+    if let Ok(there) = there {
+        operand.own.keep_times(Times { accessed: there.accessed, modified: there.modified });
+    }
+}
+
+fn directories(operand: &Operand<Doomed>) -> impl Iterator<Item = usize> {
+    let names = &operand.names;
+    (0..names.len()).filter(|index| names.entry(*index).kind == EntryType::Directory)
+}
+
+/// Returns an operand of the directories only, if there are any.
+fn only_directories(operand: &Operand<Doomed>) -> Option<Operand<Doomed>> {
+    let mut names = Names::new();
+    for index in directories(operand) {
+        names.push(operand.names.name(index), operand.names.entry(index).inode, EntryType::Directory);
+    }
+    let place = std::sync::Arc::clone(&operand.place);
+    (!names.is_empty()).then(|| Operand { place, names, own: operand.own.again() })
+}
+
+/// Keeps errors until it is known whether the copy has reported the same.
+#[derive(Default)]
+struct Problems(Mutex<Vec<Problem>>);
+
+impl Problems {
+    fn is_empty(&self) -> bool {
+        lock(&self.0).is_empty()
+    }
+
+    /// Reports them. Returns true if there are any.
+    fn pass_on(&self, report: &dyn Report) -> bool {
+        let problems = std::mem::take(&mut *lock(&self.0));
+        let failed = !problems.is_empty();
+        problems.into_iter().for_each(|problem| report.problem(problem));
+        failed
+    }
+}
+
+impl Report for Problems {
+    fn count(&self, _more: Tally) {}
+
+    fn problem(&self, problem: Problem) {
+        // The copy gives the same warnings.
+        if problem.severity == Severity::Error {
+            lock(&self.0).push(problem);
+        }
+    }
+
+    fn line(&self, _line: Line) {}
+
+    fn output(&self, _stream: Standard, _bytes: &[u8]) {}
+
+    fn debug(&self, _text: &str) {}
+}
+
+/// Passes on the reports of a deletion without the counts of its walk, which are not the copy's.
+struct OnlyDeleted<'a>(&'a dyn Report);
+
+impl Report for OnlyDeleted<'_> {
+    fn count(&self, more: Tally) {
+        self.0.count(Tally { deleted: more.deleted, ..Tally::default() });
+    }
+
+    fn problem(&self, problem: Problem) {
+        self.0.problem(problem);
+    }
+
+    fn line(&self, line: Line) {
+        self.0.line(line);
+    }
+
+    fn output(&self, stream: Standard, bytes: &[u8]) {
+        self.0.output(stream, bytes);
+    }
+
+    fn debug(&self, text: &str) {
+        self.0.debug(text);
+    }
+
+    fn wants_debug(&self) -> bool {
+        self.0.wants_debug()
+    }
+}

@@ -1,0 +1,290 @@
+//! Finds what only the target has.
+//!
+//! The source is walked as a copy walks it, so that the same rules decide what it leaves out.
+//! Beside each directory its counterpart is listed, and names that the source doesn't have are
+//! recorded. Directories of the source that have no counterpart are not entered.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::sync::{Arc, Mutex};
+
+use haul_flow::{
+    Context, DirHandle, DirNode, Enter, Entry, OpenDir, OpenSource, Operand, Plan, Policy, Pool, Problem,
+    Start, Tool, lock,
+};
+use haul_sys::{
+    DirectoryReader, EntryType, Errno, Error, Fd, Identity, Names, Open, Operation, TEMPORARY_PREFIX, open,
+    stat, stat_at, stat_path,
+};
+
+use super::deleter::Doomed;
+use super::kind::DeleteKind;
+use super::options::Options;
+
+/// How many names of the target are looked at together.
+const WINDOW_ENTRIES: usize = 1 << 16;
+
+/// The target's directory that belongs to one of the source.
+pub(super) struct Counterpart {
+    held: Arc<DirHandle>,
+    /// Name in it of the operand's counterpart, which may differ from the operand's.
+    name: Option<CString>,
+}
+
+impl Counterpart {
+    /// Returns the place of the target itself.
+    pub(super) fn of_operand(held: Arc<DirHandle>, name: CString) -> Self {
+        Self { held, name: Some(name) }
+    }
+}
+
+/// What a survey has found.
+#[derive(Default)]
+pub(super) struct Found {
+    /// The entries that only the target has, by directory. In place of the inode number from the
+    /// listing they have that from `stat`.
+    pub(super) operands: Vec<Operand<Doomed>>,
+    /// Entries of the directories that both trees have.
+    pub(super) entries: u64,
+    /// True if the source has nothing that is copied.
+    pub(super) source_is_empty: bool,
+}
+
+pub(super) struct Survey {
+    options: Options,
+    readers: Pool<DirectoryReader>,
+    found: Mutex<Found>,
+}
+
+/// A directory of both trees, opened.
+struct Pair<'a> {
+    source: &'a Fd,
+    target: &'a Fd,
+    opened: &'a OpenDir<'a>,
+    path: Vec<u8>,
+}
+
+/// Entries of one directory that are to be deleted.
+#[derive(Default)]
+struct Extras {
+    /// Those that the source doesn't have.
+    missing: Names,
+    /// Those that it has, and that are left out.
+    excluded: Names,
+}
+
+impl Survey {
+    pub(super) fn new(options: Options) -> Self {
+        Self { options, readers: Pool::default(), found: Mutex::default() }
+    }
+
+    pub(super) fn into_found(self) -> Found {
+        self.found.into_inner().unwrap_or_default()
+    }
+
+    /// Opens the counterpart of a directory and records what only that has. `None` if there is no
+    /// counterpart.
+    fn look(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        opened: &OpenDir<'_>,
+    ) -> Result<Option<Counterpart>, Problem> {
+        let above = &entry.node.own;
+        let name = above.name.as_deref().unwrap_or_else(|| entry.name());
+        let path = above.held.path_of(name);
+        let cannot_list =
+            |path: &[u8], cause| Problem::new(DeleteKind::CannotList).naming(path).because(cause);
+        let source = opened.source.map_err(|cause| cannot_list(&entry.path(), cause.clone()))?;
+        let target = cx.cache().open(&above.held).and_then(|parent| open(&*parent, name, Open::DIRECTORY));
+        let target = match target {
+            Ok(target) => Arc::new(target),
+            Err(cause) if is_other(&cause) => return Ok(None),
+            Err(cause) => return Err(cannot_list(&path, cause)),
+        };
+        let identity = stat(&target).map_err(|cause| cannot_list(&path, cause))?.identity;
+        let held = cx.cache().hold(&above.held, name, Open::DIRECTORY, identity, Some(Arc::clone(&target)));
+        let names = self
+            .readers
+            .with(DirectoryReader::new, |reader| list(reader, source))
+            .map_err(|cause| cannot_list(&entry.path(), cause))?;
+        if entry.is_operand() {
+            let is_copied = |index| self.is_copied(cx, (source, opened), &names, index);
+            lock(&self.found).source_is_empty = !(0..names.len()).any(is_copied);
+        }
+        let pair = Pair { source, target: &target, opened, path };
+        let Extras { missing, excluded } = self.extras(cx, &pair, &names)?;
+        let operand = |mut names: Names, source| {
+            names.sort_by_inode();
+            let own = Doomed::under(opened.scope.filter(|_| !self.options.excluded).cloned(), source);
+            (!names.is_empty()).then(|| Operand { place: Arc::clone(&held), names, own })
+        };
+        let of_source = || {
+            let how = if self.follow(entry) { Open::DIRECTORY.following() } else { Open::DIRECTORY };
+            cx.cache().hold(&entry.node.source, entry.name(), how, opened.stat.identity, None)
+        };
+        let source = (!missing.is_empty()).then(of_source);
+        let operands = [operand(missing, source), operand(excluded, None)].into_iter().flatten();
+        lock(&self.found).operands.extend(operands);
+        Ok(Some(Counterpart { held, name: None }))
+    }
+
+    fn is_copied(
+        &self,
+        cx: &Context<'_, Self>,
+        (source, opened): (&Fd, &OpenDir<'_>),
+        names: &Names,
+        index: usize,
+    ) -> bool {
+        let (name, kind) = (names.name(index), names.entry(index).kind);
+        cx.selector().selects(opened.scope.map(Arc::as_ref), source, name, kind)
+    }
+
+    /// Returns the entries of the target's directory that are to be deleted. `names` are those of
+    /// the source's.
+    fn extras(&self, cx: &Context<'_, Self>, pair: &Pair<'_>, names: &Names) -> Result<Extras, Problem> {
+        let cannot_list =
+            |cause| Problem::new(DeleteKind::CannotList).naming(pair.path.as_slice()).because(cause);
+        let known: HashMap<&CStr, usize> = (0..names.len()).map(|index| (names.name(index), index)).collect();
+        let (mut extras, mut entries) = (Extras::default(), 0);
+        let mut reader = self.readers.take().unwrap_or_default();
+        loop {
+            let mut window = Names::new();
+            let more = reader.read(pair.target, &mut window, WINDOW_ENTRIES).map_err(cannot_list)?;
+            entries += window.len() as u64;
+            for index in 0..window.len() {
+                let (name, kind) = (window.name(index), window.entry(index).kind);
+                let to = match known.get(name) {
+                    None if self.is_missing(cx, pair, name, kind) => &mut extras.missing,
+                    Some(&at) if self.makes_way(cx, pair, (name, kind), (names, at)) => &mut extras.missing,
+                    Some(&at) if self.is_excluded(cx, pair, names, at) => &mut extras.excluded,
+                    _ => continue,
+                };
+                self.record(pair, name, to)?;
+            }
+            if !more {
+                break;
+            }
+        }
+        self.readers.give(reader);
+        lock(&self.found).entries += entries;
+        Ok(extras)
+    }
+
+    /// True if a name that the source doesn't have is to be deleted. Temporary files belong to
+    /// copies that are running, or are removed by the next one.
+    fn is_missing(&self, cx: &Context<'_, Self>, pair: &Pair<'_>, name: &CStr, kind: EntryType) -> bool {
+        let is_temporary = name.to_bytes().starts_with(TEMPORARY_PREFIX.as_bytes());
+        let scope = pair.opened.scope.map(Arc::as_ref);
+        !is_temporary && (self.options.excluded || cx.selector().selects(scope, pair.target, name, kind))
+    }
+
+    /// True if the target has a directory where the source has something else, which is to be
+    /// copied. `at` is its index in the source's `names`.
+    fn makes_way(
+        &self,
+        cx: &Context<'_, Self>,
+        pair: &Pair<'_>,
+        (name, kind): (&CStr, EntryType),
+        (names, at): (&Names, usize),
+    ) -> bool {
+        let is_directory = |directory, listed, follows: bool| match listed {
+            EntryType::Directory => true,
+            EntryType::Symlink if !follows => false,
+            EntryType::Unknown | EntryType::Symlink => stat_path(Some(directory), name, follows)
+                .is_ok_and(|stat| EntryType::from(stat.kind) == EntryType::Directory),
+            _ => false,
+        };
+        is_directory(pair.target, kind, false)
+            && !is_directory(pair.source, names.entry(at).kind, self.options.follows)
+            && self.is_copied(cx, (pair.source, pair.opened), names, at)
+    }
+
+    /// True if a name that both have is left out, and what is left out is deleted.
+    fn is_excluded(&self, cx: &Context<'_, Self>, pair: &Pair<'_>, names: &Names, at: usize) -> bool {
+        let (name, kind) = (names.name(at), names.entry(at).kind);
+        let by_name = || pair.opened.scope.is_some_and(|scope| cx.selector().excludes(scope, name, kind));
+        self.options.excluded && by_name()
+    }
+
+    fn record(&self, pair: &Pair<'_>, name: &CStr, extras: &mut Names) -> Result<(), Problem> {
+        let failed = |cause| {
+            let path = [pair.path.as_slice(), b"/", name.to_bytes()].concat();
+            Problem::new(DeleteKind::CannotStat).naming(path).because(cause)
+        };
+        let there = match stat_at(pair.target, name) {
+            Ok(there) => there,
+            Err(cause) if cause.is(Errno::NOENT) => return Ok(()),
+            Err(cause) => return Err(failed(cause)),
+        };
+        let is_own = self.options.own_files.contains(&there.identity);
+        if is_own || extras.push(name, there.identity.inode, there.kind.into()) {
+            return Ok(());
+        }
+        Err(failed(Error::new(Operation::Getdents, String::new(), Errno::OVERFLOW)))
+    }
+}
+
+/// True if opening a directory failed because there is none.
+fn is_other(cause: &Error) -> bool {
+    cause.is(Errno::NOENT) || cause.is(Errno::NOTDIR) || cause.is(Errno::LOOP)
+}
+
+/// Lists a directory through a new descriptor: the given one holds the walk's offset.
+fn list(reader: &mut DirectoryReader, directory: &Fd) -> Result<Names, Error> {
+    let (fd, mut names) = (open(directory, c".", Open::DIRECTORY)?, Names::new());
+    while reader.read(&fd, &mut names, usize::MAX)? {}
+    fd.close()?;
+    Ok(names)
+}
+
+impl Tool for Survey {
+    type Directory = Counterpart;
+    type File = ();
+
+    fn policy(&self) -> Policy {
+        Policy { starts_workers_late: true, ..Policy::default() }
+    }
+
+    fn follow(&self, entry: &Entry<Self>) -> bool {
+        self.options.follows || entry.is_operand()
+    }
+
+    fn plan(&self, _: &Context<'_, Self>, _: &Entry<Self>, kind: EntryType) -> Plan {
+        if kind == EntryType::Directory { Plan::Enter } else { Plan::Skip }
+    }
+
+    fn enter_dir(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        opened: &OpenDir<'_>,
+    ) -> Enter<Counterpart> {
+        let device = |identity: Identity| identity.device;
+        let crosses =
+            || entry.node.stat.is_some_and(|above| device(above.identity) != device(opened.stat.identity));
+        let is_left_out = self.options.one_file_system && crosses();
+        // The copy reports a link that leads to a directory around it.
+        let is_cycle = self.options.follows && entry.node.is_within(opened.stat.identity);
+        if is_left_out || is_cycle {
+            return Enter::Over;
+        }
+        match self.look(cx, entry, opened) {
+            Ok(Some(counterpart)) => Enter::Visit(counterpart),
+            Ok(None) => Enter::Over,
+            Err(problem) => {
+                cx.problem(problem);
+                Enter::Over
+            }
+        }
+    }
+
+    fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
+        // Nothing was written through it.
+        cx.cache().close(&node.own.held).ok();
+    }
+
+    fn open_file(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenSource<'_>) -> Start<()> {
+        Start::Done
+    }
+}
