@@ -3,13 +3,14 @@
 //! A worker makes blocking calls. On a local disk a few of them keep the processors busy, but where
 //! each call waits for a network (NFS, Lustre, FUSE), throughput is proportional to the calls that
 //! wait at the same time, until the server is busy (Little's law). So the number of workers is
-//! doubled while the processors are mostly idle, and only as long as that pays:
+//! doubled while the processors are mostly idle, or quadrupled if they will be then too, and only
+//! as long as that pays:
 //!
 //! ```text
 //!            idle processors                steps per second rose by a quarter
-//! observe ──────────────────► double, try ─────────────────────────────────────► observe
+//! observe ──────────────────► grow, try ───────────────────────────────────────► observe
 //!    ▲                            │ no
-//!    └─ halve, after a pause ◄────┘      given up after the second time
+//!    └─ as before, after a pause ◄┘      given up after the second time
 //! ```
 //!
 //! Workers that did not pay rest: on btrfs, up to 32 of them fought for the locks of its trees, and
@@ -52,14 +53,14 @@ const STEPS_PER_WORKER: u64 = 2;
 /// other programs, never waits: more workers would take them from those.
 const WAITS_PER_STEP: f64 = 0.5;
 
-/// Ratio of speeds from which on a doubling beyond the first workers has paid. Ideal is 2.
+/// Ratio of speeds from which on more than the first workers have paid. Ideal is 2 or 4.
 const PAYS: f64 = 1.25;
 
 /// Ratio of the processors' shares from which on another number of the first workers has paid.
 /// Their time differs less than the speed, because steps take different times.
 const KEEPS_BUSIER: f64 = 1.05;
 
-/// How many doublings may not pay. The second attempt is for a run that has come to another part of
+/// How often growth may not pay. The second attempt is for a run that has come to another part of
 /// its tree.
 const FAILURES_MAX: u32 = 2;
 
@@ -162,7 +163,7 @@ impl Growth {
             }
         }
         let wanted = match seen.waits {
-            true if is_waiting && was_waiting => self.doubled(workers),
+            true if is_waiting && was_waiting => self.more(seen),
             true => workers,
             false => self.other_of_the_first(seen),
         };
@@ -194,8 +195,8 @@ impl Growth {
         (elapsed >= enough).then_some(Observation { workers, speed, share, waits })
     }
 
-    /// Returns how many workers there should be after a trial; `None` if a doubling has paid, after
-    /// which the next one may follow.
+    /// Returns how many workers there should be after a trial; `None` if growth has paid, after
+    /// which more may follow.
     fn judge(&mut self, before: Observation, seen: Observation, now: Duration) -> Option<usize> {
         let is_beyond_first = seen.workers > self.first;
         let has_paid = if is_beyond_first {
@@ -212,12 +213,13 @@ impl Growth {
         Some(if has_paid { seen.workers } else { before.workers })
     }
 
-    /// Returns the next larger number of workers, if it may be tried.
-    fn doubled(&self, workers: usize) -> usize {
+    /// Returns the next larger number of workers, if it may be tried: twice as many, or four times
+    /// if even those would leave the processors idle.
+    fn more(&self, Observation { workers, share, .. }: Observation) -> usize {
         match workers {
             few if few < self.first => self.first,
             _ if self.failures == FAILURES_MAX => workers,
-            _ => (workers * 2).min(self.most),
+            _ => (workers * if share * 4.0 <= BUSY { 4 } else { 2 }).min(self.most),
         }
     }
 
@@ -326,7 +328,7 @@ mod tests {
             let Run { workers, changed, .. } = device.run(64, Duration::from_secs(20));
             assert!((least..=most).contains(&workers), "{device:?}: {workers} workers");
             if waits && width > 64.0 {
-                assert!(changed < Duration::from_millis(500), "{device:?}: {changed:?}");
+                assert!(changed < Duration::from_millis(200), "{device:?}: {changed:?}");
             }
         }
     }
