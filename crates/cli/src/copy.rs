@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use haul_copy::{CopyRequest, FreeSpace, Outcome, Refused};
 use haul_flow::{CancelToken, Config, Report};
 use haul_journal::Journal;
+use haul_sys::Fd;
 
 use crate::ahead;
 use crate::batch;
@@ -109,8 +110,57 @@ struct Copy<'a> {
     space: OnceLock<Option<FreeSpace>>,
 }
 
+/// Exit statuses of rsync: some entries were not copied; some have vanished.
+const PARTIAL: u8 = 23;
+const VANISHED: u8 = 24;
+
 impl Work for Copy<'_> {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
+        let status = self.copied_by(executor, config, console);
+        let is_there = |name: &CString| haul_sys::stat_path::<&Fd>(None, name, true).is_ok();
+        match self.request.rsync_status {
+            false => status,
+            true if status == 0 && !console.has_failed() => 0,
+            true if console.has_only_lost_files() && self.request.operands.names.iter().all(is_there) => {
+                VANISHED
+            }
+            true => PARTIAL,
+        }
+    }
+
+    fn exit_status(&self, status: u8, trouble: bool) -> u8 {
+        let least = if self.request.rsync_status { PARTIAL } else { 1 };
+        if trouble { status.max(least) } else { status }
+    }
+
+    fn place(&self) -> Option<&Path> {
+        let operands = &self.request.operands;
+        let target = match (&operands.target_directory, operands.names.as_slice()) {
+            (Some(target), [_, ..]) => Some(target),
+            (None, [_, .., target]) => Some(target),
+            _ => None,
+        };
+        target.map(|name: &CString| Path::new(OsStr::from_bytes(name.to_bytes())))
+    }
+
+    fn before_count(&self) {
+        let Request { operands, options, .. } = self.request;
+        self.space.get_or_init(|| FreeSpace::before(operands, options));
+    }
+
+    fn count_ahead(&self, over: &AtomicBool, report: &dyn Report) -> Option<Whole> {
+        let space = self.space.get().and_then(Option::as_ref);
+        let (whole, needed) = ahead::count(self.request, space, over)?;
+        if let Some(shortage) = space.and_then(|space| ahead::shortage(space, needed)) {
+            report.problem(shortage);
+        }
+        Some(whole)
+    }
+}
+
+impl<'a> Copy<'a> {
+    /// Copies, and returns 0 or 1.
+    fn copied_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let Request { operands, options, manifest, .. } = self.request;
         let manifest = manifest.as_ref().map(|request| Manifest::create(request, operands, console));
         let manifest = match manifest.transpose() {
@@ -153,32 +203,6 @@ impl Work for Copy<'_> {
         }
     }
 
-    fn place(&self) -> Option<&Path> {
-        let operands = &self.request.operands;
-        let target = match (&operands.target_directory, operands.names.as_slice()) {
-            (Some(target), [_, ..]) => Some(target),
-            (None, [_, .., target]) => Some(target),
-            _ => None,
-        };
-        target.map(|name: &CString| Path::new(OsStr::from_bytes(name.to_bytes())))
-    }
-
-    fn before_count(&self) {
-        let Request { operands, options, .. } = self.request;
-        self.space.get_or_init(|| FreeSpace::before(operands, options));
-    }
-
-    fn count_ahead(&self, over: &AtomicBool, report: &dyn Report) -> Option<Whole> {
-        let space = self.space.get().and_then(Option::as_ref);
-        let (whole, needed) = ahead::count(self.request, space, over)?;
-        if let Some(shortage) = space.and_then(|space| ahead::shortage(space, needed)) {
-            report.problem(shortage);
-        }
-        Some(whole)
-    }
-}
-
-impl<'a> Copy<'a> {
     fn of(request: &'a Request) -> Self {
         Self { request, journal: None, of_ranks: false, space: OnceLock::new() }
     }

@@ -15,12 +15,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_copy::CopyKind;
-use haul_flow::{Line, Problem, Report, RunInfo, Severity, Standard, Tally, lock};
+use haul_delete::DeleteKind;
+use haul_flow::{FlowKind, Line, Problem, Report, RunInfo, Severity, Standard, Tally, lock};
+use haul_sys::Errno;
 
 use crate::flags::{self, When};
 use crate::messages::Messages;
 use crate::output::{self, Output};
 use crate::progress::{Progress, Source, Whole};
+
+/// True if a file of the source was gone when it was to be copied, or if that is why something else
+/// was not done.
+fn is_of_vanished_file(problem: &Problem) -> bool {
+    let is_gone = problem.cause.as_ref().is_some_and(|cause| cause.is(Errno::NOENT));
+    let is_of_source = problem.kind == FlowKind::CannotStat || problem.kind == FlowKind::CannotAccess;
+    (is_gone && is_of_source) || problem.kind == DeleteKind::AfterErrors
+}
 
 /// Prints what was requested instead of work: help, or the version.
 pub(crate) fn print_information(messages: Messages, text: &str) -> ExitCode {
@@ -61,6 +71,8 @@ pub(crate) struct Console<W = output::Standard> {
     problems: AtomicU64,
     means: Mutex<Option<RunInfo>>,
     failed: AtomicBool,
+    /// True if an error was reported that isn't about a file that has vanished.
+    failed_otherwise: AtomicBool,
     debug: bool,
 }
 
@@ -75,6 +87,7 @@ impl<W: Write> Console<W> {
             problems: AtomicU64::new(0),
             means: Mutex::default(),
             failed: AtomicBool::new(false),
+            failed_otherwise: AtomicBool::new(false),
             debug: false,
         }
     }
@@ -142,6 +155,11 @@ impl<W: Write> Console<W> {
     /// True if an error was reported.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
+    }
+
+    /// True if errors were reported, and all of them are about files that have vanished.
+    pub(crate) fn has_only_lost_files(&self) -> bool {
+        self.has_failed() && !self.failed_otherwise.load(Ordering::Relaxed)
     }
 
     /// Marks the run as failed.
@@ -253,6 +271,7 @@ impl<W: Write + Send> Report for Console<W> {
         self.problems.fetch_add(1, Ordering::Relaxed);
         if problem.severity == Severity::Error {
             self.fail();
+            self.failed_otherwise.fetch_or(!is_of_vanished_file(&problem), Ordering::Relaxed);
         }
         self.complain(&self.messages.problem(&problem));
     }
@@ -337,6 +356,18 @@ mod tests {
         let failed = console();
         failed.problem(Problem::new(FlowKind::ErrorWriting));
         assert_eq!(failed.finish(), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn files_that_have_vanished_are_told_from_other_errors() {
+        let because = |errno| haul_sys::Error::new(haul_sys::Operation::Openat, String::new(), errno);
+        let console = console();
+        assert!(!console.has_only_lost_files());
+        console.problem(Problem::new(FlowKind::CannotStat).because(because(Errno::NOENT)));
+        console.problem(Problem::new(DeleteKind::AfterErrors));
+        assert!(console.has_only_lost_files());
+        console.problem(Problem::new(FlowKind::CannotStat).because(because(Errno::ACCESS)));
+        assert!(!console.has_only_lost_files());
     }
 
     #[test]

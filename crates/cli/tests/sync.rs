@@ -132,6 +132,20 @@ fn prune(target: &Path, source: &Path) {
     }
 }
 
+/// Options that rsync has too.
+const OPTIONS: [&str; 10] = [
+    "",
+    "-c",
+    "-u",
+    "--inplace",
+    "--delete",
+    "-c --delete",
+    "-u --delete",
+    "--existing",
+    "--ignore-existing",
+    "--existing --delete",
+];
+
 #[test]
 fn the_target_becomes_what_the_source_is_and_what_rsync_makes_of_it() {
     let ours = program!();
@@ -143,16 +157,18 @@ fn the_target_becomes_what_the_source_is_and_what_rsync_makes_of_it() {
     for case in 0..cases {
         let mut random = seeded(seed.wrapping_add(case));
         let sandbox = Sandbox::in_memory().unwrap();
-        let options = ["", "-c", "-u", "--inplace", "--delete", "-c --delete", "-u --delete"];
-        let option = *options.choose(&mut random).unwrap();
-        let (deletes, keeps_newer) = (option.contains("--delete"), option.contains("-u"));
-        // Which of several names of a file is newer is a question of order.
-        let has_links = !keeps_newer;
+        let option = *OPTIONS.choose(&mut random).unwrap();
+        let is_given = |name: &str| option.split(' ').any(|word| word == name);
+        let deletes = is_given("--delete");
+        // Then not everything becomes equal, and what several names of a file have in common
+        // depends on the order.
+        let is_partial = ["-u", "--existing", "--ignore-existing"].into_iter().any(is_given);
+        let has_links = !is_partial;
         let mut tree = random_tree::tree(random.random(), Shape { entries: 30, file_bytes_max: 20_000 });
         tree.nodes.retain(|node| has_links || !matches!(node.kind, Kind::HardLink(_)));
         tree.build(&sandbox.join("s")).unwrap();
         sandbox.script("cp -a s t").unwrap();
-        let of_target = Changes { links: has_links, full_directories: deletes };
+        let of_target = Changes { links: has_links, full_directories: deletes && !is_partial };
         let of_source = Changes { full_directories: true, ..of_target };
         let mut changes: Vec<_> = (0..8).map(|_| of_target.one(&sandbox.join("t"), &mut random)).collect();
         sandbox.script("cp -a t ours; cp -a t theirs").unwrap();
@@ -160,7 +176,7 @@ fn the_target_becomes_what_the_source_is_and_what_rsync_makes_of_it() {
         let output = haul(&ours, sandbox.path(), format!("{option} s ours").trim_start());
         let mut differences = Vec::new();
         // In place, rsync writes to all names of a file, also to those of the source's other files.
-        if option != "--inplace" {
+        if !is_given("--inplace") {
             // With -c it opens a FIFO of the target that is to become a file, and waits forever. It
             // compares nanoseconds only with a window of -1.
             let mut rsync = Command::new("timeout");
@@ -180,12 +196,16 @@ fn the_target_becomes_what_the_source_is_and_what_rsync_makes_of_it() {
                 |path: &[u8]| fs::symlink_metadata(sandbox.join("s").join(OsStr::from_bytes(path))).is_err();
             let is_there = |about| matches!(about, About::Missing | About::Extra | About::Type);
             different.list.retain(|one| is_there(one.about) || !is_kept(&one.path));
+            if is_given("--ignore-existing") {
+                // Where the source has a directory, rsync gives what stays the present time.
+                different.list.retain(|one| one.about != About::Time);
+            }
             differences.push(different);
         }
         if !deletes {
             prune(&sandbox.join("ours"), &sandbox.join("s"));
         }
-        if !keeps_newer {
+        if !is_partial {
             let facts = FACTS.difference(Facts::DIRECTORY_MODIFIED);
             let take = |name: &str| Snapshot::take(&sandbox.join(name), facts).unwrap();
             differences.push(compare(&take("s"), &take("ours"), facts).unwrap());
@@ -423,6 +443,59 @@ fn a_target_that_is_a_link_to_a_directory_is_that_directory() {
     succeed(&ours, sandbox.path(), "source link");
     assert_eq!(fs::read(sandbox.join("real/d/f")).unwrap(), b"x\n");
     assert!(fs::symlink_metadata(sandbox.join("link")).unwrap().is_symlink());
+}
+
+#[test]
+fn only_what_exists_or_only_what_is_missing_is_copied() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("setfattr"));
+    let names = |sandbox: &Sandbox| {
+        let short = |path: &Path| path.strip_prefix(sandbox.join("t")).unwrap().display().to_string();
+        let mut names: Vec<_> = entries(&sandbox.join("t")).iter().map(|path| short(path)).collect();
+        names.sort();
+        names
+    };
+    let script = "mkdir t t/a t/fifo t/full; echo old >t/a/1; echo x >t/empty; echo more >t/more
+        mkdir s/full.d; echo y >s/full; echo z >t/full/in";
+    for delete in ["", "--delete "] {
+        let sandbox = scene(script);
+        let before = names(&sandbox);
+        // A directory that isn't empty is never replaced: nothing might take its place.
+        let message = refuse(&ours, sandbox.path(), &format!("{delete}--existing s t"));
+        assert!(message.starts_with("haul sync: cannot overwrite directory 't/full'"), "{message}");
+        assert_eq!(names(&sandbox), before, "{delete}");
+        assert_eq!(fs::read(sandbox.join("t/a/1")).unwrap(), b"1\n");
+        assert!(!fs::symlink_metadata(sandbox.join("t/fifo")).unwrap().is_dir());
+
+        let sandbox = scene(script);
+        let dry = succeed(&ours, sandbox.path(), &format!("-n {delete}--ignore-existing s t"));
+        let real = succeed(&ours, sandbox.path(), &format!("-v {delete}--ignore-existing s t"));
+        assert_eq!(dry.lines().count(), real.lines().count(), "{dry}{real}");
+        assert_eq!(fs::read(sandbox.join("t/a/1")).unwrap(), b"old\n");
+        assert_eq!(fs::read(sandbox.join("t/empty")).unwrap(), b"x\n");
+        assert_eq!(fs::read(sandbox.join("t/full/in")).unwrap(), b"z\n");
+        assert_eq!(fs::read(sandbox.join("t/a/b/4")).unwrap(), b"4\n");
+        assert_eq!(sandbox.join("t/more").exists(), delete.is_empty());
+    }
+}
+
+#[test]
+fn exit_statuses_are_rsyncs_if_asked_for() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script("mkdir -p s t/f full; touch s/f t/f/in full/f").unwrap();
+    for (line, status) in [
+        ("full new", 0),
+        ("full/ new", 0),
+        ("s t", 23),
+        ("missing t", 23),
+        ("--delete --max-delete=0 full t", 23),
+        ("--no-such-option s t", 1),
+    ] {
+        let output = haul(&ours, sandbox.path(), &format!("--rsync-status {line}"));
+        assert_eq!(output.status.code(), Some(status), "{line}: {}", text(&output.stderr));
+    }
 }
 
 #[test]

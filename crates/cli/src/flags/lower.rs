@@ -28,6 +28,8 @@ pub(crate) struct Request {
     pub(crate) manifest: Option<ManifestRequest>,
     /// True if the copy goes on where an interrupted run of it stopped (`--resume`).
     pub(crate) resume: bool,
+    /// True if the exit status is that of rsync (`haul sync --rsync-status`).
+    pub(crate) rsync_status: bool,
     /// What is deleted from the target afterwards, if anything (`haul sync --delete`).
     pub(crate) deletion: Option<haul_delete::Options>,
 }
@@ -114,6 +116,7 @@ pub(crate) struct Typed {
     /// `haul sync`: which files differ.
     pub(super) sync: Option<Difference>,
     pub(super) deletion: Deletion,
+    pub(super) rsync_status: bool,
     /// The last of `--atomic` and `--no-atomic`.
     pub(crate) atomic: Option<Atomic>,
     pub(crate) fsync: Fsync,
@@ -175,6 +178,7 @@ impl Default for Typed {
             dry_run: false,
             sync: None,
             deletion: Deletion::default(),
+            rsync_status: false,
             atomic: None,
             fsync: Fsync::Never,
             if_changed: None,
@@ -331,12 +335,6 @@ impl Typed {
         Ok(())
     }
 
-    /// `--delete`.
-    pub(super) fn delete(&mut self) {
-        self.deletion.wanted = true;
-        self.difference().deletes_later = true;
-    }
-
     /// Which files differ, for `haul sync`.
     pub(super) fn difference(&mut self) -> &mut Difference {
         self.sync.get_or_insert_default()
@@ -382,7 +380,12 @@ impl Typed {
     /// When they contradict each other; checked in GNU's order.
     pub(super) fn lower(mut self, environment: &Environment) -> Result<Request, Error> {
         let update = match (self.interactive, self.sync) {
-            (_, Some(difference)) => Update::Different(difference),
+            (_, Some(difference)) => {
+                // Otherwise nothing might take the place of a directory that makes way.
+                let is_whole = !difference.only_existing && !difference.only_missing;
+                let deletes_later = self.deletion.wanted && is_whole;
+                Update::Different(Difference { deletes_later, ..difference })
+            }
             (Interactive::Keep, None) => Update::None,
             (_, None) => self.existing.update,
         };
@@ -409,7 +412,8 @@ impl Typed {
         let run = RunOptions { debug: options.debug, ..self.shared.run };
         let (format, algorithm) = (self.manifest_format.unwrap_or_default(), self.hash.unwrap_or_default());
         let manifest = self.manifest.map(|path| ManifestRequest { path, format, algorithm });
-        Ok(Request { operands, options, run, manifest, resume: self.resume, deletion })
+        let (resume, rsync_status) = (self.resume, self.rsync_status);
+        Ok(Request { operands, options, run, manifest, resume, rsync_status, deletion })
     }
 
     /// Returns what is deleted, if anything.
@@ -427,6 +431,7 @@ impl Typed {
         Ok(Some(haul_delete::Options {
             excluded,
             limit: limit.unwrap_or(Limit::HalfOfMany),
+            makes_way: options.existing.update.deletes_later(),
             empty_source: really,
             follows: options.dereference == Dereference::Always,
             one_file_system: options.one_file_system,

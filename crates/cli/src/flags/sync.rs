@@ -47,14 +47,24 @@ static OWN: &[Flag] = &[
         "leave files alone that are newer in TARGET",
     ),
     Flag::own(
+        "--existing",
+        Plain(|typed| typed.difference().only_existing = true),
+        "make nothing in TARGET that is not there",
+    ),
+    Flag::own(
+        "--ignore-existing",
+        Plain(|typed| typed.difference().only_missing = true),
+        "leave everything in TARGET as it is, but for directories, and copy only what it lacks",
+    ),
+    Flag::own(
         "--delete",
-        Plain(Typed::delete),
+        Plain(|typed| typed.deletion.wanted = true),
         "delete what only TARGET has, once everything else has succeeded; what the rules leave out stays",
     ),
     Flag::own(
         "--delete-excluded",
         Plain(|typed| {
-            typed.delete();
+            typed.deletion.wanted = true;
             typed.deletion.excluded = true;
         }),
         "like --delete, and also delete from TARGET what the rules leave out",
@@ -104,6 +114,11 @@ static OWN: &[Flag] = &[
         "--reflink",
         Optional("WHEN", Typed::share_blocks),
         "share data blocks with SOURCE: auto (if the file system can), always (or fail; the default for WHEN), or never",
+    ),
+    Flag::own(
+        "--rsync-status",
+        Plain(|typed| typed.rsync_status = true),
+        "exit with 23 instead of 1 if something is missing, or with 24 if only files that vanished meanwhile are",
     ),
     Flag::own(
         "-v --verbose",

@@ -43,6 +43,9 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
         copy.cx.problem(refuse(copy, opened.stat, refusal));
         return Enter::Over;
     }
+    if place::leaves_directory(copy) {
+        return Enter::Over;
+    }
     if copy.options.dry_run {
         record_named(copy, opened.stat.identity);
         return dry_run::enter(copy, opened);

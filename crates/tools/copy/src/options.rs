@@ -55,6 +55,17 @@ impl Update {
     pub fn syncs(self) -> bool {
         matches!(self, Self::Different(_))
     }
+
+    /// True if directories in the way of other files are removed by the deletion that follows.
+    #[must_use]
+    pub fn deletes_later(self) -> bool {
+        matches!(self, Self::Different(Difference { deletes_later: true, .. }))
+    }
+
+    /// True if nothing is made where nothing is.
+    pub(super) fn makes_nothing_new(self) -> bool {
+        matches!(self, Self::Different(Difference { only_existing: true, .. }))
+    }
 }
 
 /// When a regular file differs from its source: by type, size or modification time, or as said
@@ -67,6 +78,10 @@ pub struct Difference {
     pub window: u32,
     /// Files that are newer than their sources stay (`--update`).
     pub keeps_newer: bool,
+    /// Nothing is made where nothing is (`--existing`).
+    pub only_existing: bool,
+    /// What exists stays as it is, but for directories (`--ignore-existing`).
+    pub only_missing: bool,
     /// Directories in the way of other files stay, because a deletion follows
     /// ([`CopyKind::InTheWay`](crate::CopyKind::InTheWay)).
     pub deletes_later: bool,

@@ -81,10 +81,19 @@ pub(super) fn leaves(copy: EntryCopy<'_>, kind: EntryType) -> bool {
     };
     let follow = !looks_at_link(copy.options, kind);
     let Ok(directory) = copy.open_directory() else { return false };
-    // Errors here and below are reported when the copy is made.
-    let Ok(there) = stat_path(Some(&*directory), copy.target_name(), follow) else { return false };
+    let there = match stat_path(Some(&*directory), copy.target_name(), follow) {
+        Ok(there) => there,
+        Err(cause) if cause.is(Errno::NOENT) && existing.update.makes_nothing_new() => {
+            tell_skip(copy, Skip::Unwanted);
+            return true;
+        }
+        // Errors here and below are reported when the copy is made.
+        Err(_) => return false,
+    };
     match existing.update {
-        Update::None => tell_skip(copy, Skip::Unwanted),
+        Update::Different(Difference { only_missing: true, .. }) | Update::None => {
+            tell_skip(copy, Skip::Unwanted)
+        }
         Update::NoneFail => tell_skip(copy, Skip::Told),
         Update::Older | Update::All | Update::Different(_) => {
             return leaves_after_look(copy, &directory, &there);
@@ -183,7 +192,7 @@ pub(super) fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Foreseen, Pr
             Foreseen::Stays(there)
         }
         Decision::Remove => Foreseen::Removed,
-        Decision::RemoveDirectory if deletes_later(copy) => Foreseen::Made,
+        Decision::RemoveDirectory if copy.options.existing.update.deletes_later() => Foreseen::Made,
         Decision::RemoveDirectory if mend::is_empty(copy, &directory) => Foreseen::Removed,
         Decision::RemoveDirectory => return Err(refused(copy, Refusal::OtherOntoDirectory)),
         Decision::BackUp => Foreseen::BackedUp(backup_name(&directory, name, &copy.options.existing)),
@@ -230,7 +239,7 @@ pub(super) fn clear(
             make_room(copy, directory, source)?;
             Ok(Place::Free(None))
         }
-        Decision::RemoveDirectory if deletes_later(copy) => {
+        Decision::RemoveDirectory if copy.options.existing.update.deletes_later() => {
             let problem = Problem::new(CopyKind::InTheWay).naming(copy.target_path());
             Err(problem.naming(copy.entry.path()).as_warning())
         }
@@ -261,9 +270,24 @@ pub(super) fn clear(
     }
 }
 
-/// True if directories in the way are removed by the deletion that follows.
-fn deletes_later(copy: EntryCopy<'_>) -> bool {
-    matches!(copy.options.existing.update, Update::Different(Difference { deletes_later: true, .. }))
+/// True if a directory is left out because of what its target is; it was then counted.
+pub(super) fn leaves_directory(copy: EntryCopy<'_>) -> bool {
+    let Update::Different(Difference { only_existing, only_missing, .. }) = copy.options.existing.update
+    else {
+        return false;
+    };
+    if !only_existing && !only_missing {
+        return false;
+    }
+    let there = copy.open_directory().and_then(|directory| stat_at(&directory, copy.target_name()));
+    let is_left = match there {
+        Ok(there) => only_missing && there.kind != FileType::Directory,
+        Err(cause) => only_existing && cause.is(Errno::NOENT),
+    };
+    if is_left {
+        tell_skip(copy, Skip::Unwanted);
+    }
+    is_left
 }
 
 /// True if the copy is renamed over what is there, which a directory can't be.

@@ -32,6 +32,8 @@ pub struct Options {
     pub excluded: bool,
     /// How much may be deleted.
     pub limit: Limit,
+    /// True if directories make way for other files.
+    pub makes_way: bool,
     /// True if everything may be deleted because the source is empty.
     pub empty_source: bool,
     /// True if the copy follows symbolic links of the source.

@@ -195,7 +195,8 @@ impl Survey {
                 .is_ok_and(|stat| EntryType::from(stat.kind) == EntryType::Directory),
             _ => false,
         };
-        is_directory(pair.target, kind, false)
+        self.options.makes_way
+            && is_directory(pair.target, kind, false)
             && !is_directory(pair.source, names.entry(at).kind, self.options.follows)
             && self.is_copied(cx, (pair.source, pair.opened), names, at)
     }

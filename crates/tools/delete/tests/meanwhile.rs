@@ -37,6 +37,7 @@ fn options() -> Options {
     Options {
         excluded: false,
         limit: Limit::HalfOfMany,
+        makes_way: true,
         empty_source: false,
         follows: false,
         one_file_system: false,
