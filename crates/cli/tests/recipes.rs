@@ -1,0 +1,121 @@
+//! The commands of docs/automation.md do what it says.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use haul_testkit::{Program, Sandbox, needs, program, require};
+
+const SCENE: &str = "
+    mkdir -p srv/photos/2026 srv/project/.git srv/project/out srv/project/src mnt/backup
+    for n in 1 2 3; do head -c 3000 /dev/urandom >srv/photos/2026/$n.jpg; done
+    echo /out/ >srv/project/.gitignore; echo head >srv/project/.git/HEAD; echo x >srv/project/out/x.o
+    touch -d @1000 srv/project/README; touch srv/project/src/a.c srv/project/src/b.h";
+
+/// A recipe: the section it is in, its language, and its lines.
+struct Block {
+    section: String,
+    language: String,
+    text: String,
+}
+
+fn blocks(page: &str) -> Vec<Block> {
+    let (mut blocks, mut section): (Vec<Block>, _) = (Vec::new(), String::new());
+    let mut open = false;
+    for line in page.lines() {
+        match line.strip_prefix("```") {
+            Some(language) if !open => {
+                let (section, language) = (section.clone(), language.to_owned());
+                blocks.push(Block { section, language, text: String::new() });
+                open = true;
+            }
+            Some(_) => open = false,
+            None if open => blocks.last_mut().unwrap().text += &format!("{line}\n"),
+            None => {
+                if let Some(title) = line.strip_prefix("## ") {
+                    title.clone_into(&mut section);
+                }
+            }
+        }
+    }
+    blocks
+}
+
+fn run(ours: &Program, sandbox: &Sandbox, text: &str) -> Output {
+    let root = sandbox.path().display().to_string();
+    let script = ["/srv", "/mnt"].iter().fold(text.to_owned(), |script, place| {
+        let below = |before: char| format!("{before}{place}/");
+        let script = script.replace(&below(' '), &format!(" {root}{place}/"));
+        let script = script.replace(&below('='), &format!("={root}{place}/"));
+        let script = script.replace(&below('>'), &format!(">{root}{place}/"));
+        script
+            .replace(&below('"'), &format!("\"{root}{place}/"))
+            .replace(&format!(" {place}\n"), &format!(" {root}{place}\n"))
+    });
+    let programs = sandbox.join("bin");
+    if !programs.exists() {
+        fs::create_dir(&programs).unwrap();
+        std::os::unix::fs::symlink(ours.path(), programs.join("haul")).unwrap();
+    }
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let output = Command::new("sh").args(["-ec", &script]).env("PATH", path).output().unwrap();
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn names(root: &Path) -> Vec<String> {
+    let entries = walkdir::WalkDir::new(root).min_depth(1).sort_by_file_name();
+    let relative = |path: &Path| path.strip_prefix(root).unwrap().display().to_string();
+    entries.into_iter().map(|entry| relative(entry.unwrap().path())).collect()
+}
+
+#[test]
+fn the_recipes_work() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::tool("python3"));
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/automation.md");
+    let blocks = blocks(&fs::read_to_string(page).unwrap());
+    let photos = ["2026", "2026/1.jpg", "2026/2.jpg", "2026/3.jpg"];
+    let clone = [".gitignore", "README", "src", "src/a.c", "src/b.h"];
+    let mut tried = 0;
+    for block in &blocks {
+        let sandbox = Sandbox::in_memory().unwrap();
+        sandbox.script(SCENE).unwrap();
+        let commands = match block.language.as_str() {
+            "sh" => block.text.clone(),
+            "ini" => block.text.lines().filter_map(|line| line.strip_prefix("ExecStart=")).collect(),
+            _ => continue,
+        };
+        if commands.is_empty() {
+            continue;
+        }
+        tried += 1;
+        // What was there before, and must go where something is deleted.
+        let deletes = commands.contains("--delete ");
+        if deletes {
+            sandbox
+                .script("mkdir -p mnt/backup/photos srv/clone; touch mnt/backup/photos/old srv/clone/old")
+                .unwrap();
+        }
+        let output = run(&ours, &sandbox, &commands);
+        let there = |name: &str| names(&sandbox.join(name));
+        match block.section.as_str() {
+            _ if commands.contains("--dry-run") => {
+                assert!(String::from_utf8_lossy(&output.stdout).contains("removed '"), "{commands}");
+                assert_eq!(there("mnt/backup/photos"), ["old"]);
+            }
+            "A mirror every night" | "A backup whose bytes are proved" => {
+                assert_eq!(there("mnt/backup/photos"), photos, "{commands}");
+            }
+            "A clone without what can be made again" => assert_eq!(there("srv/clone"), clone, "{commands}"),
+            "A list of files from another program" => {
+                assert_eq!(there("mnt/backup/changed"), ["src", "src/a.c"], "{commands}");
+            }
+            "Figures for a program" => assert_eq!(String::from_utf8_lossy(&output.stdout), "3\n"),
+            other => panic!("what the recipe of {other:?} does isn't checked"),
+        }
+    }
+    assert!(tried >= 8, "{tried}");
+}
