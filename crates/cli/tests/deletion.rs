@@ -314,9 +314,13 @@ fn nothing_is_deleted_on_another_file_system() {
         mount(how);
         let message = fail(&ours, sandbox.path(), "--delete s t");
         let kept = names(&sandbox.join("t"));
-        // Rules can leave it out.
-        succeed(&ours, sandbox.path(), "--delete --exclude=mnt s t");
+        // Rules can leave it out, and so can -x.
+        mount("touch t/g");
+        succeed(&ours, sandbox.path(), "--delete -x s t");
         let left = names(&sandbox.join("t"));
+        mount("touch t/g");
+        succeed(&ours, sandbox.path(), "--delete --exclude=mnt s t");
+        assert_eq!(names(&sandbox.join("t")), left);
         mount("umount t/x/mnt; mkdir -p t/y; touch t/g");
         assert_eq!(
             message,
@@ -359,10 +363,11 @@ fn links_are_removed_and_never_followed() {
 fn files_of_running_copies_and_own_output_stay() {
     let ours = program!();
     require!(ours.needs_haul());
-    let sandbox = sandbox("mkdir s t; touch s/f t/old t/.haul-0000000000000000-0000000000000000-1-1-1");
-    let shell = format!("{} sync -v --delete s t >t/log 2>t/errors", ours.path().display());
+    let sandbox =
+        sandbox("mkdir -p s t/logs; touch s/f t/logs/old t/.haul-0000000000000000-0000000000000000-1-1-1");
+    let shell = format!("{} sync -v --delete s t >t/log 2>t/logs/errors", ours.path().display());
     sandbox.script(&shell).unwrap();
-    let expected = [".haul-0000000000000000-0000000000000000-1-1-1", "errors", "f", "log"];
+    let expected = [".haul-0000000000000000-0000000000000000-1-1-1", "f", "log", "logs", "logs/errors"];
     assert_eq!(names(&sandbox.join("t")), expected);
     assert_eq!(fs::read_to_string(sandbox.join("t/log")).unwrap().lines().count(), 2);
 }

@@ -128,6 +128,15 @@ impl Deleter {
         }
     }
 
+    /// True for one of the program's own files.
+    fn is_own(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> bool {
+        let own = &self.options.own_files;
+        let look = || stat_at(&*cx.cache().open(&entry.node.source)?, entry.name());
+        // By the inode number of the listing, most need no look.
+        own.iter().any(|own| own.inode == entry.name.inode())
+            && look().is_ok_and(|there| own.contains(&there.identity))
+    }
+
     fn remove_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Result<(), Problem> {
         let failed = |cause| Self::cannot_remove(entry.path(), cause);
         let directory = cx.cache().open(&entry.node.source).map_err(failed)?;
@@ -190,10 +199,12 @@ impl Deleter {
     ) -> Result<bool, Problem> {
         let identity = opened.stat.identity;
         let fd = opened.source.map_err(|cause| self.cannot_look(entry.path(), cause.clone()))?;
-        if is_mount_root(fd).unwrap_or(false) || identity.device != entry.node.source.identity().device {
-            return Err(Problem::new(DeleteKind::MountPoint).naming(entry.path()));
-        }
+        let is_elsewhere = identity.device != entry.node.source.identity().device;
         match self.stage {
+            _ if is_elsewhere || is_mount_root(fd).unwrap_or(false) => match self.options.one_file_system {
+                true => Ok(false),
+                false => Err(Problem::new(DeleteKind::MountPoint).naming(entry.path())),
+            },
             Stage::Count => {
                 lock(&self.known).insert(identity);
                 self.counted.fetch_add(1, Ordering::Relaxed);
@@ -223,7 +234,7 @@ impl Tool for Deleter {
                 || cx.cache().open(&entry.node.source).is_ok_and(|directory| selects(&directory))
         };
         // The survey has judged what is in a directory of both trees.
-        if !entry.is_operand() && !is_selected() {
+        if !entry.is_operand() && (!is_selected() || self.is_own(cx, entry)) {
             Self::keep(entry);
             return Plan::Skip;
         }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Because it is known before the copy what only the target has, what the copy makes isn't counted,
-//! and what others make meanwhile is left alone.
+//! and what others make meanwhile in directories that both have is left alone.
 //!
 //! Promises: nothing is deleted unless both trees could be listed whole; what the selection leaves
 //! out stays; no directory is entered that the survey hasn't seen, or through a link, or on another

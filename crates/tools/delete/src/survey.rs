@@ -4,7 +4,7 @@
 //! Beside each directory its counterpart is listed, and names that the source doesn't have are
 //! recorded. Directories of the source that have no counterpart are not entered.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex};
 
@@ -147,6 +147,7 @@ impl Survey {
             |cause| Problem::new(DeleteKind::CannotList).naming(pair.path.as_slice()).because(cause);
         let known: HashMap<&CStr, usize> = (0..names.len()).map(|index| (names.name(index), index)).collect();
         let (mut extras, mut entries) = (Extras::default(), 0);
+        let mut is_listed = vec![false; names.len()];
         let mut reader = self.readers.take().unwrap_or_default();
         loop {
             let mut window = Names::new();
@@ -154,6 +155,9 @@ impl Survey {
             entries += window.len() as u64;
             for index in 0..window.len() {
                 let (name, kind) = (window.name(index), window.entry(index).kind);
+                if let Some(&at) = known.get(name) {
+                    is_listed[at] = true;
+                }
                 let to = match known.get(name) {
                     None if self.is_missing(cx, pair, name, kind) => &mut extras.missing,
                     Some(&at) if self.makes_way(cx, pair, (name, kind), (names, at)) => &mut extras.missing,
@@ -168,6 +172,10 @@ impl Survey {
         }
         self.readers.give(reader);
         lock(&self.found).entries += entries;
+        if !extras.missing.is_empty() {
+            let unlisted = (0..names.len()).filter(|at| !is_listed[*at]).map(|at| names.name(at));
+            extras.missing = without_aliases(extras.missing, pair.target, unlisted);
+        }
         Ok(extras)
     }
 
@@ -224,6 +232,24 @@ impl Survey {
         }
         Err(failed(Error::new(Operation::Getdents, String::new(), Errno::OVERFLOW)))
     }
+}
+
+/// Leaves out entries that the source has under other names: where a file system takes letters of
+/// either case for the same, or forms of one letter, a name that isn't listed can still be there.
+fn without_aliases<'a>(extras: Names, target: &Fd, unlisted: impl Iterator<Item = &'a CStr>) -> Names {
+    let found = unlisted.filter_map(|name| stat_at(target, name).ok());
+    let aliased: HashSet<u64> = found.map(|there| there.identity.inode).collect();
+    if aliased.is_empty() {
+        return extras;
+    }
+    let mut others = Names::new();
+    for index in 0..extras.len() {
+        let entry = extras.entry(index);
+        if !aliased.contains(&entry.inode) {
+            others.push(extras.name(index), entry.inode, entry.kind);
+        }
+    }
+    others
 }
 
 /// True if opening a directory failed because there is none.
@@ -287,5 +313,30 @@ impl Tool for Survey {
 
     fn open_file(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenSource<'_>) -> Start<()> {
         Start::Done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use haul_sys::{c_string, open_path};
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn an_entry_that_the_source_has_under_another_name_is_no_extra() {
+        let sandbox = haul_testkit::Sandbox::in_memory().unwrap();
+        // A hard link, as only few systems have file systems that ignore case.
+        sandbox.script("touch NAME other; ln NAME name").unwrap();
+        let directory = open_path(&c_string(sandbox.path().as_os_str().as_bytes()), Open::DIRECTORY).unwrap();
+        let mut extras = Names::new();
+        for name in [c"NAME", c"other"] {
+            let there = stat_at(&directory, name).unwrap();
+            extras.push(name, there.identity.inode, EntryType::Regular);
+        }
+        let left = without_aliases(extras, &directory, [c"name", c"missing"].into_iter());
+        assert_eq!((left.len(), left.name(0)), (1, c"other"));
     }
 }
