@@ -33,7 +33,11 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     let speaks = program == "cp" || cluster::speaks();
     let mut warn = |warning| is_reported &= !speaks || complain(&messages.warning(warning));
     let environment = Environment::of_process();
-    let environment = Environment { is_rank: environment.is_rank && program != "cp", ..environment };
+    // Nor does a variable of haul's make such a script fail.
+    let environment = match program {
+        "cp" => Environment { is_rank: false, progress: None, ..environment },
+        _ => environment,
+    };
     let status = match flags::parse(words, environment, &mut warn) {
         Ok(Parsed::Copy(request)) if program == "cp" && request.run.hosts.clients.is_none() => {
             copy_alone(messages, &request)

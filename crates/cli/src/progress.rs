@@ -8,7 +8,8 @@
 //! Percentage and time left are shown once the total is known. Counting begins when the first
 //! picture is due ([`Progress::wait_until_shown`]), so a short copy does not pay for it either.
 //!
-//! The percentage never decreases, and the line fits a terminal 60 columns wide.
+//! The percentage never decreases, and the line fits a terminal 60 columns wide. On a narrower one
+//! the amounts go, and 40 columns still have percentage, rate and time left.
 //!
 //! Invariant: whoever writes to the terminal holds the screen's lock, so a message never lands in
 //! the middle of a drawing (test: `a_message_is_written_on_a_line_of_its_own`).
@@ -227,11 +228,13 @@ struct TerminalLine {
     drawings: usize,
     /// What the line shows; empty before the first drawing and after the last.
     text: String,
+    /// The same for a terminal that is too narrow.
+    short: String,
 }
 
 impl TerminalLine {
     fn new(terminal: Box<dyn Write + Send>, columns: fn() -> usize) -> Self {
-        Self { terminal, columns, drawings: 0, text: String::new() }
+        Self { terminal, columns, drawings: 0, text: String::new(), short: String::new() }
     }
 
     fn draw(&mut self, picture: &Picture) {
@@ -241,6 +244,7 @@ impl TerminalLine {
         };
         self.drawings += 1;
         self.text = format!("{begin} {}", picture.text);
+        self.short = format!("{begin} {}", picture.short);
         self.redraw();
     }
 
@@ -255,7 +259,9 @@ impl TerminalLine {
         if !self.text.is_empty() {
             // In the last column some terminals begin the next line.
             let columns = (self.columns)().saturating_sub(1);
-            let text = self.text.chars().take(columns).collect::<String>();
+            let fits = self.text.chars().count() <= columns;
+            let text = if fits { &self.text } else { &self.short };
+            let text = text.chars().take(columns).collect::<String>();
             self.write(&format!("{CLEAR}{text}"));
         }
     }
@@ -285,6 +291,8 @@ struct Picture {
     steps: Option<u64>,
     /// Text beside the bar, at most 52 characters.
     text: String,
+    /// The same without what matters least, at most 32 characters.
+    short: String,
 }
 
 /// State kept from picture to picture.
@@ -319,7 +327,8 @@ impl View {
         let Some(whole) = whole else {
             let found = amounts::count(done.discovered);
             let copied = amounts::bytes(done.bytes);
-            return Picture { steps: None, text: format!("{copied} {files} files of {found} found {rate}") };
+            let text = format!("{copied} {files} files of {found} found {rate}");
+            return Picture { steps: None, text, short: format!("{copied} {rate}") };
         };
         // The tree may have grown since it was counted.
         let work_whole = work(whole.entries, whole.bytes).max(work_done).max(1);
@@ -336,6 +345,7 @@ impl View {
         Picture {
             steps: Some(self.steps),
             text: format!("{percent:>3}% {copied} {files} files {rate}{left}"),
+            short: format!("{percent:>3}% {rate}{left}"),
         }
     }
 
@@ -405,6 +415,7 @@ mod tests {
                 prop_assert!(picture.steps.unwrap_or(steps) >= steps);
                 prop_assert!(picture.steps.unwrap_or(0) <= STEPS);
                 prop_assert!(picture.text.chars().count() + 7 < COLUMNS, "{}", picture.text);
+                prop_assert!(picture.short.chars().count() + 7 < 40, "{}", picture.short);
                 steps = picture.steps.unwrap_or(steps);
             }
         }
@@ -433,7 +444,11 @@ mod tests {
         let picture = View::default().look(done(25, 250_000_000), None, Duration::from_secs(5));
         assert_eq!(
             picture,
-            Picture { steps: None, text: "250 MB 25 files of 35 found 50.0 MB/s".to_owned() }
+            Picture {
+                steps: None,
+                text: "250 MB 25 files of 35 found 50.0 MB/s".to_owned(),
+                short: "250 MB 50.0 MB/s".to_owned(),
+            }
         );
     }
 
@@ -493,11 +508,14 @@ mod tests {
     fn a_line_is_no_longer_than_the_terminal_is_wide() {
         let terminal = InMemoryTerm::new(10, 20);
         let mut line = TerminalLine::new(Box::new(InMemory(terminal.clone())), || 20);
-        line.draw(&Picture { steps: None, text: "a".repeat(30) });
-        assert_eq!(terminal.contents(), format!("- {}", "a".repeat(17)));
-        line.draw(&Picture { steps: Some(500), text: "half".to_owned() });
+        let mut draw = |steps, text: &str, short: &str| {
+            line.draw(&Picture { steps, text: text.to_owned(), short: short.to_owned() });
+        };
+        draw(None, &"a".repeat(30), &"b".repeat(30));
+        assert_eq!(terminal.contents(), format!("- {}", "b".repeat(17)));
+        draw(Some(500), "half", "");
         assert_eq!(terminal.contents(), "===>   half");
-        line.draw(&Picture { steps: Some(STEPS), text: "all".to_owned() });
+        draw(Some(STEPS), "all", "");
         assert_eq!(terminal.contents(), "====== all");
         line.clear();
         assert_eq!(terminal.contents(), "");

@@ -300,6 +300,8 @@ pub(crate) struct Environment {
     pub(crate) version_control: Option<Vec<u8>>,
     /// `SIMPLE_BACKUP_SUFFIX`: the backup suffix, if the command line does not give one.
     pub(crate) backup_suffix: Option<Vec<u8>>,
+    /// `HAUL_PROGRESS`: when progress is shown, if the command line does not say.
+    pub(crate) progress: Option<Vec<u8>>,
     /// True if this process is one of several started by an MPI launcher.
     pub(crate) is_rank: bool,
 }
@@ -313,6 +315,7 @@ impl Environment {
             backup_suffix: bytes("SIMPLE_BACKUP_SUFFIX"),
             posixly_correct: std::env::var_os("POSIXLY_CORRECT").is_some(),
             selinux: std::path::Path::new("/sys/fs/selinux/enforce").exists(),
+            progress: bytes("HAUL_PROGRESS").filter(|when| !when.is_empty()),
             is_rank: crate::cluster::is_under_launcher(),
         }
     }
@@ -336,6 +339,7 @@ pub(crate) fn parse(
     warn: &mut dyn FnMut(Warning),
 ) -> Result<Parsed, Error> {
     let mut typed = Typed::default();
+    typed.shared.set_progress(&environment)?;
     let parsed = COMMAND.parse(&mut typed, words, environment.posixly_correct);
     if !environment.selinux {
         typed.take_warnings().into_iter().for_each(warn);

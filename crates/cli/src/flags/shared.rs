@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::Action::{Optional, Plain, Required};
 use super::selection::{self, CHOOSING};
 use super::values::{self, Bounds};
-use super::{Error, Flag, Sections, Value};
+use super::{Environment, Error, Flag, Sections, Value};
 use crate::task::RunOptions;
 
 /// Help heading of the flags about the machine.
@@ -64,6 +64,16 @@ pub(crate) struct Shared {
     pub(super) null: bool,
 }
 
+impl Shared {
+    /// Shows progress as the environment asks.
+    pub(crate) fn set_progress(&mut self, environment: &Environment) -> Result<(), Error> {
+        if let Some(when) = &environment.progress {
+            self.run.progress = values::choose("$HAUL_PROGRESS", when, values::PROGRESS)?;
+        }
+        Ok(())
+    }
+}
+
 /// The shared flags, in help order.
 pub(super) static SECTIONS: Sections<Shared> =
     &[(CHOOSING, selection::FLAGS), (MACHINE, OF_MACHINE), (HOSTS, OF_HOSTS)];
@@ -106,7 +116,8 @@ static OF_MACHINE: &[Flag<Shared>] = &[
             shared.run.progress = value.map_or(Ok(When::Auto), |value| value.choose(values::PROGRESS))?;
             Ok(())
         }),
-        "show progress on standard error: auto (if it is a terminal; the default for WHEN), always, or never",
+        "show progress on standard error: auto (if it is a terminal; the default for WHEN), always, or never; without \
+         this, as the variable HAUL_PROGRESS says",
     ),
     Flag::own(
         "--stats",

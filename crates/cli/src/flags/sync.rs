@@ -140,6 +140,7 @@ static OWN: &[Flag] = &[
 /// The first error.
 pub(crate) fn parse(words: &[OsString], environment: &Environment) -> Result<Parsed, Error> {
     let mut typed = Typed::default();
+    typed.shared.set_progress(environment)?;
     typed.archive();
     typed.dereference = Some(Dereference::Operands);
     typed.no_target_directory = true;

@@ -63,6 +63,22 @@ fn said_by_gnu(words: &[OsString], locale: &str) -> String {
 const USUAL: Preserve = Preserve::MODE.union(Preserve::OWNERSHIP).union(Preserve::TIMESTAMPS);
 
 #[test]
+fn progress_is_shown_as_the_environment_says_unless_a_flag_does() {
+    let progress = |line: &str, when: &str| {
+        let progress = Some(when.as_bytes().to_vec());
+        match parse(&words(line), Environment { progress, ..Environment::default() }) {
+            Ok(Parsed::Copy(request)) => Ok(request.run.progress),
+            Ok(Parsed::Tell(_)) => panic!("{line}"),
+            Err(error) => Err(format!("{error:?}")),
+        }
+    };
+    assert_eq!(progress("a b", "auto"), Ok(When::Auto));
+    assert_eq!(progress("a b", "always"), Ok(When::Always));
+    assert_eq!(progress("--progress=never a b", "always"), Ok(When::Never));
+    assert!(progress("a b", "sometimes").unwrap_err().contains("$HAUL_PROGRESS"));
+}
+
+#[test]
 fn flags_may_stand_anywhere_and_bundled() {
     assert_eq!(names("-r a --verbose b -- -c --d"), ["a", "b", "-c", "--d"]);
     assert_eq!(names("- -v"), ["-"]);

@@ -83,7 +83,9 @@ impl Call<'_> {
         // bzip2 is no GNU program, and haul's own commands are the same everywhere.
         let posixly_correct = environment.posixly_correct && matches!(self.tool.name, "grep" | "tar");
         let mut line = T::default();
-        let parsed = command.parse(&mut line, words, posixly_correct).and_then(|information| {
+        let progress = line.shared().set_progress(&environment);
+        let parsed = progress.and_then(|()| command.parse(&mut line, words, posixly_correct));
+        let parsed = parsed.and_then(|information| {
             let is_rank = environment.is_rank && !self.stands_in;
             if information.is_none() {
                 line.shared().check_job("--clients", is_rank)?;
