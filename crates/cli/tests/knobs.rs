@@ -28,7 +28,7 @@ fn an_impossible_value_is_refused_before_anything_is_touched() {
     require!(ours.needs_haul());
     let sizes = "512 to 1G";
     let depths = "1 to 4096";
-    let cases: [(&[&str], &[&str]); 13] = [
+    let cases: [(&[&str], &[&str]); 15] = [
         (&["--block-size=0"], &[sizes]),
         (&["--block-size=511"], &[sizes]),
         (&["--block-size=1000000000000000000"], &[sizes]),
@@ -39,6 +39,8 @@ fn an_impossible_value_is_refused_before_anything_is_touched() {
         (&["--look-ahead=0"], &[depths]),
         (&["-j", "0"], &["1 to 1024"]),
         (&["--engine=nonsense"], &["auto", "sync", "io-uring", "posix-aio", "kernel-aio", "retry"]),
+        (&["--bwlimit=fast"], &["500K"]),
+        (&["--bwlimit=-1"], &["500K"]),
         (&["--ops=x"], &["single", "multi", "batch"]),
         (&["--direct", "--block-size=1000"], &["a multiple of 512"]),
         (&["--block-size=513", "--direct"], &["a multiple of 512"]),
@@ -303,5 +305,35 @@ fn a_file_that_outgrows_the_page_cache_leaves_nothing_there() {
             assert_eq!(fs::read(&source).unwrap(), fs::read(&target).unwrap(), "{options:?}");
             fs::remove_file(&target).unwrap();
         }
+    }
+}
+
+#[test]
+fn a_limited_copy_takes_at_least_the_time_that_the_limit_allows() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    // 2.5 MB: a large file, and small ones.
+    sandbox
+        .script("mkdir s; head -c 1500000 /dev/urandom >s/f; for n in $(seq 100); do head -c 10000 s/f >s/$n; done")
+        .unwrap();
+    let ways = [
+        "--engine=sync -j1",
+        "--engine=sync -j4 --sparse=never",
+        "--engine=retry -j4",
+        "--engine=posix-aio --ops=multi -j2",
+        "--block-size=1M",
+    ];
+    let ways = ways.into_iter().chain(needs::io_uring().is_none().then_some("--engine=io-uring -j4"));
+    for way in ways {
+        remove_tree(&sandbox.join("t"));
+        let began = std::time::Instant::now();
+        let run = ours.run().args(way.split(' ')).args(["--bwlimit=2MB", "-r", "s", "t"]);
+        let outcome = run.in_folder(sandbox.path()).finish().unwrap();
+        // 1.25 s, but for what is made up for.
+        assert!(began.elapsed().as_secs_f64() > 1.0, "{way}: {:?}", began.elapsed());
+        assert!(outcome.succeeded(), "{way}: {}", outcome.errors());
+        let differences = compare_paths(&sandbox.join("s"), &sandbox.join("t"), Facts::CONTENT);
+        assert!(differences.unwrap().is_empty(), "{way}");
     }
 }

@@ -106,7 +106,9 @@ fn the_recipes_work() {
                 assert!(String::from_utf8_lossy(&output.stdout).contains("removed '"), "{commands}");
                 assert_eq!(there("mnt/backup/photos"), ["old"]);
             }
-            "A mirror every night" | "A backup whose bytes are proved" => {
+            "A mirror every night"
+            | "A backup whose bytes are proved"
+            | "A copy that leaves room for others" => {
                 assert_eq!(there("mnt/backup/photos"), photos, "{commands}");
             }
             "A clone without what can be made again" => assert_eq!(there("srv/clone"), clone, "{commands}"),

@@ -274,7 +274,8 @@ impl<X: Transport> ReadyRank<X> {
         if init_message.config.nice {
             haul_sys::lower_priority().map_err(|cause| Unfit::Priority(Arc::new(cause)))?;
         }
-        let settings = Settings::resolve(&for_many_hosts(&init_message.config));
+        let settings =
+            Settings::resolve(&for_many_hosts(&init_message.config, self.station.transport.size()));
         // Made only to learn whether it can be had: the workers make their own.
         if let Err((name, cause)) = settings.first_engine() {
             return Err(Unfit::Engine { name, cause });
@@ -288,10 +289,12 @@ impl<X: Transport> ReadyRank<X> {
 }
 
 /// Fills in settings the user left open. Many hosts share a parallel file system, which prefers
-/// large transfers (1 MiB, as the authors of spdcp found for Lustre).
-fn for_many_hosts(config: &Config) -> Config {
+/// large transfers (1 MiB, as the authors of spdcp found for Lustre). Each rank has an equal share
+/// of what all may move together.
+fn for_many_hosts(config: &Config, ranks: u32) -> Config {
     let block_bytes = config.block_bytes.unwrap_or(BLOCK_BYTES);
-    Config { block_bytes: Some(block_bytes), ..config.clone() }
+    let bytes_per_second = config.bytes_per_second.map(|all| (all / u64::from(ranks.max(1))).max(1));
+    Config { block_bytes: Some(block_bytes), bytes_per_second, ..config.clone() }
 }
 
 impl<X: Transport> RankLoop<X> {

@@ -26,6 +26,8 @@ pub struct Config {
     /// True if other programs go first. The program sees to that, in each of its processes
     /// (`haul_sys::lower_priority`): a run doesn't change its process.
     pub nice: bool,
+    /// Maximum bytes of files that all workers and ranks together move per second.
+    pub bytes_per_second: Option<u64>,
     /// Which entries are left out.
     pub selection: Selection,
 }
@@ -81,6 +83,7 @@ impl Default for Config {
             ops: None,
             switches: Switches::default(),
             nice: false,
+            bytes_per_second: None,
             selection: Selection::default(),
         }
     }

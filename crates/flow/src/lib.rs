@@ -33,6 +33,7 @@ pub mod node;
 pub mod open_file;
 mod operand;
 mod ordered_queue;
+mod pace;
 pub mod plan;
 mod policy;
 mod pool;

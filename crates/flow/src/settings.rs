@@ -123,6 +123,8 @@ pub struct Settings {
     pub ops: Option<Ops>,
     /// Optimisations.
     pub switches: Switches,
+    /// Maximum bytes of files that all workers together move per second.
+    pub bytes_per_second: Option<u64>,
 }
 
 impl Settings {
@@ -177,17 +179,20 @@ impl Settings {
             held: spare.saturating_sub(extra_files * jobs * DESCRIPTORS_PER_FILE).min(HELD_MAX),
             ops: config.ops,
             switches: config.switches,
+            bytes_per_second: config.bytes_per_second,
         }
     }
 
     /// Returns the descriptors left by the workers that may be added, and the maximum number of
-    /// workers: as many as begin if that is what the user asked for, or if memory is limited.
+    /// workers: as many as begin if that is what the user asked for, or if memory or the rate is
+    /// limited.
     fn further(config: &Config, machine: Machine, (spare, jobs): (usize, usize)) -> (usize, usize) {
         let each =
             DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_ENGINE + WAITING_WORKER_WINDOW * DESCRIPTORS_PER_FILE;
         // At most a quarter: the files in flight and the directory cache need more.
         let most = WAITING_WORKERS_MAX.saturating_sub(jobs).min(spare / 4 / each);
-        let is_fixed = config.jobs.is_some() || machine.address_space.is_some();
+        let is_fixed =
+            config.jobs.is_some() || machine.address_space.is_some() || config.bytes_per_second.is_some();
         let further = if is_fixed { 0 } else { most };
         (spare - further * each, jobs + further)
     }

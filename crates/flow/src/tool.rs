@@ -43,6 +43,7 @@ use crate::driver::{Driver, JobWeight};
 use crate::held::DirCache;
 use crate::kind::FlowKind;
 use crate::operand::Operand;
+use crate::pace::Pace;
 use crate::report::{Problem, Report, Severity, Tally};
 use crate::selection::Selector;
 use crate::settings::Settings;
@@ -254,6 +255,8 @@ pub(crate) struct Shared<'r, T: Tool> {
     pub(crate) report: &'r dyn Report,
     pub(crate) driver: &'r dyn Driver<Job<T>>,
     pub(crate) policy: Policy,
+    /// The limit on what is moved, if there is one.
+    pub(crate) pace: Option<Pace>,
     pub(crate) has_failed: AtomicBool,
     /// Workers that are doing something, rather than waiting.
     pub(crate) busy: AtomicUsize,
@@ -504,6 +507,15 @@ impl<'r, T: Tool> Context<'r, T> {
         self.tally.set(tally);
         if tally.bytes >= COUNT_AFTER_BYTES {
             self.flush();
+        }
+    }
+
+    /// Counts bytes of a file that were moved, and waits if the run may not move more yet.
+    pub fn moved(&self, bytes: u64) {
+        self.count(Tally { bytes, ..Tally::default() });
+        if let Some(pace) = &self.run.pace {
+            self.flush();
+            pace.wait(bytes, &self.run.policy.cancel);
         }
     }
 

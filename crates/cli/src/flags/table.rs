@@ -257,6 +257,15 @@ pub(super) static COPYING: &[Flag] = &[
          there is room, then go on with the same file)",
     ),
     Flag::own(
+        "--bwlimit",
+        Required("RATE", |typed, value| {
+            value.rate().map(|rate| typed.shared.run.config.bytes_per_second = rate)
+        }),
+        "copy at most RATE of data per second, with all workers together, of which ranks have equal shares (K, M, G: \
+         powers of 1024; KB, MB, GB: powers of 1000; without a unit KiB, as with rsync; 0: no limit); shared blocks do \
+         not count",
+    ),
+    Flag::own(
         "--block-size",
         Required("SIZE", |typed, value| {
             value.size(BLOCK_BYTES).map(|n| typed.shared.run.config.block_bytes = Some(n))

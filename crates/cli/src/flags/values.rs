@@ -14,6 +14,9 @@ use haul_engine::{Choice, ENGINES, Ops};
 
 use super::{Doubt, Error, StatisticsForm, When};
 
+/// `--bwlimit`, in bytes per second.
+const RATE: Bounds = Bounds { least: 0, most: usize::MAX, text: "0" };
+
 /// Maximum walltime, in seconds: a year.
 const WALLTIME_SECONDS_MAX: u64 = 366 * 24 * 3600;
 
@@ -79,6 +82,16 @@ impl Value<'_> {
         };
         let is_valid = |limit: &Limit| !matches!(limit, Limit::Percent(101..));
         limit.filter(is_valid).ok_or_else(|| self.refused("a whole number, or a percentage up to 100%"))
+    }
+
+    /// Parses a number of bytes per second, as rsync does: without a unit, it is in KiB. `None` if
+    /// it is 0, which is no limit.
+    pub(crate) fn rate(self) -> Result<Option<u64>, Error> {
+        let has_unit = self.bytes.last().is_some_and(|last| !last.is_ascii_digit());
+        let unit: &[u8] = if has_unit { b"" } else { b"K" };
+        let bytes = &[self.bytes, unit].concat();
+        let rate = Value { bytes, ..self }.size(RATE).map_err(|_| self.refused("a rate, like 500K or 10M"));
+        rate.map(|rate| (rate > 0).then_some(rate as u64))
     }
 
     pub(crate) fn path(self) -> Result<PathBuf, Error> {

@@ -23,6 +23,7 @@ use crate::driver::Driver;
 use crate::held::DirCache;
 use crate::kind::FlowKind;
 use crate::operand::Operand;
+use crate::pace::Pace;
 use crate::report::{Problem, Report, RunInfo, Tally};
 use crate::selection::Selector;
 use crate::settings::Settings;
@@ -122,6 +123,7 @@ pub(crate) fn begin<'r, T: Tool>(
         report: spec.report,
         driver,
         policy: spec.tool.policy(),
+        pace: spec.settings.bytes_per_second.map(Pace::new),
         has_failed: AtomicBool::new(false),
         busy: AtomicUsize::new(0),
         unfinished: AtomicUsize::new(unfinished),

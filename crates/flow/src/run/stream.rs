@@ -33,6 +33,9 @@ use crate::tool::{Context, OpenFile, Tool};
 /// Maximum bytes per `copy_file_range`: enough to hide its cost, few enough to show progress.
 const KERNEL_COPY_BYTES: u64 = 8 << 20;
 
+/// Minimum of the same in a run with a limit on what it moves.
+const KERNEL_COPY_BYTES_MIN: u64 = 64 << 10;
+
 /// Bytes of a file that are written to disk together while it is copied (`Policy::writes_back`).
 const WRITE_BACK_BYTES: u64 = 8 << 20;
 
@@ -162,7 +165,7 @@ impl<T: Tool> Stream<T> {
         let (source, offset) = (Arc::clone(&self.file.source), self.position);
         let call = match (self.transfer, &self.file.target) {
             (Transfer::Kernel(_), Some(target)) => {
-                let length = usize::try_from(left.min(KERNEL_COPY_BYTES)).unwrap_or(usize::MAX);
+                let length = usize::try_from(left.min(kernel_copy_bytes(cx))).unwrap_or(usize::MAX);
                 Call::CopyRange { source, target: Arc::clone(target), offset, length, pipe: None }
             }
             (Transfer::Blocks(_), Some(target))
@@ -289,7 +292,7 @@ impl<T: Tool> Stream<T> {
                 self.doing = Doing::Nothing;
                 self.position += bytes;
                 io.buffers.push(buffer);
-                cx.count(Tally { bytes, ..Tally::default() });
+                cx.moved(bytes);
                 return self.next(cx, io);
             };
             let (range, offset) = (current.clone(), self.position + current.start as u64);
@@ -446,7 +449,7 @@ impl<T: Tool> Stream<T> {
                     false => self.file.note_kernel(),
                 }
                 self.position += copied as u64;
-                cx.count(Tally { bytes: copied as u64, ..Tally::default() });
+                cx.moved(copied as u64);
             }
             Err(cause) if self.waits_for_room(cx, &cause) => {}
             // The disk's errors, not the call's: writing blocks would meet them again.
@@ -558,12 +561,19 @@ impl<T: Tool> Stream<T> {
         match outcome {
             Ok(bytes) => {
                 self.position += bytes;
-                cx.count(Tally { bytes, ..Tally::default() });
+                cx.moved(bytes);
                 self.next(cx, io)
             }
             Err(cause) => self.fail(cx, Failure::ReadCompared(&cause)),
         }
     }
+}
+
+/// Returns the maximum bytes per `copy_file_range`: with a limit, an eighth of a second's, so that
+/// the disk isn't used in bursts.
+fn kernel_copy_bytes<T: Tool>(cx: &Context<'_, T>) -> u64 {
+    let limited = |rate: u64| (rate / 8).clamp(KERNEL_COPY_BYTES_MIN, KERNEL_COPY_BYTES);
+    cx.settings().bytes_per_second.map_or(KERNEL_COPY_BYTES, limited)
 }
 
 /// The blocks of a range, each taken by one stream.

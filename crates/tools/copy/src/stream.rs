@@ -105,6 +105,6 @@ fn pump(
             }
             rest = &rest[written..];
         }
-        copy.cx.count(Tally { bytes: length as u64, ..Tally::default() });
+        copy.cx.moved(length as u64);
     }
 }
