@@ -34,8 +34,8 @@ pub struct CopyRequest<'a> {
     /// neither source nor target has changed since. For a copy in this process: a process group
     /// has its own.
     pub journal: Option<&'a Arc<Journal>>,
-    /// Used once everything was copied that nothing is in the way of, to delete what is
-    /// ([`CopyKind::InTheWay`]). The rest is copied after it.
+    /// Deletes what is in the way of some entries ([`CopyKind::InTheWay`]), once all others were
+    /// copied. These are copied after it.
     pub deletion: Option<&'a dyn Deletion>,
 }
 
@@ -104,7 +104,7 @@ pub fn run(
     };
     let mut status = copy_groups(&session, executor, &copier, &groups, &mut left_out);
     status = status.max(report_all(take_before(usize::MAX, &mut left_out), report));
-    if let Some(deletion) = deletion {
+    if let Some(deletion) = deletion.filter(|_| !copier.cancel.is_cancelled()) {
         status = status.max(deletion.delete(status));
         if waiting.must_go_on(status) {
             copier = copier.for_the_rest();
