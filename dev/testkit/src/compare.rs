@@ -64,6 +64,15 @@ impl Differences {
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
+
+    /// Leaves out extra directories in which something else is extra: they can't go before it.
+    pub fn leave_out_parents(&mut self) {
+        let is_extra = |difference: &Difference| difference.about == About::Extra;
+        let paths: Vec<_> =
+            self.list.iter().filter(|one| is_extra(one)).map(|one| one.path.clone()).collect();
+        let has_more = |path: &[u8]| paths.iter().any(|other| other.starts_with(&[path, b"/"].concat()));
+        self.list.retain(|difference| !is_extra(difference) || !has_more(&difference.path));
+    }
 }
 
 impl Display for Differences {

@@ -32,7 +32,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use haul_testkit::compare::{About, Difference};
+use haul_testkit::compare::About;
 use haul_testkit::everything::ACCESS_ACL;
 use haul_testkit::mount::Mount;
 use haul_testkit::random::{self, choose, seeded};
@@ -273,15 +273,6 @@ fn build_older(root: &Path) -> io::Result<()> {
     build_with_age(&older(), root)
 }
 
-/// Leaves out directories that stay because something in them does, which is reported instead.
-fn leave_out_parents(differences: &mut Differences) {
-    let extra = |difference: &Difference| difference.about == About::Extra;
-    let paths: Vec<_> =
-        differences.list.iter().filter(|one| extra(one)).map(|one| one.path.clone()).collect();
-    let has_more = |path: &[u8]| paths.iter().any(|other| other.starts_with(&[path, b"/"].concat()));
-    differences.list.retain(|difference| !extra(difference) || !has_more(&difference.path));
-}
-
 struct Sweep {
     program: Program,
     way: Way,
@@ -386,7 +377,7 @@ impl Sweep {
                 differences.list.retain(|difference| !difference.path.ends_with(b"~"));
             }
             if scene == Scene::Synced {
-                leave_out_parents(&mut differences);
+                differences.leave_out_parents();
                 if outcome.errors().contains("nothing was deleted from ") {
                     differences.list.retain(|difference| difference.about != About::Extra);
                 }

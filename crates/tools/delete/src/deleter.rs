@@ -199,9 +199,10 @@ impl Deleter {
     ) -> Result<bool, Problem> {
         let identity = opened.stat.identity;
         let fd = opened.source.map_err(|cause| self.cannot_look(entry.path(), cause.clone()))?;
-        let is_elsewhere = identity.device != entry.node.source.identity().device;
+        let is_elsewhere = identity.device != entry.node.source.identity().device
+            || is_mount_root(fd).map_err(|cause| self.cannot_look(entry.path(), cause))?;
         match self.stage {
-            _ if is_elsewhere || is_mount_root(fd).unwrap_or(false) => match self.options.one_file_system {
+            _ if is_elsewhere => match self.options.one_file_system {
                 true => Ok(false),
                 false => Err(Problem::new(DeleteKind::MountPoint).naming(entry.path())),
             },

@@ -25,8 +25,7 @@ use std::ffi::CStr;
 use std::sync::Mutex;
 
 use haul_flow::{
-    Config, Line, Operand, Problem, Report, Selection, Selector, Session, Severity, Split, Standard, Status,
-    Tally, lock,
+    Config, Line, Operand, Problem, Report, Selector, Session, Severity, Split, Standard, Status, Tally, lock,
 };
 use haul_sys::{EntryType, Errno, Names, Times, c_string, stat};
 
@@ -60,7 +59,7 @@ pub fn run<R>(
     copy: impl FnOnce(&dyn Fn(Status) -> Status) -> R,
 ) -> Result<R, Problem> {
     let DeleteRequest { source, target, options, config } = request;
-    let selection = Selection { list: None, ..config.selection.clone() };
+    let selection = config.selection.clone();
     let config = Config { jobs: config.jobs, nice: config.nice, selection, ..Config::default() };
     let problems = Problems::default();
     let mut session = Session::begin(&config, &problems)?;

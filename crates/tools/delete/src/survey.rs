@@ -155,13 +155,14 @@ impl Survey {
             entries += window.len() as u64;
             for index in 0..window.len() {
                 let (name, kind) = (window.name(index), window.entry(index).kind);
-                if let Some(&at) = known.get(name) {
+                let at = known.get(name).copied();
+                if let Some(at) = at {
                     is_listed[at] = true;
                 }
-                let to = match known.get(name) {
+                let to = match at {
                     None if self.is_missing(cx, pair, name, kind) => &mut extras.missing,
-                    Some(&at) if self.makes_way(cx, pair, (name, kind), (names, at)) => &mut extras.missing,
-                    Some(&at) if self.is_excluded(cx, pair, names, at) => &mut extras.excluded,
+                    Some(at) if self.makes_way(cx, pair, (name, kind), (names, at)) => &mut extras.missing,
+                    Some(at) if self.is_excluded(cx, pair, names, at) => &mut extras.excluded,
                     _ => continue,
                 };
                 self.record(pair, name, to)?;
