@@ -125,7 +125,7 @@ impl Work for Copy<'_> {
         match self.request.rsync_status {
             false => status,
             true if status == 0 && !console.has_failed() => 0,
-            true if console.has_only_lost_files() && self.request.operands.names.iter().all(is_there) => {
+            true if console.has_only_vanished_files() && self.request.operands.names.iter().all(is_there) => {
                 VANISHED
             }
             true => PARTIAL,

@@ -38,7 +38,7 @@ fn own_files() -> Vec<Identity> {
     [identity(&io::stdout()), identity(&io::stderr())].into_iter().flatten().collect()
 }
 
-/// Deletes unless an error was reported, by whomever.
+/// Deletes unless an error was reported, by the copy or by anything else in the program.
 struct UnlessFailed<'a> {
     console: &'a Console,
     delete: &'a dyn Fn(Status) -> Status,

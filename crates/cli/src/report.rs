@@ -158,7 +158,7 @@ impl<W: Write> Console<W> {
     }
 
     /// True if errors were reported, and all of them are about files that have vanished.
-    pub(crate) fn has_only_lost_files(&self) -> bool {
+    pub(crate) fn has_only_vanished_files(&self) -> bool {
         self.has_failed() && !self.failed_otherwise.load(Ordering::Relaxed)
     }
 
@@ -362,12 +362,12 @@ mod tests {
     fn files_that_have_vanished_are_told_from_other_errors() {
         let because = |errno| haul_sys::Error::new(haul_sys::Operation::Openat, String::new(), errno);
         let console = console();
-        assert!(!console.has_only_lost_files());
+        assert!(!console.has_only_vanished_files());
         console.problem(Problem::new(FlowKind::CannotStat).because(because(Errno::NOENT)));
         console.problem(Problem::new(DeleteKind::AfterErrors));
-        assert!(console.has_only_lost_files());
+        assert!(console.has_only_vanished_files());
         console.problem(Problem::new(FlowKind::CannotStat).because(because(Errno::ACCESS)));
-        assert!(!console.has_only_lost_files());
+        assert!(!console.has_only_vanished_files());
     }
 
     #[test]

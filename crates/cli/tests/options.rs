@@ -102,6 +102,19 @@ fn generated(file: &str) -> String {
 }
 
 #[test]
+fn the_variable_for_progress_counts_in_every_applet() {
+    let sandbox = Sandbox::in_memory().unwrap();
+    for applet in applets() {
+        let name = text(&applet, "name");
+        let mut haul = Command::new(env!("CARGO_BIN_EXE_haul"));
+        let run = haul.arg(name).current_dir(sandbox.path()).stdin(Stdio::null());
+        let output = run.env("HAUL_PROGRESS", "sometimes").output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && errors.contains("$HAUL_PROGRESS"), "{name}: {errors}");
+    }
+}
+
+#[test]
 fn every_flag_is_accepted_in_each_of_its_forms() {
     for applet in applets() {
         let name = text(&applet, "name");

@@ -65,7 +65,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Shows progress as the environment asks.
+    /// Sets when progress is shown, if the environment says.
     pub(crate) fn set_progress(&mut self, environment: &Environment) -> Result<(), Error> {
         if let Some(when) = &environment.progress {
             self.run.progress = values::choose("$HAUL_PROGRESS", when, values::PROGRESS)?;
@@ -117,7 +117,7 @@ static OF_MACHINE: &[Flag<Shared>] = &[
             Ok(())
         }),
         "show progress on standard error: auto (if it is a terminal; the default for WHEN), always, or never; without \
-         this, as the variable HAUL_PROGRESS says",
+         this option, the variable HAUL_PROGRESS decides",
     ),
     Flag::own(
         "--stats",

@@ -77,6 +77,7 @@ pub(crate) enum Parsed {
 /// The first error.
 pub(crate) fn parse(words: &[OsString], environment: &Environment) -> Result<Parsed, Error> {
     let mut typed = Typed::default();
+    typed.shared.set_progress(environment)?;
     // A copy gets its source's layout too.
     typed.layout.copy = true;
     if let Some(information) = COMMAND.parse(&mut typed, words, environment.posixly_correct)? {

@@ -49,12 +49,12 @@ static OWN: &[Flag] = &[
     Flag::own(
         "--existing",
         Plain(|typed| typed.difference().only_existing = true),
-        "make nothing in TARGET that is not there",
+        "update only what TARGET already has, and create nothing",
     ),
     Flag::own(
         "--ignore-existing",
         Plain(|typed| typed.difference().only_missing = true),
-        "leave everything in TARGET as it is, but for directories, and copy only what it lacks",
+        "copy only what TARGET lacks, and leave what it has as it is, except for directories",
     ),
     Flag::own(
         "--delete",
@@ -72,8 +72,8 @@ static OWN: &[Flag] = &[
     Flag::own(
         "--max-delete",
         Required("N", |typed, value| value.deletions().map(|limit| typed.deletion.limit = Some(limit))),
-        "delete nothing if that would be more than N entries, or with N% more than that part of TARGET; the default is \
-         half of a TARGET with more than 1000 entries",
+        "delete nothing if more than N entries, or with N% more than that part of TARGET, would be deleted; the default is \
+         half of TARGET if it has more than 1000 entries",
     ),
     Flag::own(
         "--really",
@@ -118,7 +118,8 @@ static OWN: &[Flag] = &[
     Flag::own(
         "--rsync-status",
         Plain(|typed| typed.rsync_status = true),
-        "exit with 23 instead of 1 if something is missing, or with 24 if only files that vanished meanwhile are",
+        "exit with 23 instead of 1 if something could not be copied, or with 24 if that is only because files vanished \
+         from SOURCE",
     ),
     Flag::own(
         "-v --verbose",

@@ -261,7 +261,7 @@ pub(super) static COPYING: &[Flag] = &[
         Required("RATE", |typed, value| {
             value.rate().map(|rate| typed.shared.run.config.bytes_per_second = rate)
         }),
-        "copy at most RATE of data per second, with all workers together, of which ranks have equal shares (K, M, G: \
+        "copy at most RATE of data per second, over all workers; each rank gets an equal share (K, M, G: \
          powers of 1024; KB, MB, GB: powers of 1000; without a unit KiB, as with rsync; 0: no limit); shared blocks do \
          not count",
     ),

@@ -83,7 +83,8 @@ impl Call<'_> {
         // bzip2 is no GNU program, and haul's own commands are the same everywhere.
         let posixly_correct = environment.posixly_correct && matches!(self.tool.name, "grep" | "tar");
         let mut line = T::default();
-        let progress = line.shared().set_progress(&environment);
+        // A variable of haul's makes no script fail that calls another program by its name.
+        let progress = if self.stands_in { Ok(()) } else { line.shared().set_progress(&environment) };
         let parsed = progress.and_then(|()| command.parse(&mut line, words, posixly_correct));
         let parsed = parsed.and_then(|information| {
             let is_rank = environment.is_rank && !self.stands_in;
