@@ -32,6 +32,9 @@ use crate::report::complain;
 /// block a process for long, but not the thread that answers.
 const SILENCE: Duration = Duration::from_secs(60);
 
+/// Maximum time for which a refused rank waits for the launcher to end it.
+const JOB_END: Duration = Duration::from_secs(3);
+
 /// Returns a process group's options, from the environment and the user.
 fn crew_options(options: &haul_cluster::Options) -> GroupOptions {
     let said = std::env::var("HAUL_SILENCE").ok().and_then(|text| text.parse().ok());
@@ -50,6 +53,21 @@ pub(crate) fn speaks() -> bool {
     !is_under_launcher() || launched().is_none_or(|launched| launched.rank == 0)
 }
 
+/// Refuses to run, before the ranks have joined: returns `status` after rank 0 has called `report`.
+///
+/// The other ranks have the same command line, so they are refused too, but report nothing. Some
+/// launchers kill the whole job as soon as one rank fails. If that were another rank, rank 0 could
+/// die before it has reported, so the others wait to be killed. A rank that isn't killed fails in
+/// the end: the reason was its host's alone, or its launcher kills nothing.
+pub(crate) fn refuse(status: ExitCode, report: impl FnOnce()) -> ExitCode {
+    if speaks() {
+        report();
+    } else {
+        std::thread::sleep(JOB_END);
+    }
+    status
+}
+
 /// Runs one process of `mpirun -n N haul cp …`: rank 0 calls `launch` with a process group, the
 /// others do work items.
 pub(crate) fn under_launcher(
@@ -61,7 +79,11 @@ pub(crate) fn under_launcher(
         Ok(world) => world,
         // If the library belongs to another launcher every process would report it; other refusals
         // may concern one host only.
-        Err(Refusal::OtherSize { .. } | Refusal::OtherRank { .. }) if !speaks() => return ExitCode::FAILURE,
+        Err(refusal @ (Refusal::OtherSize { .. } | Refusal::OtherRank { .. })) => {
+            return refuse(ExitCode::FAILURE, || {
+                fail(&format!("haul: {refusal}"));
+            });
+        }
         Err(refusal) => return fail(&format!("haul: {refusal}")),
     };
     if world.rank() != Rank::MASTER {

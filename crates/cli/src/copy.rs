@@ -48,12 +48,11 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
         Ok(Parsed::Tell(Information::Version)) => {
             print_information(messages, concat!("cp (haul) ", env!("CARGO_PKG_VERSION"), "\n"))
         }
-        Err(error) => {
-            if speaks {
-                complain_of_usage(&messages, &error);
-            }
+        Err(error) if program == "cp" => {
+            complain_of_usage(&messages, &error);
             ExitCode::FAILURE
         }
+        Err(error) => cluster::refuse(ExitCode::FAILURE, || complain_of_usage(&messages, &error)),
     };
     if is_reported { status } else { ExitCode::FAILURE }
 }
@@ -66,8 +65,9 @@ pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
         Ok(None) => {}
         Ok(Some(system)) => return batch::submit(messages, run_options, &copy, system),
         Err(why) => {
-            complain(&messages.debug(&why));
-            return ExitCode::FAILURE;
+            return cluster::refuse(ExitCode::FAILURE, || {
+                complain(&messages.debug(&why));
+            });
         }
     }
     let is_local = run_options.hosts.clients.is_none() && !cluster::is_under_launcher();

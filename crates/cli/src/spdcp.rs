@@ -13,6 +13,7 @@ use std::process::{Command, ExitCode};
 use haul_cluster::launch::command::Surroundings;
 use haul_cluster::mpi::{library_of, library_there};
 
+use crate::cluster;
 use crate::copy;
 use crate::flags::spdcp::{COMMAND, Parsed, parse};
 use crate::flags::{Environment, Information};
@@ -28,6 +29,7 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
             request.run.hosts.clients = request.run.hosts.clients.or_else(clients_at_hand);
             copy::copy(messages, &request)
         }
+        Ok(Parsed::Targets(_) | Parsed::Tell(_)) if !cluster::speaks() => ExitCode::SUCCESS,
         Ok(Parsed::Targets(request)) => {
             let console = Console::new(messages, Output::standard());
             targets::list(&request, &console);
@@ -35,10 +37,7 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
         }
         Ok(Parsed::Tell(Information::Help)) => print_information(messages, &COMMAND.help(program)),
         Ok(Parsed::Tell(Information::Version)) => print_information(messages, &versions()),
-        Err(error) => {
-            complain_of_usage(&messages, &error);
-            ExitCode::FAILURE
-        }
+        Err(error) => cluster::refuse(ExitCode::FAILURE, || complain_of_usage(&messages, &error)),
     }
 }
 

@@ -21,29 +21,19 @@ use crate::report::{complain, complain_of_usage, print_information};
 pub(crate) fn main(words: &[OsString]) -> ExitCode {
     const PROGRAM: &str = "haul sync";
     let messages = Messages::in_locale(PROGRAM);
-    // Of several processes, only one prints messages.
-    let speaks = cluster::speaks();
     match parse(words, &Environment::of_process()) {
         Ok(Parsed::Copy(mut request)) => match prepare(&mut request) {
             Ok(()) => copy::copy(messages, &request),
-            Err(why) => {
-                if speaks {
-                    complain(&messages.debug(&why));
-                }
-                ExitCode::FAILURE
-            }
+            Err(why) => cluster::refuse(ExitCode::FAILURE, || {
+                complain(&messages.debug(&why));
+            }),
         },
-        Ok(Parsed::Tell(_)) if !speaks => ExitCode::SUCCESS,
+        Ok(Parsed::Tell(_)) if !cluster::speaks() => ExitCode::SUCCESS,
         Ok(Parsed::Tell(Information::Help)) => print_information(messages, &COMMAND.help(PROGRAM)),
         Ok(Parsed::Tell(Information::Version)) => {
             print_information(messages, concat!("sync (haul) ", env!("CARGO_PKG_VERSION"), "\n"))
         }
-        Err(error) => {
-            if speaks {
-                complain_of_usage(&messages, &error);
-            }
-            ExitCode::FAILURE
-        }
+        Err(error) => cluster::refuse(ExitCode::FAILURE, || complain_of_usage(&messages, &error)),
     }
 }
 

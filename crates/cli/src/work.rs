@@ -47,12 +47,9 @@ pub(crate) fn launch(
     let Some(clients) = run_options.hosts.clients else { return by(messages, run_options, None, work) };
     match cluster::group(clients, &run_options.hosts, journal) {
         Ok(group) => by(messages, run_options, Some(&group), work),
-        Err(why) => {
-            if cluster::speaks() {
-                complain(&messages.debug(&not_started(clients, &why)));
-            }
-            ExitCode::from(work.exit_status(0, true))
-        }
+        Err(why) => cluster::refuse(ExitCode::from(work.exit_status(0, true)), || {
+            complain(&messages.debug(&not_started(clients, &why)));
+        }),
     }
 }
 

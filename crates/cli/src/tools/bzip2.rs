@@ -252,20 +252,22 @@ fn main(call: &Call<'_>) -> ExitCode {
         Ok(line) => line,
         Err(status) => return status,
     };
-    for which in &line.redundant {
+    for which in line.redundant.iter().filter(|_| call.speaks()) {
         let remark = format!("--repetitive-{which} is redundant in versions 0.9.5 and above");
         complain(&call.messages().debug(&remark));
     }
     let options = line.options(call.name);
     if let Some(doubt) = line.doubt(&options) {
-        complain(&call.messages().wrong_usage(doubt));
-        return ExitCode::from(TROUBLE);
+        return call.refuse_with(TROUBLE, || {
+            complain(&call.messages().wrong_usage(doubt));
+        });
     }
     let place = line.files.first().cloned();
     let named = line.files.into_iter().map(|file| CString::new(file.into_vec()));
     let Ok(files) = named.collect() else {
-        complain(&call.messages().wrong_usage("a name contains a NUL byte"));
-        return ExitCode::from(TROUBLE);
+        return call.refuse_with(TROUBLE, || {
+            complain(&call.messages().wrong_usage("a name contains a NUL byte"));
+        });
     };
     let messages = call.messages().saying(messages::bzip2::of_flow);
     call.carry_out(messages, &line.shared.run, &Files { options, files, place })

@@ -43,19 +43,17 @@ fn main(call: &Call<'_>) -> ExitCode {
     };
     let messages = call.messages().saying(messages::grep::of_flow);
     let refuse = |why: &str| {
-        if crate::cluster::speaks() {
+        call.refuse_with(TROUBLE, || {
             complain(&messages.debug(why));
-        }
-        ExitCode::from(TROUBLE)
+        })
     };
     let search = match line.lower() {
         Ok(search) => search,
         Err(Wrong::Value(why)) => return refuse(&why),
         Err(Wrong::Nothing) => {
-            if crate::cluster::speaks() {
+            return call.refuse_with(TROUBLE, || {
                 complain(&messages.wrong_usage("no pattern is given"));
-            }
-            return ExitCode::from(TROUBLE);
+            });
         }
     };
     if selects_nothing(&search.options) {
@@ -66,7 +64,7 @@ fn main(call: &Call<'_>) -> ExitCode {
         Ok(grep) => grep,
         Err(error) => return refuse(&messages::grep::invalid_pattern(&error)),
     };
-    if crate::cluster::speaks() {
+    if call.speaks() {
         warnings.iter().for_each(|warning| {
             complain(&messages.debug(messages::grep::of_warning(*warning)));
         });

@@ -110,10 +110,17 @@ impl Call<'_> {
 
     /// Reports a command-line error, and returns the exit status `trouble`.
     pub(crate) fn refuse(&self, error: &Error, trouble: u8) -> ExitCode {
-        if self.speaks() {
-            complain_of_usage(&self.messages(), error);
+        self.refuse_with(trouble, || complain_of_usage(&self.messages(), error))
+    }
+
+    /// Returns the exit status `trouble` after `report` has been called, in one of several ranks.
+    pub(crate) fn refuse_with(&self, trouble: u8, report: impl FnOnce()) -> ExitCode {
+        let status = ExitCode::from(trouble);
+        if self.stands_in {
+            report();
+            return status;
         }
-        ExitCode::from(trouble)
+        crate::cluster::refuse(status, report)
     }
 
     /// True if this process reports command-line errors: of several ranks, only one does.

@@ -1,6 +1,7 @@
 //! Jobs that can't start are refused in one message, before anything is touched.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use haul_testkit::mpi::{Kind, Mpi};
@@ -136,6 +137,43 @@ fn ranks_tell_of_a_wrong_command_line_once() {
     assert_eq!((outcome.status(), outcome.printed().matches("cp (haul)").count()), (Some(0), 1));
 }
 
+/// Most launchers kill the job when one rank fails: none may before rank 0 has reported.
+#[test]
+fn a_refusal_is_reported_by_a_slow_rank_0() {
+    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
+    let (scene, mpi) = (Scene::new(), Mpi::find(Kind::OpenMpi4).unwrap());
+    let script = format!(
+        "if [ $OMPI_COMM_WORLD_RANK = 0 ]; then sleep 1; fi; exec {} \"$@\"",
+        fs::canonicalize(program!().path()).unwrap().display()
+    );
+    for line in [
+        "cp --nonsense a b",
+        "cp --files-from=/no/such/list a b",
+        "cp --clients=2 a b",
+        "sync --nonsense a b",
+        "sync a b",
+        "spdcp --nonsense a b",
+        "tar --nonsense",
+        "tar -f b.tar",
+        "grep --nonsense",
+        "grep",
+        "grep a(b -E a",
+        "cmp a",
+        "sum --nonsense a",
+        "each a",
+        "bzip2 --nonsense a",
+    ] {
+        let words = ["-c", &script, "sh"].into_iter().chain(line.split(' '));
+        let outcome = scene.finish(mpi.job(3, Path::new("/bin/sh")).args(words));
+        let said = outcome.errors();
+        let program = line.split(' ').next().unwrap();
+        let starts = [format!("{program}: "), format!("haul {program}: "), "haul: ".to_owned()];
+        let reports =
+            said.lines().filter(|line| starts.iter().any(|start| line.starts_with(start.as_str()))).count();
+        assert!(reports == 1 && outcome.status().is_some_and(|status| status > 0), "{line}: {said}");
+    }
+}
+
 /// A script that runs `cp` in each of its processes wants each of them to copy.
 #[test]
 fn cp_joins_no_job() {
@@ -145,7 +183,7 @@ fn cp_joins_no_job() {
     std::os::unix::fs::symlink(fs::canonicalize(program!().path()).unwrap(), folder.join("cp")).unwrap();
     let script =
         format!("{} a {}/copy-$OMPI_COMM_WORLD_RANK", folder.join("cp").display(), folder.path().display());
-    let job = mpi.job(3, std::path::Path::new("/bin/sh")).args(["-c", &script]);
+    let job = mpi.job(3, Path::new("/bin/sh")).args(["-c", &script]);
     let outcome = scene.finish(job);
     assert!(outcome.succeeded(), "{}", outcome.errors());
     assert!((0..3).all(|rank| folder.join(format!("copy-{rank}")).is_file()));

@@ -137,12 +137,9 @@ fn main(call: &Call<'_>) -> ExitCode {
     let messages = call.messages().saying(messages::tar::of_flow);
     match line.options() {
         Ok(options) => call.carry_out(messages, &line.shared.run, &Archiving { options }),
-        Err(sentence) => {
-            if call.speaks() {
-                complain(&messages.wrong_usage(&sentence));
-            }
-            ExitCode::from(TROUBLE)
-        }
+        Err(sentence) => call.refuse_with(TROUBLE, || {
+            complain(&messages.wrong_usage(&sentence));
+        }),
     }
 }
 
