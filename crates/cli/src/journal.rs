@@ -67,7 +67,7 @@ fn fingerprint(request: &Request) -> u64 {
     let Request { operands, options, .. } = request;
     // These don't change what is copied.
     let on_full = OnFull::Stop;
-    let options = CopyOptions { verbose: false, debug: false, on_full, ..options.clone() };
+    let options = CopyOptions { verbose: false, itemize: false, debug: false, on_full, ..options.clone() };
     let mut hasher = Xxh3::new();
     format!("{directory:?} {operands:?} {options:?}").hash(&mut hasher);
     hasher.finish()

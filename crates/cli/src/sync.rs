@@ -3,9 +3,9 @@
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use haul_sys::{Open, is_mount_root, open_path};
@@ -14,7 +14,7 @@ use crate::cluster;
 use crate::copy;
 use crate::flags::sync::{COMMAND, parse};
 use crate::flags::{Environment, Information, Parsed, Request};
-use crate::messages::Messages;
+use crate::messages::{Messages, reason};
 use crate::report::{complain, complain_of_usage, print_information};
 
 /// Makes the target equal to the source, or prints what was requested.
@@ -22,7 +22,7 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
     const PROGRAM: &str = "haul sync";
     let messages = Messages::in_locale(PROGRAM);
     match parse(words, &Environment::of_process()) {
-        Ok(Parsed::Copy(mut request)) => match prepare(&mut request) {
+        Ok(Parsed::Copy(mut request)) => match prepare(&mut request, &messages) {
             Ok(()) => copy::copy(messages, &request),
             Err(why) => cluster::refuse(ExitCode::FAILURE, || {
                 complain(&messages.debug(&why));
@@ -41,7 +41,7 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
 ///
 /// # Errors
 /// A sentence for the user that says why they can't be made equal.
-fn prepare(request: &mut Request) -> Result<(), String> {
+fn prepare(request: &mut Request, messages: &Messages) -> Result<(), String> {
     let [source, target] = request.operands.names.as_mut_slice() else { return Ok(()) };
     let source_path = path_of(source).to_owned();
     let there = std::fs::canonicalize(&source_path);
@@ -67,10 +67,62 @@ fn prepare(request: &mut Request) -> Result<(), String> {
         let (source, target) = (shown(&source_path), shown(&target_path));
         return Err(format!("{source} and {target} are one directory, or one is inside the other"));
     }
+    find_earlier(request, &to, messages)?;
     match &request.deletion {
         Some(deletion) if !deletion.empty_source => check_deletion(&target_path, &to),
         _ => Ok(()),
     }
+}
+
+/// Makes the names of `--link-dest` absolute. `to` is the whole path of the target. As with rsync,
+/// a directory that is missing, like that of the day before the first, is no error.
+///
+/// # Errors
+/// A sentence for the user.
+fn find_earlier(request: &mut Request, to: &Path, messages: &Messages) -> Result<(), String> {
+    let mut found = Vec::new();
+    for name in &request.options.link_dest {
+        let path = without_dots(&to.join(path_of(name)));
+        let refused = |why: &str| Err(format!("--link-dest: {} {why}", shown(&path)));
+        match std::fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let why = format!("--link-dest: {} does not exist, so nothing is linked to it", shown(&path));
+                complain(&messages.debug(&format!("warning: {why}")));
+                continue;
+            }
+            Err(error) => return refused(&format!("cannot be used: {}", reason(&error))),
+            Ok(there) if !there.is_dir() => return refused("is not a directory"),
+            Ok(there) if !is_on(to, there.dev()) => {
+                return refused("is on another file system than TARGET, so nothing can be linked");
+            }
+            Ok(_) if std::fs::canonicalize(&path).is_ok_and(|whole| whole.starts_with(to)) => {
+                return refused("is TARGET, or inside it");
+            }
+            Ok(_) => found.push(CString::new(path.into_os_string().into_vec()).unwrap_or_default()),
+        }
+    }
+    request.options.link_dest = found;
+    Ok(())
+}
+
+/// Returns an absolute path without `.` and `..`.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut whole = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                whole.pop();
+            }
+            part => whole.push(part),
+        }
+    }
+    whole
+}
+
+/// True if a directory is on a device, or would be if it were made.
+fn is_on(directory: &Path, device: u64) -> bool {
+    let there = directory.ancestors().find_map(|above| std::fs::metadata(above).ok());
+    there.is_some_and(|there| there.dev() == device)
 }
 
 /// Refuses to delete below a directory whose name is easily typed by mistake. `to` is its whole

@@ -1,24 +1,19 @@
-//! `haul sync`: the target gets what is missing or differs, as with rsync, and nothing else is
-//! touched.
+//! `haul sync`: the target gets what is missing or differs, and nothing else is touched.
+//! `rsync.rs` compares it with rsync.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use haul_testkit::compare::About;
-use haul_testkit::random::{self, IndexedRandom, Random, Rng, seeded};
-use haul_testkit::random_tree::{self, Shape};
-use haul_testkit::spec::Kind;
+use haul_testkit::random::{self, Rng, seeded};
 use haul_testkit::strace::{Call, record};
 use haul_testkit::{Facts, Program, Run, Sandbox, Snapshot, compare, needs, program, require};
 
-/// What is compared with rsync, which doesn't look for holes unless it is asked to.
+/// What is compared.
 const FACTS: Facts = Facts::PRESERVED.difference(Facts::HOLES);
 
 fn haul(program: &Program, folder: &Path, line: &str) -> Output {
@@ -46,178 +41,6 @@ fn refuse(program: &Program, folder: &Path, line: &str) -> String {
 /// Returns the entries below a directory, itself excluded.
 fn entries(root: &Path) -> Vec<PathBuf> {
     walkdir::WalkDir::new(root).min_depth(1).into_iter().map(|entry| entry.unwrap().into_path()).collect()
-}
-
-fn run(program: &str, arguments: &[&str], path: &Path) {
-    let output = Command::new(program).args(arguments).arg(path).output().unwrap();
-    assert!(output.status.success(), "{program} {arguments:?} {path:?}: {}", text(&output.stderr));
-}
-
-fn remove(path: &Path) {
-    match fs::symlink_metadata(path).unwrap().is_dir() {
-        true => fs::remove_dir_all(path).unwrap(),
-        false => fs::remove_file(path).unwrap(),
-    }
-}
-
-/// What may change in a tree, apart from contents, types and attributes.
-#[derive(Clone, Copy)]
-struct Changes {
-    links: bool,
-    /// Files may become directories with something in them.
-    full_directories: bool,
-}
-
-impl Changes {
-    /// Changes one entry at random. Returns what was done, for messages.
-    fn one(self, root: &Path, random: &mut Random) -> String {
-        let there = entries(root);
-        let Some(path) = there.choose(random) else { return String::new() };
-        let kind = fs::symlink_metadata(path).unwrap().file_type();
-        let is_plain = kind.is_file() || kind.is_dir();
-        let seconds = format!("@{}", random.random_range(0..2_000_000_000));
-        let what = random.random_range(0..12);
-        match what {
-            0 if kind.is_file() => {
-                let bytes = random::bytes(random.random(), random.random_range(0..9000));
-                fs::write(path, bytes).unwrap();
-            }
-            1 if kind.is_file() => {
-                // The same size, and another time.
-                let bytes = random::bytes(random.random(), fs::metadata(path).unwrap().len());
-                fs::write(path, bytes).unwrap();
-            }
-            2 => run("touch", &["-h", "-d", &seconds], path),
-            3 if is_plain => {
-                let mode = *[0o600, 0o644, 0o755, 0o4755, 0o2775].choose(random).unwrap();
-                fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-            }
-            4 => run("chown", &["-h", &format!("{}:{}", random.random_range(0..9), 7)], path),
-            5 if is_plain => run("setfattr", &["-n", "user.k", "-v", &seconds], path),
-            6 if is_plain => run("setfacl", &["-m", "u:7:r"], path),
-            7 => remove(path),
-            8 if !kind.is_dir() => {
-                remove(path);
-                symlink("somewhere", path).unwrap();
-            }
-            9 if !kind.is_dir() => {
-                remove(path);
-                fs::create_dir(path).unwrap();
-                if self.full_directories {
-                    fs::write(path.join("inside"), b"new").unwrap();
-                }
-            }
-            10 if kind.is_file() && self.links => {
-                let other = root.join(format!("link-{}", random.random_range(0..5)));
-                if fs::symlink_metadata(&other).is_err() {
-                    fs::hard_link(path, &other).unwrap();
-                }
-            }
-            11 if !kind.is_dir() => {
-                remove(path);
-                fs::write(path, b"another").unwrap();
-            }
-            _ => return String::new(),
-        }
-        format!("{what} {}; ", path.display())
-    }
-}
-
-/// Returns what is left of a target without what its source doesn't have.
-fn prune(target: &Path, source: &Path) {
-    for path in entries(target).into_iter().rev() {
-        if fs::symlink_metadata(source.join(path.strip_prefix(target).unwrap())).is_err() {
-            remove(&path);
-        }
-    }
-}
-
-/// Options that rsync has too.
-const OPTIONS: [&str; 10] = [
-    "",
-    "-c",
-    "-u",
-    "--inplace",
-    "--delete",
-    "-c --delete",
-    "-u --delete",
-    "--existing",
-    "--ignore-existing",
-    "--existing --delete",
-];
-
-#[test]
-fn the_target_becomes_what_the_source_is_and_what_rsync_makes_of_it() {
-    let ours = program!();
-    let with_xattrs = needs::tool("setfacl").or_else(|| needs::tool("setfattr"));
-    require!(ours.needs_haul(), needs::root(), needs::tool("rsync"), with_xattrs);
-    let cases = if needs::is_full_run() { 2000 } else { 200 };
-    let seed = random::seed("sync", Some(20_261_126));
-    let (mut failures, mut unanswered) = (Vec::new(), 0);
-    for case in 0..cases {
-        let mut random = seeded(seed.wrapping_add(case));
-        let sandbox = Sandbox::in_memory().unwrap();
-        let option = *OPTIONS.choose(&mut random).unwrap();
-        let is_given = |name: &str| option.split(' ').any(|word| word == name);
-        let deletes = is_given("--delete");
-        // Then not everything becomes equal, and what several names of a file have in common
-        // depends on the order.
-        let is_partial = ["-u", "--existing", "--ignore-existing"].into_iter().any(is_given);
-        let has_links = !is_partial;
-        let mut tree = random_tree::tree(random.random(), Shape { entries: 30, file_bytes_max: 20_000 });
-        tree.nodes.retain(|node| has_links || !matches!(node.kind, Kind::HardLink(_)));
-        tree.build(&sandbox.join("s")).unwrap();
-        sandbox.script("cp -a s t").unwrap();
-        let of_target = Changes { links: has_links, full_directories: deletes && !is_partial };
-        let of_source = Changes { full_directories: true, ..of_target };
-        let mut changes: Vec<_> = (0..8).map(|_| of_target.one(&sandbox.join("t"), &mut random)).collect();
-        sandbox.script("cp -a t ours; cp -a t theirs").unwrap();
-        changes.extend((0..8).map(|_| of_source.one(&sandbox.join("s"), &mut random)));
-        let output = haul(&ours, sandbox.path(), format!("{option} s ours").trim_start());
-        let mut differences = Vec::new();
-        // In place, rsync writes to all names of a file, also to those of the source's other files.
-        if !is_given("--inplace") {
-            // With -c it opens a FIFO of the target that is to become a file, and waits forever. It
-            // compares nanoseconds only with a window of -1.
-            let mut rsync = Command::new("timeout");
-            rsync.args(["2", "rsync", "-aHAX", "--modify-window=-1"]).args(option.split_whitespace());
-            let theirs = rsync.args(["s/", "theirs/"]).current_dir(sandbox.path()).output().unwrap();
-            if theirs.status.code() == Some(124) {
-                unanswered += 1;
-                continue;
-            }
-            // Of names that only the target has; and rsync changes the group's entry of some ACLs.
-            let facts = FACTS.difference(Facts::LINKS | Facts::ATTRIBUTES);
-            let take = |name: &str| Snapshot::take(&sandbox.join(name), facts).unwrap();
-            let mut different = compare(&take("theirs"), &take("ours"), facts).unwrap();
-            // A name that only the target has may be another one of a file that one program
-            // replaces and the other mends.
-            let is_kept =
-                |path: &[u8]| fs::symlink_metadata(sandbox.join("s").join(OsStr::from_bytes(path))).is_err();
-            let is_there = |about| matches!(about, About::Missing | About::Extra | About::Type);
-            different.list.retain(|one| is_there(one.about) || !is_kept(&one.path));
-            if is_given("--ignore-existing") {
-                // Where the source has a directory, rsync gives what stays the present time.
-                different.list.retain(|one| one.about != About::Time);
-            }
-            differences.push(different);
-        }
-        if !deletes {
-            prune(&sandbox.join("ours"), &sandbox.join("s"));
-        }
-        if !is_partial {
-            let facts = FACTS.difference(Facts::DIRECTORY_MODIFIED);
-            let take = |name: &str| Snapshot::take(&sandbox.join(name), facts).unwrap();
-            differences.push(compare(&take("s"), &take("ours"), facts).unwrap());
-        }
-        if !output.status.success() || differences.iter().any(|differences| !differences.is_empty()) {
-            let differences: String = differences.iter().map(ToString::to_string).collect();
-            let (errors, changes) = (text(&output.stderr), changes.concat());
-            failures.push(format!("case {case}, {option}: {errors}{differences}\n{changes}"));
-        }
-    }
-    assert!(unanswered <= cases / 20, "rsync hung in {unanswered} of {cases} cases");
-    assert!(failures.is_empty(), "seed {seed}: {} differ:\n{}", failures.len(), failures.join("\n\n"));
 }
 
 /// A tree with something of every kind, and links.
@@ -314,17 +137,18 @@ fn a_dry_run_says_what_the_run_then_does() {
         lines.sort();
         lines
     };
-    for options in ["", "-c ", "-u ", "--inplace ", "-L ", "--exclude=a "] {
+    let options = ["", "-c ", "-u ", "--inplace ", "-L ", "--exclude=a "];
+    for (options, how) in options.iter().flat_map(|options| [(options, "-v -j1"), (options, "-i -j1")]) {
         let sandbox = scene(&format!("cp -a s t; {CHANGES}; chmod 640 s/a/4; rm s/dangling"));
         let before = Snapshot::take(sandbox.path(), Facts::PRESERVED).unwrap();
-        let dry = lines(succeed(&ours, sandbox.path(), &format!("-n {options}s t")));
+        let dry = lines(succeed(&ours, sandbox.path(), &format!("-n {how} {options}s t")));
         let after = Snapshot::take(sandbox.path(), Facts::PRESERVED).unwrap();
         let differences = compare(&before, &after, Facts::PRESERVED).unwrap();
         assert!(differences.is_empty(), "{options}: {differences}");
-        let real = lines(succeed(&ours, sandbox.path(), &format!("-v {options}s t")));
-        assert_eq!(dry, real, "{options}");
+        let real = lines(succeed(&ours, sandbox.path(), &format!("{how} {options}s t")));
+        assert_eq!(dry, real, "{how} {options}");
         // A second run has nothing to do.
-        assert_eq!(succeed(&ours, sandbox.path(), &format!("-v {options}s t")), "", "{options}");
+        assert_eq!(succeed(&ours, sandbox.path(), &format!("{how} {options}s t")), "", "{options}");
     }
 }
 

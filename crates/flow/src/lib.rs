@@ -64,7 +64,7 @@ pub use links::{Claim, FileKey, LinkTable};
 pub use local::{Feed, Local};
 pub use lock::lock;
 pub use node::Root;
-pub use operand::{Operand, Split};
+pub use operand::{Operand, Split, path_below};
 pub use plan::Precedence;
 pub use policy::{CancelToken, Gauge};
 pub use pool::Pool;

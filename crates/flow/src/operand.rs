@@ -64,6 +64,15 @@ impl<'a> Split<'a> {
     }
 }
 
+/// Returns what `path` has below `directory`: `.` if it is that directory, and the whole path if it
+/// isn't in there.
+#[must_use]
+pub fn path_below<'a>(path: &'a [u8], directory: &[u8]) -> &'a [u8] {
+    let Some(below) = path.strip_prefix(directory) else { return path };
+    let start = below.iter().position(|byte| *byte != b'/');
+    start.map_or(b".", |start| &below[start..])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -95,6 +95,8 @@ pub(crate) struct Typed {
     pub(crate) interactive: Interactive,
     pub(crate) one_file_system: bool,
     pub(crate) verbose: bool,
+    pub(crate) itemize: bool,
+    pub(super) link_dest: Vec<CString>,
     pub(crate) debug: bool,
     pub(crate) sparse: Sparse,
     pub(crate) no_target_directory: bool,
@@ -157,6 +159,8 @@ impl Default for Typed {
             interactive: Interactive::Unspecified,
             one_file_system: false,
             verbose: false,
+            itemize: false,
+            link_dest: Vec::new(),
             debug: false,
             sparse: Sparse::Auto,
             no_target_directory: false,
@@ -438,8 +442,18 @@ impl Typed {
             keeps_times: options.preserve.contains(Preserve::TIMESTAMPS),
             own_files: Vec::new(),
             verbose: options.verbose,
+            itemize: options.itemize,
             dry_run: options.dry_run,
         }))
+    }
+
+    /// `--link-dest=DIR`.
+    pub(super) fn link_dest(&mut self, value: Value<'_>) -> Result<(), Error> {
+        if value.bytes.is_empty() {
+            return Err(value.refused("the name of a directory"));
+        }
+        self.link_dest.push(name(value.bytes.to_vec())?);
+        Ok(())
     }
 
     /// `--fsync[=WHEN]`.
@@ -555,8 +569,10 @@ impl Typed {
             on_full: self.on_full,
             layout: self.layout.rule(),
             temporary_names: None,
+            link_dest: self.link_dest.clone(),
             dry_run: self.dry_run,
             verbose: self.verbose || self.debug || self.dry_run,
+            itemize: self.itemize,
             debug: self.debug,
             through_dangling: environment.posixly_correct && !self.strict,
             strict: self.strict,

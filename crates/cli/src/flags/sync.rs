@@ -86,6 +86,12 @@ static OWN: &[Flag] = &[
         "write to existing files, instead of replacing them when the new ones are complete",
     ),
     Flag::own(
+        "--link-dest",
+        Required("DIR", Typed::link_dest),
+        "do not copy what the earlier copy DIR has too, with the same attributes, but make it another name of the file \
+         there; DIR is relative to TARGET; may be repeated",
+    ),
+    Flag::own(
         "-n --dry-run",
         Plain(|typed| typed.dry_run = true),
         "print what would be copied, mended and deleted, and change nothing",
@@ -120,6 +126,11 @@ static OWN: &[Flag] = &[
         Plain(|typed| typed.rsync_status = true),
         "exit with 23 instead of 1 if something could not be copied, or with 24 if that is only because files vanished \
          from SOURCE",
+    ),
+    Flag::own(
+        "-i --itemize-changes",
+        Plain(|typed| typed.itemize = true),
+        "print a line for each entry that changes, with what changes in it, as rsync does",
     ),
     Flag::own(
         "-v --verbose",

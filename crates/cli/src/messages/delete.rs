@@ -14,4 +14,5 @@ sentences! { sentence(DeleteKind):
     TooMany => "nothing was deleted: it would be {bare} of the {bare} entries of {} (--max-delete sets the limit)",
     Removed => "removed {}",
     RemovedDirectory => "removed directory {}",
+    Itemized => "*deleting   {itemized}",
 }

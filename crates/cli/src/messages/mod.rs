@@ -201,9 +201,9 @@ impl Messages {
     }
 
     /// Fills placeholders with names, in order: `{}` quotes, `{plain}` quotes only if necessary,
-    /// `{prose}` quotes as words of a sentence, `{escape}` escapes without quoting, and `{bare}`
-    /// inserts haul's own words unchanged. A last placeholder `{cause}` is for a reason that does
-    /// not belong at the end.
+    /// `{prose}` quotes as words of a sentence, `{escape}` escapes without quoting, `{itemized}`
+    /// escapes as rsync does, and `{bare}` inserts haul's own words unchanged. A last placeholder
+    /// `{cause}` is for a reason that does not belong at the end.
     fn fill(&self, kind: Kind, names: &[Vec<u8>]) -> Vec<u8> {
         let mut text = Vec::new();
         let mut rest = self.sentence(kind);
@@ -215,6 +215,7 @@ impl Messages {
                 "bare" | "cause" => name.clone(),
                 "prose" => quoting::prose(name, self.charset()),
                 "plain" => quoting::shell_if_needed(name, self.charset()),
+                "itemized" => quoting::itemized(name, self.charset()),
                 "escape" => quoting::escape(name, self.charset()),
                 _ => quoting::shell(name, self.charset()),
             });

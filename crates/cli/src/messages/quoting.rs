@@ -241,6 +241,24 @@ pub(crate) fn escape(name: &[u8], charset: Charset) -> Vec<u8> {
     escaped
 }
 
+/// Escapes a name as rsync does in its output: bytes that can't be printed as `\\#` and three octal
+/// digits, and a backslash where it would begin that.
+pub(crate) fn itemized(name: &[u8], charset: Charset) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(name.len());
+    let mut rest = name;
+    for unit in units(name, charset) {
+        let begins_escape = matches!(rest, [b'\\', b'#', a, b, c, ..]
+            if [a, b, c].iter().all(|digit| digit.is_ascii_digit()));
+        rest = &rest[unit.bytes.len()..];
+        if (unit.printable || unit.bytes == b"\t") && !begins_escape {
+            escaped.extend_from_slice(unit.bytes);
+        } else {
+            unit.bytes.iter().for_each(|byte| escaped.extend(format!("\\#{byte:03o}").bytes()));
+        }
+    }
+    escaped
+}
+
 /// Appends a byte escaped as in C and the shell.
 fn escape_byte(byte: u8, quoted: &mut Vec<u8>) {
     let letter = match byte {

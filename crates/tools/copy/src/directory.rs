@@ -15,13 +15,15 @@ use super::attributes::{CopyPlace, NewAttributes};
 use super::creation_mode;
 use super::dry_run;
 use super::durable;
+use super::earlier;
 use super::entry_copy::EntryCopy;
 use super::existing::looks_at_link;
 use super::layouts;
+use super::mend;
 use super::named::NamedCopy;
 use super::object::Object;
 use super::options::Dereference;
-use super::place::{self, Place};
+use super::place::{self, Freed, Place};
 use super::source_xattrs;
 use super::target::{CreationModes, MadeDirectory, TargetDirectory, gives_access_list};
 use super::temporary;
@@ -69,6 +71,8 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
         if let Ok(source) = opened.source {
             layouts::give_to_directory(copy, (source, opened.stat), (&ready.fd, &ready.stat));
         }
+    } else {
+        mend::tell_entered(copy, opened, &ready.stat);
     }
     copy.cx.count(Tally { directories: 1, ..Tally::default() });
     let xattrs = match opened.source {
@@ -91,6 +95,7 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
     let own = TargetDirectory {
         held,
         rename: None,
+        earlier: earlier::counterparts(copy),
         operand: Arc::clone(&above.operand),
         made: Some(MadeDirectory {
             before: (!ready.is_new).then_some(ready.stat),
@@ -173,8 +178,8 @@ fn ready_directory(copy: EntryCopy<'_>, source: &Stat) -> Result<Option<Ready>, 
         Place::Taken(Some(there)) if there.kind == FileType::Directory => {
             existing_directory(copy, &parent).map(Some)
         }
-        Place::Taken(_) | Place::Replaced => Err(copy.problem(CopyKind::CannotCreateDirectory, exists)),
-        Place::Free(backup) => {
+        Place::Taken(_) | Place::Replaced(_) => Err(copy.problem(CopyKind::CannotCreateDirectory, exists)),
+        Place::Free(Freed { backup, .. }) => {
             let made = make_new_directory(copy, source, &parent)
                 .map_err(|cause| copy.problem(CopyKind::CannotCreateDirectory, cause))
                 .and_then(|ready| ready);

@@ -18,10 +18,13 @@ use haul_flow::{DirHandle, Enter, Handled, OpenDir, Problem, Tally};
 use haul_sys::{EntryType, Errno, Error, FileType, Identity, Open, Operation, Stat, c_string};
 
 use super::CopyKind;
+use super::earlier;
 use super::entry_copy::EntryCopy;
 use super::existing::looks_at_link;
+use super::links::{self, MadeFile, NameClaim};
+use super::mend;
 use super::options::Make;
-use super::place::{self, Foreseen};
+use super::place::{self, Foreseen, Left, Made};
 use super::target::{CreationModes, MadeDirectory, TargetDirectory};
 use super::xattr_rules::SourceXattrs;
 
@@ -35,8 +38,11 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
         }
     };
     let there = match foreseen {
-        Foreseen::Left => return Enter::Over,
-        Foreseen::Stays(there) => Some(there),
+        Foreseen::Left(_) => return Enter::Over,
+        Foreseen::Stays(there) => {
+            mend::tell_entered(copy, opened, &there);
+            Some(there)
+        }
         Foreseen::Made => {
             copy.tell_copied();
             None
@@ -47,7 +53,7 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
             None
         }
         // GNU doesn't print the backup's name for a directory.
-        Foreseen::BackedUp(_) => {
+        Foreseen::BackedUp(..) => {
             copy.tell_copied();
             None
         }
@@ -60,6 +66,7 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
     let own = TargetDirectory {
         held: hold(copy, there.as_ref()),
         rename: None,
+        earlier: earlier::counterparts(copy),
         operand: Arc::clone(&above.operand),
         made: Some(MadeDirectory { before: there, plain_mode: None, xattrs: SourceXattrs::default() }),
         reflink_refused: AtomicBool::new(false),
@@ -96,20 +103,50 @@ fn is_in_itself(copy: EntryCopy<'_>, directory: Identity) -> bool {
 
 /// Decides about anything but a directory.
 pub(super) fn handle(copy: EntryCopy<'_>, kind: EntryType) -> Handled {
-    if let Err(problem) = decide(copy, kind) {
+    let decided = decide(copy, kind);
+    decided.unwrap_or_else(|problem| {
         copy.cx.problem(problem);
-    }
-    Handled::Over
+        Handled::Over
+    })
 }
 
-fn decide(copy: EntryCopy<'_>, kind: EntryType) -> Result<(), Problem> {
+fn decide(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> {
     if kind == EntryType::Directory {
         return Err(Problem::new(CopyKind::OmittingDirectory).naming(copy.entry.path()));
     }
     let cannot_stat = |cause| Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause);
     let source = copy.stat_source().map_err(cannot_stat)?;
-    match place::foresee(copy, &source)? {
-        Foreseen::Left => return Ok(()),
+    let link = match copy.options.make {
+        Make::HardLink => None,
+        Make::Copy | Make::Symlink => match links::claim(copy, &source) {
+            NameClaim::First(link) => link,
+            NameClaim::Waits => return Ok(Handled::Deferred),
+            NameClaim::Over => return Ok(Handled::Over),
+        },
+    };
+    if link.is_some() && earlier::link(copy, &source).is_some() {
+        link.iter().for_each(|file| links::complete(copy, *file, Some(MadeFile::foreseen()), None));
+        return Ok(Handled::Over);
+    }
+    let made = foresee(copy, &source).inspect_err(|_| links::abandon(copy, link))?;
+    match (made, link) {
+        (Made::Left(Left::AsItIs) | Made::Broken, link) => links::abandon(copy, link),
+        (_, None) => {}
+        (Made::Left(Left::AsCopy), Some(file)) => links::complete(copy, file, None, None),
+        (Made::Whole, Some(file)) => links::complete(copy, file, Some(MadeFile::foreseen()), None),
+    }
+    Ok(Handled::Over)
+}
+
+/// Prints and counts what would be made.
+fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Problem> {
+    match place::foresee(copy, source)? {
+        Foreseen::Left(left) => {
+            if left == Left::AsCopy {
+                mend::mend_entry(copy, source);
+            }
+            return Ok(Made::Left(left));
+        }
         Foreseen::Stays(there) if there.kind == FileType::Directory => {
             copy.tell_copied();
             let (kind, errno) = match source.kind {
@@ -120,12 +157,13 @@ fn decide(copy: EntryCopy<'_>, kind: EntryType) -> Result<(), Problem> {
             };
             return Err(copy.problem(kind, Error::new(Operation::Openat, String::new(), errno)));
         }
-        Foreseen::Made | Foreseen::Stays(_) => copy.tell_copied(),
+        Foreseen::Made => copy.tell_copied(),
+        Foreseen::Stays(there) => copy.tell_copied_onto(Some(&there), None),
         Foreseen::Removed => {
             copy.tell_removed();
             copy.tell_copied();
         }
-        Foreseen::BackedUp(backup) => copy.tell_copied_over(Some(&backup)),
+        Foreseen::BackedUp(there, backup) => copy.tell_copied_onto(Some(&there), Some(&backup)),
     }
     copy.cx.count(match (copy.options.make, source.kind) {
         (Make::HardLink, _) => Tally { hard_links: 1, ..Tally::default() },
@@ -133,5 +171,5 @@ fn decide(copy: EntryCopy<'_>, kind: EntryType) -> Result<(), Problem> {
         (Make::Copy, FileType::Regular) => Tally { files: 1, bytes: source.size, ..Tally::default() },
         (Make::Copy, _) => Tally { specials: 1, ..Tally::default() },
     });
-    Ok(())
+    Ok(Made::Whole)
 }

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use haul_flow::{Context, Entry, Line, Problem};
 use haul_sys::{Errno, Error, Fd, Stat, stat_at, stat_path};
 
+use super::itemize::{self, Change};
+use super::links::LinkedName;
+use super::mend::Differences;
 use super::options::CopyOptions;
 use super::target::{target_name, target_path};
 use super::{Copier, CopyKind};
@@ -118,13 +121,25 @@ impl<'a> EntryCopy<'a> {
         }
     }
 
-    /// Prints the `--verbose` line.
+    /// Prints the `--verbose` line for a copy where nothing was.
     pub(super) fn tell_copied(self) {
-        self.tell_copied_over(None);
+        self.tell_copied_onto(None, None);
     }
 
-    /// Prints the `--verbose` line for a copy that replaced something kept as `backup`.
-    pub(super) fn tell_copied_over(self, backup: Option<&CStr>) {
+    /// Prints the `--verbose` line for a copy onto what was there, which may be kept as `backup`.
+    pub(super) fn tell_copied_onto(self, before: Option<&Stat>, backup: Option<&CStr>) {
+        self.tell_change(Change::Copied(before), backup);
+    }
+
+    /// Prints the `--verbose` line for another name of a file.
+    pub(super) fn tell_linked(self, first: &LinkedName, before: Option<&Stat>, backup: Option<&CStr>) {
+        self.tell_change(Change::Linked(first, before), backup);
+    }
+
+    fn tell_change(self, change: Change<'_>, backup: Option<&CStr>) {
+        if self.options.itemize {
+            return itemize::tell(self, change);
+        }
         if !self.options.verbose {
             return;
         }
@@ -159,16 +174,19 @@ impl<'a> EntryCopy<'a> {
     }
 
     /// Prints the `--verbose` line for a target that got only attributes.
-    pub(super) fn tell_mended(self) {
-        if self.options.verbose {
+    pub(super) fn tell_mended(self, differences: Differences) {
+        if self.options.itemize {
+            itemize::tell(self, Change::Mended(differences));
+        } else if self.options.verbose {
             let names = vec![self.entry.path(), self.target_path()];
             self.cx.report().line(Line::new(CopyKind::Mended, names));
         }
     }
 
-    /// Prints the `--verbose` line for a removed target.
+    /// Prints the `--verbose` line for a removed target. The line of `--itemize-changes` for what
+    /// comes next is enough.
     pub(super) fn tell_removed(self) {
-        if self.options.verbose {
+        if self.options.verbose && !self.options.itemize {
             self.cx.report().line(Line::new(CopyKind::Removed, vec![self.target_path()]));
         }
     }

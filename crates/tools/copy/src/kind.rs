@@ -173,6 +173,12 @@ haul_flow::kinds! {
         Copied,
         /// `--verbose` line for a target that got only attributes (`haul sync`).
         Mended,
+        /// `--itemize-changes` line.
+        Itemized,
+        /// `--itemize-changes` line for a symbolic link.
+        ItemizedLink,
+        /// `--itemize-changes` line for another name of a file.
+        ItemizedName,
         /// `--verbose` line for a copy that replaced something backed up.
         CopiedWithBackup,
         /// `--verbose` line for a restored backup.

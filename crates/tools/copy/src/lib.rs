@@ -22,9 +22,11 @@ mod directory;
 mod distributed;
 mod dry_run;
 mod durable;
+mod earlier;
 mod entry_copy;
 mod existing;
 mod holes;
+mod itemize;
 mod journaled;
 mod kind;
 mod layouts;
@@ -273,6 +275,7 @@ impl Tool for Copier {
                 }
                 return Plan::Skip;
             }
+            Look::Unknown if earlier::links_unopened(copy, kind) => return Plan::Skip,
             Look::Unknown => {}
         }
         match (kind, self.options.make) {

@@ -10,7 +10,7 @@ use haul_sys::{link_at_path, remove, rename, stat_at, stat_path, temporary_name}
 use super::entry_copy::EntryCopy;
 use super::journaled;
 use super::options::{Make, Preserve};
-use super::place::{self, Left, Place};
+use super::place::{self, Foreseen, Freed, Left, Place};
 use super::{Copier, CopyKind};
 
 /// Temporary names tried. None is in use, unless an earlier process left it.
@@ -23,6 +23,11 @@ pub(super) struct MadeFile(Identity, Option<Timestamp>);
 impl MadeFile {
     pub(super) fn of(stat: &Stat) -> Self {
         Self(stat.identity, stat.born)
+    }
+
+    /// The file that a dry run would create.
+    pub(super) fn foreseen() -> Self {
+        Self(Identity { device: 0, inode: 0 }, None)
     }
 
     fn is(&self, stat: &Stat) -> bool {
@@ -53,6 +58,11 @@ enum FirstCopy {
 }
 
 impl LinkedName {
+    /// Path of the name, for messages.
+    pub(super) fn path(&self) -> Vec<u8> {
+        self.held.path_of(&self.name)
+    }
+
     /// Finds the first copy; `None` if it was replaced or removed.
     fn find(&self, directory: &Fd) -> Result<Option<FirstCopy>, Error> {
         let look = || {
@@ -191,10 +201,34 @@ fn is_linked(copy: EntryCopy<'_>, first: &LinkedName) -> bool {
     true
 }
 
+/// Decides as [`try_link`] does, and changes nothing.
+fn foresee_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem> {
+    let cannot_stat = |cause| Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause);
+    let source = copy.stat_source().map_err(cannot_stat)?;
+    let there = copy.open_directory().and_then(|directory| stat_at(&directory, copy.target_name())).ok();
+    if there.is_some_and(|there| first.file.is(&there)) {
+        return Ok(Linking::Kept);
+    }
+    let backup = match place::foresee(copy, &source)? {
+        Foreseen::Left(Left::AsItIs) => return Ok(Linking::Left),
+        Foreseen::BackedUp(_, backup) => Some(backup),
+        Foreseen::Removed => {
+            copy.tell_removed();
+            None
+        }
+        Foreseen::Made | Foreseen::Stays(_) | Foreseen::Left(Left::AsCopy) => None,
+    };
+    copy.tell_linked(first, there.as_ref(), backup.as_deref());
+    Ok(Linking::Done)
+}
+
 fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem> {
+    if copy.options.dry_run {
+        return foresee_link(copy, first);
+    }
     let failed = |cause| {
         let problem = Problem::new(CopyKind::CannotLink).naming(copy.target_path());
-        problem.naming(first.held.path_of(&first.name)).because(cause)
+        problem.naming(first.path()).because(cause)
     };
     let old = copy.cx.cache().open(&first.held).map_err(failed)?;
     // The first name may be a symbolic link made by `-s`. Where links are followed, GNU follows
@@ -210,13 +244,14 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
     match make(copy.target_name()) {
         Err(cause) if cause.is(Errno::EXIST) => {}
         outcome => {
-            copy.tell_copied();
+            copy.tell_linked(first, None, None);
             return outcome.map(|()| Linking::Done).map_err(failed);
         }
     }
     let may_be_linked = copy.copier.journal.is_some() || copy.options.existing.update.syncs();
     let is_linked = |there: Stat| first.file.is(&there) && may_be_linked;
-    if stat_at(&new, copy.target_name()).is_ok_and(is_linked) {
+    let before = stat_at(&new, copy.target_name()).ok();
+    if before.is_some_and(is_linked) {
         // By an earlier run.
         return Ok(Linking::Kept);
     }
@@ -232,11 +267,13 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
         Place::Left(Left::AsItIs) => return Ok(Linking::Left),
         // It is no older than the source, but must become the same file as the source's
         // other names.
-        Place::Left(Left::AsCopy) if copy.options.existing.update.syncs() => copy.tell_copied(),
+        Place::Left(Left::AsCopy) if copy.options.existing.update.syncs() => {
+            copy.tell_linked(first, before.as_ref(), None);
+        }
         Place::Left(Left::AsCopy) => {}
-        Place::Taken(_) | Place::Replaced => copy.tell_copied(),
-        Place::Free(backup) => {
-            copy.tell_copied_over(backup.as_deref());
+        Place::Taken(_) | Place::Replaced(_) => copy.tell_linked(first, before.as_ref(), None),
+        Place::Free(Freed { backup, before }) => {
+            copy.tell_linked(first, before.as_ref(), backup.as_deref());
             match make(copy.target_name()) {
                 // A dangling symbolic link.
                 Err(cause) if cause.is(Errno::EXIST) && backup.is_none() => {}

@@ -7,14 +7,14 @@
 
 use std::ffi::{CStr, CString};
 
-use haul_flow::{Context, Problem, Tally};
+use haul_flow::{Context, OpenDir, Problem, Tally};
 use haul_sys::{Cache, DirectoryReader, Errno, Error, Fd, FileType, Names, Open, Pinned, Stat};
 use haul_sys::{list_xattrs_at, open, read, read_link, stat_at};
 
 use super::attributes::NewAttributes;
 use super::entry_copy::EntryCopy;
-use super::object::Object;
-use super::options::{Difference, Preserve, Update};
+use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object};
+use super::options::{Preserve, Update};
 use super::source_xattrs;
 use super::xattr_rules::SourceXattrs;
 use super::{Copier, CopyKind};
@@ -47,23 +47,96 @@ pub(super) fn mend(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &S
     if difference.keeps(source, there) {
         return;
     }
-    let differs = has_other_attributes(copy, difference, source, there) || may_have_xattrs(copy, directory);
-    if differs && let Err(problem) = try_mend(copy, difference, directory, source, there) {
+    let differs = differences(copy, source, there).any() || may_have_xattrs(copy, directory);
+    if differs && let Err(problem) = try_mend(copy, directory, source, there) {
         copy.cx.problem(problem);
     }
 }
 
-/// True if attributes that are preserved, and that `stat` shows, differ. An owner that this process
-/// can't set doesn't count.
-fn has_other_attributes(copy: EntryCopy<'_>, difference: Difference, source: &Stat, there: &Stat) -> bool {
+/// How a target differs from its source, in what is preserved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Differences {
+    pub(super) content: bool,
+    pub(super) size: bool,
+    /// The modification time.
+    pub(super) time: bool,
+    /// True if the target gets the time at which it is written.
+    pub(super) gets_new_time: bool,
+    pub(super) mode: bool,
+    pub(super) owner: bool,
+    pub(super) group: bool,
+    /// ACLs.
+    pub(super) access_list: bool,
+    /// Other extended attributes.
+    pub(super) xattrs: bool,
+}
+
+impl Differences {
+    fn any(self) -> bool {
+        self != Self::default()
+    }
+
+    /// Adds those in extended attributes.
+    fn with_xattrs(self, keys: &[CString]) -> Self {
+        let is_list = |key: &CString| [ACCESS_LIST, DEFAULT_ACCESS_LIST].contains(&key.as_c_str());
+        let access_list = keys.iter().any(is_list);
+        Self { access_list, xattrs: keys.iter().any(|key| !is_list(key)), ..self }
+    }
+}
+
+/// Returns all differences of a target that still is what `there` was. Without the extended
+/// attributes if those can't be read, which is reported when they are copied.
+pub(super) fn all_differences(copy: EntryCopy<'_>, source: &Stat, there: &Stat) -> Differences {
+    let look = || other_xattrs_at(copy, &*copy.open_directory().ok()?, there);
+    differences(copy, source, there).with_xattrs(&look().unwrap_or_default())
+}
+
+/// True if a file, `there` in `directory` under the name of a copy, has the attributes of its
+/// source.
+pub(super) fn has_same_attributes(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat) -> bool {
+    let has_same_xattrs = || other_xattrs_at(copy, directory, there).is_some_and(|others| others.is_empty());
+    !differences(copy, source, there).any() && (!may_have_xattrs(copy, directory) || has_same_xattrs())
+}
+
+/// Returns the [`other_xattrs`] of the file that was found as `there`; `None` if they can't be
+/// read.
+fn other_xattrs_at(copy: EntryCopy<'_>, directory: &Fd, there: &Stat) -> Option<Vec<CString>> {
+    if !copy.options.reads_xattrs() {
+        return Some(Vec::new());
+    }
+    let target = Pinned::open(directory, copy.target_name()).ok()?;
+    let is_there = target.stat().is_ok_and(|now| now.identity == there.identity);
+    let wanted = read_source(copy).ok().filter(|_| is_there)?;
+    Some(other_xattrs(copy, Object::Pinned(&target), &wanted))
+}
+
+/// Prints the line for an existing directory whose attributes will be set.
+pub(super) fn tell_entered(copy: EntryCopy<'_>, opened: &OpenDir<'_>, there: &Stat) {
+    if !copy.options.itemize || copy.options.strict {
+        return;
+    }
+    let differences = all_differences(copy, opened.stat, there);
+    if (Differences { size: false, ..differences }).any() {
+        copy.tell_mended(differences);
+    }
+}
+
+/// Returns the differences that `stat` shows. An owner that this process can't set doesn't count.
+fn differences(copy: EntryCopy<'_>, source: &Stat, there: &Stat) -> Differences {
+    let window = match copy.options.existing.update {
+        Update::Different(difference) => difference.window,
+        _ => 0,
+    };
     let mode = copy.options.preserves(Preserve::MODE)
         && source.kind != FileType::Symlink
         && source.mode != there.mode;
-    let owner = copy.options.preserves(Preserve::OWNERSHIP)
-        && ((source.owner != there.owner && copy.copier.process.user == 0) || source.group != there.group);
-    let times = copy.options.preserves(Preserve::TIMESTAMPS)
-        && !copy.copier.resolutions.is_same_time(there, source, difference.window);
-    mode || owner || times
+    let has_owner = copy.options.preserves(Preserve::OWNERSHIP);
+    let owner = has_owner && source.owner != there.owner && copy.copier.process.user == 0;
+    let group = has_owner && source.group != there.group;
+    let time = copy.options.preserves(Preserve::TIMESTAMPS)
+        && !copy.copier.resolutions.is_same_time(there, source, window);
+    let size = source.kind == FileType::Regular && source.size != there.size;
+    Differences { size, time, mode, owner, group, ..Differences::default() }
 }
 
 /// True unless neither source nor target has any xattrs that would have to be compared.
@@ -79,13 +152,7 @@ fn may_have_xattrs(copy: EntryCopy<'_>, directory: &Fd) -> bool {
     copy.options.reads_xattrs() && (copy.follows() || !has_none().unwrap_or(false))
 }
 
-fn try_mend(
-    copy: EntryCopy<'_>,
-    difference: Difference,
-    directory: &Fd,
-    source: &Stat,
-    there: &Stat,
-) -> Result<(), Problem> {
+fn try_mend(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat) -> Result<(), Problem> {
     let failed = |cause| copy.problem(CopyKind::CannotStat, cause);
     let target = Pinned::open(directory, copy.target_name()).map_err(failed)?;
     let before = target.stat().map_err(failed)?;
@@ -94,8 +161,9 @@ fn try_mend(
     }
     let object = Object::Pinned(&target);
     let xattrs = read_source(copy)?;
-    let are_same = has_xattrs(copy, object, &xattrs);
-    if are_same && !has_other_attributes(copy, difference, source, &before) {
+    let others = other_xattrs(copy, object, &xattrs);
+    let differences = differences(copy, source, &before).with_xattrs(&others);
+    if !differences.any() {
         return Ok(());
     }
     if !copy.options.dry_run {
@@ -108,12 +176,12 @@ fn try_mend(
             let of = |stat: &Stat| (stat.mode, stat.owner, stat.group, stat.modified);
             of(&now) == of(&before)
         };
-        if are_same && target.stat().is_ok_and(is_as_before) {
+        if others.is_empty() && target.stat().is_ok_and(is_as_before) {
             return Ok(());
         }
     }
     copy.cx.count(Tally { mended: 1, ..Tally::default() });
-    copy.tell_mended();
+    copy.tell_mended(differences);
     Ok(())
 }
 
@@ -132,12 +200,18 @@ fn read_source(copy: EntryCopy<'_>) -> Result<SourceXattrs, Problem> {
     Ok(source_xattrs::read(copy, Object::Pinned(&source)))
 }
 
-/// True if a target has these xattrs, and no other that would be copied.
-fn has_xattrs(copy: EntryCopy<'_>, target: Object<'_>, wanted: &SourceXattrs) -> bool {
-    let has = |(key, value): (&CStr, &[u8])| target.get(key).is_ok_and(|there| there == value);
-    // A failure shows again when they are set.
-    let extra = || extra_xattrs(copy.copier, copy.cx, target, wanted);
-    !copy.options.reads_xattrs() || (extra().is_ok_and(|extra| extra.is_empty()) && wanted.iter().all(has))
+/// Returns the xattrs that a target lacks, has with another value, or has and would not be copied.
+/// If they can't be listed, which shows again when they are set, these are all that are wanted.
+fn other_xattrs(copy: EntryCopy<'_>, target: Object<'_>, wanted: &SourceXattrs) -> Vec<CString> {
+    if !copy.options.reads_xattrs() {
+        return Vec::new();
+    }
+    let has = |(key, value): &(&CStr, &[u8])| target.get(key).is_ok_and(|there| there == *value);
+    let Ok(mut others) = extra_xattrs(copy.copier, copy.cx, target, wanted) else {
+        return wanted.iter().map(|(key, _)| key.to_owned()).collect();
+    };
+    others.extend(wanted.iter().filter(|xattr| !has(xattr)).map(|(key, _)| key.to_owned()));
+    others
 }
 
 /// Returns the xattrs of a target that would be copied if its source had them.

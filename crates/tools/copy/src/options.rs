@@ -318,10 +318,15 @@ pub struct CopyOptions {
     pub on_full: OnFull,
     /// Placement of new files' data.
     pub layout: LayoutRule,
+    /// Directories of earlier copies, whose files are linked instead of copied if they are the same
+    /// (`--link-dest`).
+    pub link_dest: Vec<CString>,
     /// Decide about every entry, and change nothing (`--dry-run`).
     pub dry_run: bool,
     /// Print a line for each entry (`-v`).
     pub verbose: bool,
+    /// Print lines as those of rsync's `--itemize-changes`, instead of those of `verbose`.
+    pub itemize: bool,
     /// Report how each file was copied (`--debug`).
     pub debug: bool,
     /// Write through a dangling symbolic link in the target (`POSIXLY_CORRECT`).
@@ -395,8 +400,10 @@ impl Default for CopyOptions {
             if_changed: IfChanged::Ignore,
             on_full: OnFull::Stop,
             layout: LayoutRule::Inherit,
+            link_dest: Vec::new(),
             dry_run: false,
             verbose: false,
+            itemize: false,
             debug: false,
             through_dangling: false,
             strict: false,

@@ -11,6 +11,7 @@ use haul_sys::{link_at_path, make_special, make_symlink, open, read_link, stat_p
 
 use super::attributes::NewAttributes;
 use super::creation_mode;
+use super::earlier;
 use super::entry_copy::EntryCopy;
 use super::journaled;
 use super::layouts::Original;
@@ -19,7 +20,7 @@ use super::mend;
 use super::object::Object;
 use super::open_target::Target;
 use super::options::{Make, Preserve};
-use super::place::{self, Left, Made, Place};
+use super::place::{self, Freed, Left, Made, Place};
 use super::regular;
 use super::source_xattrs;
 use super::stream;
@@ -66,6 +67,10 @@ fn try_handle(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> 
         link.iter().for_each(|file| {
             links::complete(copy, *file, Some(MadeFile::of(&target)), Some(source));
         });
+        return Ok(Handled::Over);
+    }
+    if let Some((file, linked)) = link.and_then(|file| Some((file, earlier::link(copy, &source)?))) {
+        links::complete(copy, file, Some(MadeFile::of(&linked)), Some(source));
         return Ok(Handled::Over);
     }
     let errors_before = copy.cx.errors();
@@ -249,18 +254,18 @@ fn make_in_place(
     let mut turn = place::turn(copy);
     match place::clear(copy, directory, &mut turn, source)? {
         Place::Left(left) => Ok(Some(left)),
-        Place::Taken(_) => {
-            copy.tell_copied();
+        Place::Taken(there) => {
+            copy.tell_copied_onto(there.as_ref(), None);
             let outcome = if replaces { replace(directory, copy.target_name(), make) } else { Err(exists) };
             outcome.map(|()| None).map_err(failed)
         }
-        Place::Replaced => {
+        Place::Replaced(there) => {
             copy.tell_replaced();
-            copy.tell_copied();
+            copy.tell_copied_onto(Some(&there), None);
             replace(directory, copy.target_name(), make).map(|()| None).map_err(failed)
         }
-        Place::Free(backup) => {
-            copy.tell_copied_over(backup.as_deref());
+        Place::Free(Freed { backup, before }) => {
+            copy.tell_copied_onto(before.as_ref(), backup.as_deref());
             make(copy.target_name()).map(|()| None).map_err(|cause| {
                 place::put_back(copy, backup.as_deref());
                 failed(cause)
@@ -358,24 +363,24 @@ fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Probl
     } else {
         // Something exists, or something is wrong with the directory; `clear` finds out.
         let (mut turn, mut is_replaced) = (place::turn(copy), false);
-        let backup = match place::clear(copy, &directory, &mut turn, source)? {
+        let freed = match place::clear(copy, &directory, &mut turn, source)? {
             Place::Left(left) => return Ok(Made::Left(left)),
-            Place::Taken(_) => None,
-            Place::Replaced => {
+            Place::Taken(there) => Freed { before: there, backup: None },
+            Place::Replaced(there) => {
                 copy.tell_removed();
                 is_replaced = true;
-                None
+                Freed { before: Some(there), backup: None }
             }
-            Place::Free(backup) => backup,
+            Place::Free(freed) => freed,
         };
-        copy.tell_copied_over(backup.as_deref());
+        copy.tell_copied_onto(freed.before.as_ref(), freed.backup.as_deref());
         let outcome = match leads {
             true if is_replaced => replace(&directory, copy.target_name(), &make).map_err(failed),
             true => make_or_replace(copy.copier, &directory, copy.target_name(), &make).map_err(failed),
             false => Err(Problem::new(CopyKind::RelativeLink).naming(copy.target_path())),
         };
         if let Err(problem) = outcome {
-            place::put_back(copy, backup.as_deref());
+            place::put_back(copy, freed.backup.as_deref());
             return Err(problem);
         }
     }

@@ -20,15 +20,24 @@ use super::options::{Atomic, Difference, Preserve, Update};
 
 /// State of a target's place once it has been prepared.
 pub(super) enum Place {
-    /// It is free. The old file may be kept under the given name.
-    Free(Option<CString>),
+    /// It is free.
+    Free(Freed),
     /// What is there stays until the copy is renamed over it (`--atomic`).
-    Replaced,
+    Replaced(Stat),
     /// Something is there, to be overwritten or entered. There is no `stat` for a symbolic link to
     /// itself, which `-f` removes.
     Taken(Option<Stat>),
     /// The existing file stays and nothing is copied. Everything has been reported.
     Left(Left),
+}
+
+/// A place that is free, maybe because it was cleared.
+#[derive(Default)]
+pub(super) struct Freed {
+    /// The name that the old file was renamed to.
+    pub(super) backup: Option<CString>,
+    /// What was there.
+    pub(super) before: Option<Stat>,
 }
 
 /// The target that stays when nothing is copied.
@@ -38,6 +47,15 @@ pub(super) enum Left {
     AsCopy,
     /// Anything else.
     AsItIs,
+}
+
+impl Left {
+    fn after(skip: Skip) -> Self {
+        match skip {
+            Skip::NotOlder | Skip::Unchanged => Left::AsCopy,
+            Skip::Unwanted | Skip::Told | Skip::Declined => Left::AsItIs,
+        }
+    }
 }
 
 /// Result of creating an entry's copy in one go.
@@ -162,9 +180,9 @@ pub(super) enum Foreseen {
     /// It would be removed first.
     Removed,
     /// It would be renamed to this first.
-    BackedUp(CString),
+    BackedUp(Stat, CString),
     /// It would stay, and nothing would be copied. Everything has been reported.
-    Left,
+    Left(Left),
 }
 
 /// Decides as [`clear`] does, and changes nothing.
@@ -195,15 +213,12 @@ pub(super) fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Foreseen, Pr
         Decision::RemoveDirectory if copy.options.existing.update.deletes_later() => Foreseen::Made,
         Decision::RemoveDirectory if mend::is_empty(copy, &directory) => Foreseen::Removed,
         Decision::RemoveDirectory => return Err(refused(copy, Refusal::OtherOntoDirectory)),
-        Decision::BackUp => Foreseen::BackedUp(backup_name(&directory, name, &copy.options.existing)),
+        Decision::BackUp => Foreseen::BackedUp(there, backup_name(&directory, name, &copy.options.existing)),
         Decision::Skip(skip) => {
             tell_skip(copy, skip);
-            if skip == Skip::Unchanged {
-                mend::mend(copy, &directory, source, &there);
-            }
-            Foreseen::Left
+            Foreseen::Left(Left::after(skip))
         }
-        Decision::Done => Foreseen::Left,
+        Decision::Done => Foreseen::Left(Left::AsItIs),
         Decision::Refuse(refusal) => return Err(refused(copy, refusal)),
     })
 }
@@ -221,7 +236,7 @@ pub(super) fn clear(
         Ok(there) => there,
         Err(cause) if cause.is(Errno::NOENT) => {
             check_just_created_link(copy, directory)?;
-            return Ok(Place::Free(None));
+            return Ok(Place::Free(Freed::default()));
         }
         Err(cause) if cause.is(Errno::LOOP) && follow && copy.options.existing.force => {
             return Ok(Place::Taken(None));
@@ -229,15 +244,16 @@ pub(super) fn clear(
         Err(cause) => return Err(copy.problem(CopyKind::CannotStat, cause)),
     };
     let scene = Scene { copy, directory, source, there: &there };
+    let freed = |backup| Freed { backup, before: Some(there) };
     match decide(&scene.case(), &scene) {
         Decision::Stays => {
             check_just_created_link(copy, directory)?;
             Ok(Place::Taken(Some(there)))
         }
-        Decision::Remove if is_replaced(copy, source) => Ok(Place::Replaced),
+        Decision::Remove if is_replaced(copy, source) => Ok(Place::Replaced(there)),
         Decision::Remove => {
             make_room(copy, directory, source)?;
-            Ok(Place::Free(None))
+            Ok(Place::Free(freed(None)))
         }
         Decision::RemoveDirectory if copy.options.existing.update.deletes_later() => {
             let problem = Problem::new(CopyKind::InTheWay).naming(copy.target_path());
@@ -252,22 +268,28 @@ pub(super) fn clear(
                 }
                 Err(cause) => return Err(copy.problem(CopyKind::CannotRemove, cause)),
             }
-            Ok(Place::Free(None))
+            Ok(Place::Free(freed(None)))
         }
         Decision::BackUp => {
             let Some(turn) = turn else { return Ok(Place::Taken(Some(there))) };
             copy.with_room(|| turn.back_up(directory, name, &copy.options.existing))
-                .map(Place::Free)
+                .map(|backup| Place::Free(freed(backup)))
                 .map_err(|cause| copy.problem(CopyKind::CannotBackup, cause))
         }
         Decision::Skip(skip) => {
             tell_skip(copy, skip);
-            let is_as_copy = matches!(skip, Skip::NotOlder | Skip::Unchanged);
-            Ok(Place::Left(if is_as_copy { Left::AsCopy } else { Left::AsItIs }))
+            Ok(Place::Left(Left::after(skip)))
         }
         Decision::Done => Ok(Place::Left(Left::AsItIs)),
         Decision::Refuse(refusal) => Err(refused(copy, refusal)),
     }
+}
+
+/// True if a file, `there` in `directory` under the name of a copy, is as its source apart from
+/// attributes.
+pub(super) fn is_same(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat) -> bool {
+    let Update::Different(difference) = copy.options.existing.update else { return false };
+    Scene { copy, directory, source, there }.is_same(difference)
 }
 
 /// True if a directory is left out because of what its target is; it was then counted.
@@ -443,8 +465,14 @@ impl Sight for Scene<'_> {
 
     fn is_same(&self, difference: Difference) -> bool {
         let (source, there) = (self.source, self.there);
+        // Setting attributes of a file that an earlier copy has too would change that.
+        let may_be_earlier = !self.copy.options.link_dest.is_empty() && there.links > 1;
         match source.kind {
             kind if kind != there.kind => false,
+            FileType::Directory => true,
+            _ if may_be_earlier && !mend::has_same_attributes(self.copy, self.directory, source, there) => {
+                false
+            }
             FileType::Regular if source.size != there.size => false,
             FileType::Regular if difference.by_content => mend::has_same_content(self.copy, self.directory),
             FileType::Regular => self.copy.copier.resolutions.is_same_time(there, source, difference.window),

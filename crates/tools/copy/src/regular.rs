@@ -13,6 +13,7 @@ use super::attributes::NewAttributes;
 use super::creation_mode::{self, CreationMode};
 use super::debug;
 use super::durable;
+use super::earlier;
 use super::entry_copy::EntryCopy;
 use super::journaled::{self, JournaledFile};
 use super::layouts::{self, Original};
@@ -22,7 +23,7 @@ use super::object::Object;
 use super::open_target::{CopiedFile, OpenTarget, Target};
 use super::options::{Atomic, IfChanged, Reflink, Sparse};
 use super::partial;
-use super::place::{self, Left, Place};
+use super::place::{self, Freed, Left, Place};
 use super::source_xattrs;
 use super::staged::{self, Staged};
 use super::stream;
@@ -40,6 +41,10 @@ pub(super) fn begin(copy: EntryCopy<'_>, opened: OpenSource<'_>) -> Start<Copied
     };
     if let Some((file, target)) = link.and_then(|file| Some((file, journaled::stays(copy, stat)?))) {
         links::complete(copy, file, Some(MadeFile::of(&target)), Some(*stat));
+        return Start::Done;
+    }
+    if let Some((file, linked)) = link.and_then(|file| Some((file, earlier::link(copy, stat)?))) {
+        links::complete(copy, file, Some(MadeFile::of(&linked)), Some(*stat));
         return Start::Done;
     }
     let creation_mode = creation_mode::choose(copy.copier, &copy.entry.node.own, opened.source, stat);
@@ -213,15 +218,15 @@ fn open_in_place(copy: EntryCopy<'_>, source: Original<'_>, directory: &Fd) -> R
     match place::clear(copy, directory, &mut turn, source.stat)? {
         Place::Left(left) => Ok(Target::Left(left)),
         Place::Taken(there) => {
-            copy.tell_copied();
+            copy.tell_copied_onto(there.as_ref(), None);
             open_existing(copy, source, directory, there).map(Target::Open)
         }
-        Place::Replaced => {
-            copy.tell_copied();
+        Place::Replaced(there) => {
+            copy.tell_copied_onto(Some(&there), None);
             replace(copy, source, directory).map(Target::Open)
         }
-        Place::Free(backup) => {
-            copy.tell_copied_over(backup.as_deref());
+        Place::Free(Freed { backup, before }) => {
+            copy.tell_copied_onto(before.as_ref(), backup.as_deref());
             let is_there = if backup.is_some() { check_source(copy) } else { Ok(()) };
             match is_there.and_then(|()| make_anew(copy, source, directory)) {
                 Ok(target) => Ok(Target::Open(OpenTarget { backup, ..target })),

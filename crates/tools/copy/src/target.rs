@@ -153,6 +153,8 @@ pub struct TargetDirectory {
     pub(super) held: Arc<DirHandle>,
     /// At an operand's parent, the name of the operand's copy.
     pub(super) rename: Option<CString>,
+    /// The same directory in earlier copies (`--link-dest`).
+    pub(super) earlier: Box<[Arc<DirHandle>]>,
     /// The operand it belongs to.
     pub(super) operand: Arc<OperandCopy>,
     /// Needed to finish the directory; `None` at an operand's parent.
@@ -191,6 +193,7 @@ impl TargetDirectory {
         Self {
             held,
             rename: Some(name),
+            earlier: Box::default(),
             operand,
             made: None,
             reflink_refused: AtomicBool::new(false),

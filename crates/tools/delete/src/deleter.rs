@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use haul_flow::{
     Context, DirHandle, DirNode, Enter, Entry, Failure, Handled, Line, OpenDir, OpenSource, Plan, Policy,
-    Problem, Reported, Scope, Selector, Start, Tally, Tool, lock,
+    Problem, Reported, Scope, Selector, Start, Tally, Tool, lock, path_below,
 };
 use haul_sys::{
     EntryType, Errno, Error, Fd, FileType, Identity, Stat, Times, change_times, is_mount_root, remove,
@@ -63,6 +63,8 @@ pub(super) enum Stage {
 pub(super) struct Deleter {
     stage: Stage,
     options: Options,
+    /// Path of the target, for messages.
+    target: Vec<u8>,
     selector: Selector,
     /// The directories that were counted.
     known: Mutex<HashSet<Identity>>,
@@ -71,9 +73,10 @@ pub(super) struct Deleter {
 
 impl Deleter {
     /// Creates the tool that counts. Entries that `selector` leaves out stay.
-    pub(super) fn counting(options: Options, selector: Selector) -> Self {
+    pub(super) fn counting(options: Options, target: &CStr, selector: Selector) -> Self {
         let (known, counted) = (Mutex::default(), AtomicU64::new(0));
-        Self { stage: Stage::Count, options, selector, known, counted }
+        let target = target.to_bytes().to_vec();
+        Self { stage: Stage::Count, options, target, selector, known, counted }
     }
 
     /// Returns the tool that deletes what this one has counted.
@@ -185,7 +188,11 @@ impl Deleter {
 
     fn tell(&self, cx: &Context<'_, Self>, kind: DeleteKind, path: Vec<u8>) {
         cx.count(Tally { deleted: 1, ..Tally::default() });
-        if self.options.verbose {
+        if self.options.itemize {
+            let slash = if kind == DeleteKind::RemovedDirectory { "/" } else { "" };
+            let below = [path_below(&path, &self.target), slash.as_bytes()].concat();
+            cx.report().line(Line::new(DeleteKind::Itemized, vec![below]));
+        } else if self.options.verbose {
             cx.report().line(Line::new(kind, vec![path]));
         }
     }

@@ -27,5 +27,7 @@ haul_flow::kinds! {
         Removed,
         /// `--verbose` line for a removed directory.
         RemovedDirectory,
+        /// `--itemize-changes` line for anything that was removed.
+        Itemized,
     }
 }

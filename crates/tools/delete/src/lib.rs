@@ -68,7 +68,7 @@ pub fn run<R>(
     // target as if each were a whole tree.
     let selector = std::mem::take(&mut session.selector);
     let selector = if options.excluded { Selector::default() } else { selector };
-    let deleter = Deleter::counting(options.clone(), selector);
+    let deleter = Deleter::counting(options.clone(), request.target, selector);
     session.run_alone(&deleter, operands.iter().filter_map(only_directories));
     let directories = operands.iter().map(|operand| directories(operand).count() as u64).sum::<u64>();
     let top = operands.iter().map(|operand| operand.names.len() as u64).sum::<u64>();

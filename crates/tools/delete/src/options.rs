@@ -46,6 +46,8 @@ pub struct Options {
     pub own_files: Vec<Identity>,
     /// True if the names of what is deleted are reported.
     pub verbose: bool,
+    /// True if they are reported as by rsync's `--itemize-changes`.
+    pub itemize: bool,
     /// True if nothing is deleted, only reported.
     pub dry_run: bool,
 }

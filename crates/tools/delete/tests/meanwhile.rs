@@ -44,6 +44,7 @@ fn options() -> Options {
         keeps_times: false,
         own_files: Vec::new(),
         verbose: false,
+        itemize: false,
         dry_run: false,
     }
 }

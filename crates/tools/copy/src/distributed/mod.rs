@@ -256,6 +256,7 @@ impl Distributed for Copier {
         Ok(TargetDirectory {
             held,
             rename: packed.rename,
+            earlier: Box::default(),
             operand: Arc::new(operand),
             made: (!packed.is_place).then_some(made),
             reflink_refused: AtomicBool::new(false),
@@ -301,6 +302,7 @@ impl Distributed for Copier {
         Some(TargetDirectory {
             held,
             rename: None,
+            earlier: Box::default(),
             operand: Arc::clone(&above.operand),
             made: Some(made),
             reflink_refused: AtomicBool::new(false),

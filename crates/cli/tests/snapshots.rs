@@ -1,0 +1,169 @@
+//! `haul sync --link-dest`: what an earlier copy has too is linked, and the earlier copy stays as it
+//! is.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use haul_testkit::random::{self, IndexedRandom, Rng, seeded};
+use haul_testkit::random_tree::{self, Shape};
+use haul_testkit::{Facts, Program, Sandbox, Snapshot, compare, needs, program, require};
+
+fn haul(program: &Program, folder: &Path, line: &str) -> Output {
+    let mut haul = Command::new(program.path());
+    haul.arg("sync").args(line.split(' ')).current_dir(folder).env("LC_ALL", "C").output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn succeed(program: &Program, folder: &Path, line: &str) -> String {
+    let output = haul(program, folder, line);
+    assert!(output.status.success(), "{line}: {}", text(&output.stderr));
+    text(&output.stderr)
+}
+
+/// Returns the names below `root` that are names of the file of that name below `earlier`.
+fn linked(root: &Path, earlier: &Path) -> Vec<String> {
+    let names = walkdir::WalkDir::new(root).sort_by_file_name().min_depth(1).into_iter();
+    let names = names.filter_map(|entry| {
+        let path = entry.unwrap().into_path();
+        let below = path.strip_prefix(root).unwrap();
+        let (here, there) = (path.symlink_metadata().ok()?, earlier.join(below).symlink_metadata().ok()?);
+        let is_one = !here.is_dir() && here.ino() == there.ino();
+        is_one.then(|| below.to_string_lossy().into_owned())
+    });
+    names.collect()
+}
+
+fn take(sandbox: &Sandbox, name: &str) -> Snapshot {
+    Snapshot::take(&sandbox.join(name), FACTS).unwrap()
+}
+
+const FACTS: Facts = Facts::PRESERVED.difference(Facts::HOLES);
+
+#[test]
+fn what_is_linked_is_what_rsync_links() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("rsync"), needs::tool("setfattr"));
+    let cases = if needs::is_full_run() { 500 } else { 50 };
+    let seed = random::seed("snapshots", Some(20_261_126));
+    for case in 0..cases {
+        let mut random = seeded(seed.wrapping_add(case));
+        let sandbox = Sandbox::in_memory().unwrap();
+        let tree = random_tree::tree(random.random(), Shape { entries: 40, file_bytes_max: 20_000 });
+        tree.build(&sandbox.join("s")).unwrap();
+        sandbox.script("cp -a s monday").unwrap();
+        let entries = walkdir::WalkDir::new(sandbox.join("s")).min_depth(1).into_iter();
+        let entries: Vec<_> = entries.map(|entry| entry.unwrap().into_path()).collect();
+        for _ in 0..8 {
+            let Some(path) = entries.choose(&mut random) else { continue };
+            let Ok(there) = path.symlink_metadata() else { continue };
+            let number = random.random_range(1..9);
+            let line = match random.random_range(0..6) {
+                0 if there.is_file() => format!("echo {number} > \"$P\""),
+                1 => format!("touch -h -d @{number}000 \"$P\""),
+                2 if !there.is_symlink() => format!("chmod 64{} \"$P\"", number % 8),
+                3 => format!("chown -h {number} \"$P\""),
+                4 if there.is_file() => format!("setfattr -n user.k -v {number} \"$P\""),
+                5 => "rm -rf \"$P\"".to_owned(),
+                _ => continue,
+            };
+            let ran = Command::new("sh").args(["-c", &line]).env("P", path).status().unwrap();
+            assert!(ran.success(), "{line} {path:?}");
+        }
+        let before = take(&sandbox, "monday");
+        succeed(&ours, sandbox.path(), "--link-dest=../monday s tuesday");
+        let rsync = "rsync -aHAX --modify-window=-1 --link-dest=../monday s/ theirs/";
+        sandbox.script(rsync).unwrap();
+        let label = format!("seed {seed}, case {case}");
+        let monday = sandbox.join("monday");
+        let [we, they] = ["tuesday", "theirs"].map(|name| linked(&sandbox.join(name), &monday));
+        assert_eq!(we, they, "{label}");
+        for (name, expected) in [("monday", &before), ("tuesday", &take(&sandbox, "s"))] {
+            let differences = compare(expected, &take(&sandbox, name), FACTS).unwrap();
+            assert!(differences.is_empty(), "{label}, {name}: {differences}");
+        }
+        // Again, after changes to attributes alone: the earlier copy keeps its own.
+        sandbox.script("chmod -R u+x s; find s -type f -exec chown 3:4 {} +").unwrap();
+        succeed(&ours, sandbox.path(), "--link-dest=../monday s tuesday");
+        for (name, expected) in [("monday", &before), ("tuesday", &take(&sandbox, "s"))] {
+            let differences = compare(expected, &take(&sandbox, name), FACTS).unwrap();
+            assert!(differences.is_empty(), "{label}, {name} again: {differences}");
+        }
+    }
+}
+
+fn scene(script: &str) -> Sandbox {
+    let sandbox = Sandbox::in_memory().unwrap();
+    let script = format!("mkdir -p s/d; echo 1 >s/a; echo 2 >s/d/b; ln s/a s/d/twin; ln -s a s/l; {script}");
+    sandbox.script(&script).unwrap();
+    sandbox
+}
+
+#[test]
+fn nothing_is_opened_for_what_is_linked() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = scene("rm s/d/twin; cp -a s monday; chmod 0 s/a monday/a");
+    // An ordinary user couldn't even read it.
+    succeed(&ours, sandbox.path(), "--link-dest=../monday s tuesday");
+    let monday = sandbox.join("monday");
+    assert_eq!(linked(&sandbox.join("tuesday"), &monday), ["a", "d/b", "l"]);
+}
+
+#[test]
+fn the_first_of_several_directories_that_has_a_file_is_taken() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = scene("cp -a s one; cp -a s two; echo other >one/d/b; rm two/l");
+    let two = sandbox.join("two").display().to_string();
+    succeed(&ours, sandbox.path(), &format!("--link-dest=../one --link-dest={two} s new"));
+    let new = sandbox.join("new");
+    assert_eq!(linked(&new, &sandbox.join("one")), ["a", "d/twin", "l"]);
+    assert_eq!(linked(&new, &sandbox.join("two")), ["d/b"]);
+}
+
+#[test]
+fn a_dry_run_links_nothing_and_foresees_the_links() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = scene("cp -a s one; echo changed >s/d/b");
+    let run = |line: &str| text(&haul(&ours, sandbox.path(), line).stdout);
+    let dry = run("-n -i --link-dest=../one s new");
+    assert!(!sandbox.join("new").exists());
+    let mut real: Vec<_> = run("-i --link-dest=../one s new").lines().map(str::to_owned).collect();
+    real.sort();
+    let mut dry: Vec<_> = dry.lines().map(str::to_owned).collect();
+    dry.sort();
+    assert_eq!(dry, real);
+    assert!(real.iter().any(|line| line == ">f+++++++++ d/b"), "{real:?}");
+    assert!(!real.iter().any(|line| line.starts_with(">f+++++++++ a") || line.starts_with("cL")), "{real:?}");
+}
+
+#[test]
+fn a_directory_that_is_no_earlier_copy_is_refused_and_a_missing_one_is_told() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = scene("cp -a s one; mkdir t; echo >file");
+    for (line, why) in [
+        ("--link-dest=../file s t", "not a directory"),
+        ("--link-dest=. s t", "is TARGET"),
+        ("--link-dest=one s t", "does not exist"),
+        ("--link-dest=/proc s t", "another file system"),
+        ("--link-dest= s t", "--link-dest"),
+        ("--link-dest=../one --inplace s t", "--inplace"),
+        ("--link-dest=../one --existing s t", "--existing"),
+        ("--link-dest=../one --clients=2 s t", "--clients"),
+    ] {
+        let output = haul(&ours, sandbox.path(), line);
+        assert!(text(&output.stderr).contains(why), "{line}: {}", text(&output.stderr));
+        let is_copied = why == "does not exist";
+        assert_eq!(output.status.success(), is_copied, "{line}");
+        assert_eq!(sandbox.join("t/a").exists(), is_copied, "{line}");
+        sandbox.script("rm -rf t/d t/a").unwrap();
+    }
+}
