@@ -9,7 +9,8 @@ use std::process::{Command, Output};
 
 use haul_testkit::random::{self, IndexedRandom, Rng, seeded};
 use haul_testkit::random_tree::{self, Shape};
-use haul_testkit::{Facts, Program, Sandbox, Snapshot, compare, needs, program, require};
+use haul_testkit::strace::record;
+use haul_testkit::{Facts, Program, Run, Sandbox, Snapshot, compare, needs, program, require};
 
 fn haul(program: &Program, folder: &Path, line: &str) -> Output {
     let mut haul = Command::new(program.path());
@@ -107,12 +108,22 @@ fn scene(script: &str) -> Sandbox {
 #[test]
 fn nothing_is_opened_for_what_is_linked() {
     let ours = program!();
-    require!(ours.needs_haul());
-    let sandbox = scene("rm s/d/twin; cp -a s monday; chmod 0 s/a monday/a");
-    // An ordinary user couldn't even read it.
-    succeed(&ours, sandbox.path(), "--link-dest=../monday s tuesday");
-    let monday = sandbox.join("monday");
-    assert_eq!(linked(&sandbox.join("tuesday"), &monday), ["a", "d/b", "l"]);
+    require!(ours.needs_haul(), needs::tool("strace"));
+    let sandbox = scene("rm s/d/twin; for n in 11 12 13 14 15; do echo $n >s/d/$n; done; cp -a s monday");
+    let run = Run::new(ours.path()).args(["sync", "--link-dest=../monday", "s", "tuesday"]);
+    let run = run.in_folder(sandbox.path());
+    let (outcome, calls) = record(run, "file,desc", &sandbox.join("log")).unwrap();
+    assert!(outcome.succeeded(), "{}", outcome.errors());
+    for number in 11..=15 {
+        let name = format!("\"{number}\"");
+        let calls = calls.iter().filter(|call| call.arguments.contains(&name));
+        let mut names: Vec<_> = calls.map(|call| call.name.as_str()).collect();
+        names.sort_unstable();
+        // The target is looked up first, and last to see what was linked.
+        assert_eq!(names, ["linkat", "statx", "statx", "statx", "statx"], "{number}");
+    }
+    let linked = linked(&sandbox.join("tuesday"), &sandbox.join("monday"));
+    assert_eq!(linked, ["a", "d/11", "d/12", "d/13", "d/14", "d/15", "d/b", "l"]);
 }
 
 #[test]
