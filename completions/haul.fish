@@ -139,6 +139,7 @@ complete -c haul -n '__haul_within sync' -l delete-excluded -d 'like --delete, a
 complete -c haul -n '__haul_within sync' -l max-delete -x -d 'delete nothing if more than N entries, or with N% more than that part of TARGET, would be deleted'
 complete -c haul -n '__haul_within sync' -l really -d 'let --delete work on your home directory, on the root of a mounted file system, and with an empty'
 complete -c haul -n '__haul_within sync' -l inplace -d 'write to existing files, instead of replacing them when the new ones are complete'
+complete -c haul -n '__haul_within sync' -l backup-dir -x -a '(__fish_complete_directories)' -d 'keep files that are replaced or deleted in DIR, under the paths that they had in TARGET'
 complete -c haul -n '__haul_within sync' -l link-dest -x -a '(__fish_complete_directories)' -d 'do not copy what the earlier copy DIR has too, with the same attributes, but make it another name'
 complete -c haul -n '__haul_within sync' -s n -l dry-run -d 'print what would be copied, mended and deleted, and change nothing'
 complete -c haul -n '__haul_within sync' -s L -l dereference -d 'follow all symbolic links in SOURCE'

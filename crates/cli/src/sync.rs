@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
+use haul_flow::BackupPlace;
 use haul_sys::{Open, is_mount_root, open_path};
 
 use crate::cluster;
@@ -68,6 +69,7 @@ fn prepare(request: &mut Request, messages: &Messages) -> Result<(), String> {
         return Err(format!("{source} and {target} are one directory, or one is inside the other"));
     }
     find_earlier(request, &to, messages)?;
+    find_backup(request, &from, &to)?;
     match &request.deletion {
         Some(deletion) if !deletion.empty_source => check_deletion(&target_path, &to),
         _ => Ok(()),
@@ -102,6 +104,39 @@ fn find_earlier(request: &mut Request, to: &Path, messages: &Messages) -> Result
         }
     }
     request.options.link_dest = found;
+    Ok(())
+}
+
+/// Finds out where `--backup-dir` is. `from` and `to` are the whole paths of source and target.
+///
+/// # Errors
+/// A sentence for the user.
+fn find_backup(request: &mut Request, from: &Path, to: &Path) -> Result<(), String> {
+    let Some(name) = &request.backup_dir else { return Ok(()) };
+    let path = without_dots(&to.join(path_of(name)));
+    let refused = |why: &str| Err(format!("--backup-dir: {} {why}", shown(&path)));
+    let whole = match whole_path(&path) {
+        Ok(whole) => whole,
+        Err(error) => return refused(&format!("cannot be used: {}", reason(&error))),
+    };
+    let there = std::fs::metadata(&whole).or_else(|_| std::fs::metadata(whole.parent().unwrap_or(&whole)));
+    match there {
+        Err(error) => return refused(&format!("cannot be used: {}", reason(&error))),
+        Ok(there) if !there.is_dir() => return refused("is not a directory"),
+        Ok(there) if !is_on(to, there.dev()) => {
+            return refused("is on another file system than TARGET, so files cannot be moved there");
+        }
+        Ok(_) if [from, to].iter().any(|tree| whole.starts_with(tree) || tree.starts_with(&whole)) => {
+            return refused("must not be SOURCE or TARGET, inside one of them, or around one");
+        }
+        Ok(_) => {}
+    }
+    let c_path = |path: &Path| CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+    let place = BackupPlace { directory: c_path(&whole), target: c_path(to) };
+    if let Some(deletion) = &mut request.deletion {
+        deletion.backup_place = Some(place.clone());
+    }
+    request.options.backup_place = Some(place);
     Ok(())
 }
 

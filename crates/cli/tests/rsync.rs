@@ -1,5 +1,5 @@
-//! `haul sync` beside rsync: random trees and changes become the same, and both print the same about
-//! it.
+//! `haul sync` beside rsync: random trees and changes become the same, and both print the same
+//! about it.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -128,9 +128,9 @@ fn unescaped(name: &str) -> PathBuf {
 
 /// Returns the lines of `--itemize-changes`, sorted. Without those of files with several names, of
 /// which any may be the first; and of directories that make way for something else, which rsync
-/// doesn't print. It prints DEL as it is, and where an ACL and so the mode differ, sometimes only one
-/// of the two letters; and sometimes nothing for a file with a set-id or sticky bit that gets another
-/// owner. `target` is as it was before.
+/// doesn't print. It prints DEL as it is, and where an ACL and so the mode differ, sometimes only
+/// one of the two letters; and sometimes nothing for a file with a set-id or sticky bit that gets
+/// another owner. `target` is as it was before.
 fn itemized(output: &[u8], source: &Path, target: &Path) -> Vec<String> {
     let found = |line: &str, root: &Path| {
         let name = line.get(12..)?.split(" -> ").next()?.split(" => ").next()?;
@@ -246,8 +246,8 @@ impl Case {
         // Of names that only the target has; and rsync changes the group's entry of some ACLs.
         let mut different =
             self.compare(["theirs", "ours"], FACTS.difference(Facts::LINKS | Facts::ATTRIBUTES));
-        // A name that only the target has may be another one of a file that one program replaces and
-        // the other mends.
+        // A name that only the target has may be another one of a file that one program replaces
+        // and the other mends.
         let is_kept =
             |path: &[u8]| fs::symlink_metadata(self.path("s").join(OsStr::from_bytes(path))).is_err();
         let is_there = |about| matches!(about, About::Missing | About::Extra | About::Type);

@@ -1,5 +1,5 @@
-//! `haul sync --link-dest`: what an earlier copy has too is linked, and the earlier copy stays as it
-//! is.
+//! What `haul sync` keeps of the past: `--link-dest` shares files with earlier copies, which stay
+//! as they are, and `--backup-dir` keeps what is replaced or deleted.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -177,4 +177,97 @@ fn a_directory_that_is_no_earlier_copy_is_refused_and_a_missing_one_is_told() {
         assert_eq!(sandbox.join("t/a").exists(), is_copied, "{line}");
         sandbox.script("rm -rf t/d t/a").unwrap();
     }
+}
+
+/// Returns the files below a directory with their contents, and the modes of its directories.
+fn kept(root: &Path) -> Vec<(String, String)> {
+    let names = walkdir::WalkDir::new(root).sort_by_file_name().min_depth(1).into_iter();
+    let of = |entry: walkdir::DirEntry| {
+        let there = entry.path().symlink_metadata().unwrap();
+        let below = entry.path().strip_prefix(root).unwrap().to_string_lossy().into_owned();
+        let content = match there.file_type() {
+            kind if kind.is_dir() => format!("{:o} {}", there.mode() & 0o7777, there.uid()),
+            kind if kind.is_symlink() => entry.path().read_link().unwrap().display().to_string(),
+            _ => text(&std::fs::read(entry.path()).unwrap()),
+        };
+        (below, content)
+    };
+    names.map(|entry| of(entry.unwrap())).collect()
+}
+
+#[test]
+fn what_is_replaced_or_deleted_is_kept_where_rsync_keeps_it() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("rsync"));
+    let sandbox = scene(
+        "cp -a s t; mkdir -p t/old/deep t/d/sub; echo x >t/old/deep/f; ln -s q t/old/link; echo y >t/d/sub/g
+         chmod 751 t/old; chown 3 t/old/deep; echo same >t/extra; cp -a t theirs
+         echo new and longer >s/d/b; ln -sfn elsewhere s/l; chmod 600 s/a",
+    );
+    succeed(&ours, sandbox.path(), "--delete --backup-dir=../kept s t");
+    sandbox.script("rsync -aHAX --delete --backup-dir=../rsyncs --backup s/ theirs/").unwrap();
+    let differences = compare(&take(&sandbox, "s"), &take(&sandbox, "t"), FACTS).unwrap();
+    assert!(differences.is_empty(), "{differences}");
+    let (we, they) = (kept(&sandbox.join("kept")), kept(&sandbox.join("rsyncs")));
+    assert_eq!(we, they);
+    let names: Vec<_> = we.iter().map(|(name, _)| name.as_str()).collect();
+    let expected =
+        ["d", "d/b", "d/sub", "d/sub/g", "extra", "l", "old", "old/deep", "old/deep/f", "old/link"];
+    assert_eq!(names, expected);
+    // Again, into the same directory: the later files take the place of the earlier ones.
+    sandbox.script("echo third >s/d/b; touch -d @5 s/d/b").unwrap();
+    succeed(&ours, sandbox.path(), "--delete --backup-dir=../kept s t");
+    assert_eq!(text(&std::fs::read(sandbox.join("kept/d/b")).unwrap()), "new and longer\n");
+    assert!(!kept(sandbox.path()).iter().any(|(name, _)| name.contains(".haul-")));
+}
+
+#[test]
+fn nothing_is_replaced_or_deleted_that_cannot_be_kept() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox =
+        scene("cp -a s t; mkdir -p kept/d/b; echo x >kept/d/b/in; echo extra >t/extra; mkdir kept/extra");
+    sandbox.script("echo other >s/d/b; echo other and longer >s/a").unwrap();
+    let output = haul(&ours, sandbox.path(), "--backup-dir=../kept s t");
+    let errors = text(&output.stderr);
+    assert!(errors.contains("cannot backup 't/d/b'") && !output.status.success(), "{errors}");
+    assert_eq!(std::fs::read(sandbox.join("t/d/b")).unwrap(), b"2\n");
+    // The rest was done.
+    assert_eq!(std::fs::read(sandbox.join("t/a")).unwrap(), b"other and longer\n");
+    assert_eq!(std::fs::read(sandbox.join("kept/a")).unwrap(), b"1\n");
+    sandbox.script("cp -a s/d/b t/d/b").unwrap();
+    let output = haul(&ours, sandbox.path(), "--delete --backup-dir=../kept s t");
+    let errors = text(&output.stderr);
+    assert!(errors.contains("cannot remove 't/extra'") && !output.status.success(), "{errors}");
+    assert!(sandbox.join("t/extra").exists());
+}
+
+#[test]
+fn a_directory_that_cannot_keep_files_is_refused() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = scene("cp -a s t; echo >file; echo other >s/a");
+    for (line, why) in [
+        ("--backup-dir=. s t", "must not be"),
+        ("--backup-dir=sub s t", "must not be"),
+        ("--backup-dir=../s/kept s t", "must not be"),
+        ("--backup-dir=.. s t", "must not be"),
+        ("--backup-dir=../file s t", "not a directory"),
+        ("--backup-dir=../no/such s t", "No such file"),
+        ("--backup-dir=/proc/x s t", "another file system"),
+        ("--backup-dir= s t", "--backup-dir"),
+        ("--backup-dir=../kept --inplace s t", "--inplace"),
+        ("--backup-dir=../kept --clients=2 s t", "--clients"),
+    ] {
+        let output = haul(&ours, sandbox.path(), line);
+        assert!(text(&output.stderr).contains(why), "{line}: {}", text(&output.stderr));
+        assert!(!output.status.success(), "{line}");
+        assert_eq!(std::fs::read(sandbox.join("t/a")).unwrap(), b"1\n", "{line}");
+    }
+    // A dry run makes nothing, nor does a run that keeps nothing.
+    succeed(&ours, sandbox.path(), "-n --backup-dir=../kept s t");
+    assert!(!sandbox.join("kept").exists());
+    sandbox.script("rm -r t; cp -a s t").unwrap();
+    succeed(&ours, sandbox.path(), "--backup-dir=../kept s t");
+    assert!(!sandbox.join("kept").exists());
 }

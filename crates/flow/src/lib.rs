@@ -15,6 +15,7 @@
 //! Start with `tool.rs`, the interface to a tool, then `run/mod.rs` and `run/worker.rs`, the
 //! core loop.
 
+mod backup_directory;
 mod batch;
 mod cache_policy;
 mod config;
@@ -47,6 +48,7 @@ mod settings;
 mod sim;
 mod tool;
 
+pub use backup_directory::{BackupDirectory, BackupPlace};
 pub use batch::Batch;
 pub use config::{Config, Switches};
 pub use creation::{Creation, is_shared};

@@ -79,7 +79,7 @@ pub use local_time::{LocalTime, local_time, seconds_of};
 pub use locale::{character_set, first_character, use_character_set};
 pub use make::{
     Special, link, link_at_path, link_unnamed, make_directory, make_special, make_symlink, read_link, remove,
-    remove_directory, rename, rename_to_new,
+    remove_directory, rename, rename_across, rename_to_new,
 };
 pub use memory::dirty_limit;
 pub use metadata::{Owner, Times, change_mode, change_owner, change_times};

@@ -185,6 +185,20 @@ pub fn rename(directory: impl AsFd, name: &CStr, new_name: &CStr) -> Result<()> 
     )
 }
 
+/// Renames an entry, a name in a directory, to one of another directory, replacing what has that
+/// name.
+///
+/// # Errors
+/// Any error from `renameat(2)`.
+pub fn rename_across<D: AsFd>((directory, name): (D, &CStr), (to, new_name): (D, &CStr)) -> Result<()> {
+    let (directory, to) = (directory.as_fd(), to.as_fd());
+    gate::call(
+        Operation::Renameat,
+        || rustix::fs::renameat(directory, name, to, new_name),
+        || format!("{}, {name:?}, {}, {new_name:?}", directory.as_raw_fd(), to.as_raw_fd()),
+    )
+}
+
 /// Renames the entry `name` of `directory` to `new_name`, which must not exist.
 ///
 /// If the file system lacks `RENAME_NOREPLACE`, the name is checked first, which leaves a race.

@@ -38,6 +38,9 @@ impl Typed {
             return Err(Error::Exclusive { flag: "--dry-run", other });
         }
         self.check_manifest()?;
+        if self.backup_dir.is_some() && self.atomic == Some(Atomic::Never) {
+            return Err(Error::Exclusive { flag: "--backup-dir", other: "--inplace" });
+        }
         if let Some(other) = self.not_linked() {
             return Err(Error::Exclusive { flag: "--link-dest", other });
         }

@@ -32,6 +32,8 @@ pub(crate) struct Request {
     pub(crate) rsync_status: bool,
     /// What is deleted from the target afterwards, if anything (`haul sync --delete`).
     pub(crate) deletion: Option<haul_delete::Options>,
+    /// `--backup-dir`, as it was given.
+    pub(crate) backup_dir: Option<CString>,
 }
 
 /// An item of an attribute list.
@@ -97,6 +99,7 @@ pub(crate) struct Typed {
     pub(crate) verbose: bool,
     pub(crate) itemize: bool,
     pub(super) link_dest: Vec<CString>,
+    pub(super) backup_dir: Option<CString>,
     pub(crate) debug: bool,
     pub(crate) sparse: Sparse,
     pub(crate) no_target_directory: bool,
@@ -161,6 +164,7 @@ impl Default for Typed {
             verbose: false,
             itemize: false,
             link_dest: Vec::new(),
+            backup_dir: None,
             debug: false,
             sparse: Sparse::Auto,
             no_target_directory: false,
@@ -416,8 +420,8 @@ impl Typed {
         let run = RunOptions { debug: options.debug, ..self.shared.run };
         let (format, algorithm) = (self.manifest_format.unwrap_or_default(), self.hash.unwrap_or_default());
         let manifest = self.manifest.map(|path| ManifestRequest { path, format, algorithm });
-        let (resume, rsync_status) = (self.resume, self.rsync_status);
-        Ok(Request { operands, options, run, manifest, resume, rsync_status, deletion })
+        let (resume, rsync_status, backup_dir) = (self.resume, self.rsync_status, self.backup_dir);
+        Ok(Request { operands, options, run, manifest, resume, rsync_status, deletion, backup_dir })
     }
 
     /// Returns what is deleted, if anything.
@@ -443,16 +447,20 @@ impl Typed {
             own_files: Vec::new(),
             verbose: options.verbose,
             itemize: options.itemize,
+            backup_place: None,
             dry_run: options.dry_run,
         }))
     }
 
     /// `--link-dest=DIR`.
     pub(super) fn link_dest(&mut self, value: Value<'_>) -> Result<(), Error> {
-        if value.bytes.is_empty() {
-            return Err(value.refused("the name of a directory"));
-        }
-        self.link_dest.push(name(value.bytes.to_vec())?);
+        self.link_dest.push(directory_name(value)?);
+        Ok(())
+    }
+
+    /// `--backup-dir=DIR`.
+    pub(super) fn set_backup_dir(&mut self, value: Value<'_>) -> Result<(), Error> {
+        self.backup_dir = Some(directory_name(value)?);
         Ok(())
     }
 
@@ -570,6 +578,7 @@ impl Typed {
             layout: self.layout.rule(),
             temporary_names: None,
             link_dest: self.link_dest.clone(),
+            backup_place: None,
             dry_run: self.dry_run,
             verbose: self.verbose || self.debug || self.dry_run,
             itemize: self.itemize,
@@ -581,6 +590,13 @@ impl Typed {
 }
 
 /// Converts a name for the kernel.
+fn directory_name(value: Value<'_>) -> Result<CString, Error> {
+    if value.bytes.is_empty() {
+        return Err(value.refused("the name of a directory"));
+    }
+    name(value.bytes.to_vec())
+}
+
 fn name(bytes: Vec<u8>) -> Result<CString, Error> {
     CString::new(bytes).map_err(|_| Error::NulInName)
 }

@@ -86,6 +86,12 @@ static OWN: &[Flag] = &[
         "write to existing files, instead of replacing them when the new ones are complete",
     ),
     Flag::own(
+        "--backup-dir",
+        Required("DIR", Typed::set_backup_dir),
+        "keep files that are replaced or deleted in DIR, under the paths that they had in TARGET; DIR is relative to \
+         TARGET, and outside of it",
+    ),
+    Flag::own(
         "--link-dest",
         Required("DIR", Typed::link_dest),
         "do not copy what the earlier copy DIR has too, with the same attributes, but make it another name of the file \

@@ -63,9 +63,9 @@ use std::time::Duration;
 
 use haul_digest::Algorithm;
 use haul_flow::{
-    Block, CancelToken, ClosedWaiting, Context, DirCache, DirHandle, DirNode, Enter, Entry, Failure,
-    Finished, FlowKind, Handled, LinkTable, OpenDir, OpenFile, OpenSource, Plan, Policy, Probe, Problem,
-    Reported, Room, Start, Tool, Write, is_shared,
+    BackupDirectory, Block, CancelToken, ClosedWaiting, Context, DirCache, DirHandle, DirNode, Enter, Entry,
+    Failure, Finished, FlowKind, Handled, LinkTable, OpenDir, OpenFile, OpenSource, Plan, Policy, Probe,
+    Problem, Reported, Room, Start, Tool, Write, is_shared,
 };
 use haul_sys::{EntryType, Errno, Error, FileContexts, Mode, ProcessIdentity, Stat, stat};
 
@@ -123,6 +123,8 @@ pub struct Copier {
     tops: Tops,
     made_links: MadeLinks,
     backups: Backups,
+    /// Keeps what is replaced (`--backup-dir`).
+    backup_directory: Option<BackupDirectory>,
     layouts: Layouts,
     /// The file systems to flush (`--fsync`).
     file_systems: FileSystems,
@@ -165,6 +167,7 @@ impl Copier {
 
     fn new(options: CopyOptions, cancel: CancelToken, several_groups: bool) -> Self {
         let temporary_names = options.temporary_names.map_or_else(OnceLock::new, OnceLock::from);
+        let backup_directory = options.backup_place.clone().map(BackupDirectory::new);
         let made_links = MadeLinks::new(options.existing.keep_directory_symlink);
         Self {
             made_links,
@@ -179,6 +182,7 @@ impl Copier {
             named: NamedCopies::new(several_groups),
             tops: Tops::default(),
             backups: Backups::default(),
+            backup_directory,
             layouts: Layouts::default(),
             file_systems: FileSystems::default(),
             verifications: Verifications::default(),

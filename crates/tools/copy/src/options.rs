@@ -3,6 +3,7 @@
 use std::ffi::CString;
 
 use bitflags::bitflags;
+use haul_flow::BackupPlace;
 use haul_sys::{FileType, Stat};
 
 /// Which symbolic links in the source are followed.
@@ -321,6 +322,8 @@ pub struct CopyOptions {
     /// Directories of earlier copies, whose files are linked instead of copied if they are the same
     /// (`--link-dest`).
     pub link_dest: Vec<CString>,
+    /// Where replaced files are kept (`--backup-dir`).
+    pub backup_place: Option<BackupPlace>,
     /// Decide about every entry, and change nothing (`--dry-run`).
     pub dry_run: bool,
     /// Print a line for each entry (`-v`).
@@ -401,6 +404,7 @@ impl Default for CopyOptions {
             on_full: OnFull::Stop,
             layout: LayoutRule::Inherit,
             link_dest: Vec::new(),
+            backup_place: None,
             dry_run: false,
             verbose: false,
             itemize: false,

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
-use haul_flow::{Line, Problem, Tally};
+use haul_flow::{Line, Problem, Tally, path_below};
 use haul_sys::{EntryType, Errno, Fd, FileType, Mode, Stat};
 use haul_sys::{may_write, remove, remove_directory, rename, stat_at, stat_path};
 
@@ -250,8 +250,12 @@ pub(super) fn clear(
             check_just_created_link(copy, directory)?;
             Ok(Place::Taken(Some(there)))
         }
-        Decision::Remove if is_replaced(copy, source) => Ok(Place::Replaced(there)),
+        Decision::Remove if is_replaced(copy, source) => {
+            keep(copy, directory)?;
+            Ok(Place::Replaced(there))
+        }
         Decision::Remove => {
+            keep(copy, directory)?;
             make_room(copy, directory, source)?;
             Ok(Place::Free(freed(None)))
         }
@@ -283,6 +287,16 @@ pub(super) fn clear(
         Decision::Done => Ok(Place::Left(Left::AsItIs)),
         Decision::Refuse(refusal) => Err(refused(copy, refusal)),
     }
+}
+
+/// Keeps what is about to be replaced, with `--backup-dir`.
+fn keep(copy: EntryCopy<'_>, directory: &Fd) -> Result<(), Problem> {
+    let Some(backup) = &copy.copier.backup_directory else { return Ok(()) };
+    let own = &copy.entry.node.own;
+    let path = own.held.path();
+    let below = path_below(&path, &own.operand.target);
+    copy.with_room(|| backup.keep(directory, copy.target_name(), below))
+        .map_err(|cause| copy.problem(CopyKind::CannotBackup, cause))
 }
 
 /// True if a file, `there` in `directory` under the name of a copy, is as its source apart from

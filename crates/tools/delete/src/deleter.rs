@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{
-    Context, DirHandle, DirNode, Enter, Entry, Failure, Handled, Line, OpenDir, OpenSource, Plan, Policy,
-    Problem, Reported, Scope, Selector, Start, Tally, Tool, lock, path_below,
+    BackupDirectory, Context, DirHandle, DirNode, Enter, Entry, Failure, Handled, Line, OpenDir, OpenSource,
+    Plan, Policy, Problem, Reported, Scope, Selector, Start, Tally, Tool, lock, path_below,
 };
 use haul_sys::{
     EntryType, Errno, Error, Fd, FileType, Identity, Stat, Times, change_times, is_mount_root, remove,
@@ -66,6 +66,8 @@ pub(super) struct Deleter {
     /// Path of the target, for messages.
     target: Vec<u8>,
     selector: Selector,
+    /// Keeps what is deleted (`--backup-dir`).
+    backup_directory: Option<BackupDirectory>,
     /// The directories that were counted.
     known: Mutex<HashSet<Identity>>,
     counted: AtomicU64,
@@ -76,7 +78,8 @@ impl Deleter {
     pub(super) fn counting(options: Options, target: &CStr, selector: Selector) -> Self {
         let (known, counted) = (Mutex::default(), AtomicU64::new(0));
         let target = target.to_bytes().to_vec();
-        Self { stage: Stage::Count, options, target, selector, known, counted }
+        let backup_directory = options.backup_place.clone().map(BackupDirectory::new);
+        Self { stage: Stage::Count, options, target, selector, backup_directory, known, counted }
     }
 
     /// Returns the tool that deletes what this one has counted.
@@ -150,12 +153,23 @@ impl Deleter {
                 _ => return Ok(()),
             }
         }
-        match if self.options.dry_run { Ok(()) } else { remove(&*directory, entry.name()) } {
+        match self.remove_or_keep(entry, &directory) {
             Ok(()) => self.tell(cx, DeleteKind::Removed, entry.path()),
             Err(cause) if cause.is(Errno::NOENT) => {}
             Err(cause) => return Err(failed(cause)),
         }
         Ok(())
+    }
+
+    fn remove_or_keep(&self, entry: &Entry<Self>, directory: &Fd) -> Result<(), Error> {
+        match &self.backup_directory {
+            _ if self.options.dry_run => Ok(()),
+            None => remove(directory, entry.name()),
+            Some(backup) => {
+                let path = entry.node.source.path();
+                backup.take(directory, entry.name(), path_below(&path, &self.target))
+            }
+        }
     }
 
     /// Removes a directory that is empty now.

@@ -1,5 +1,6 @@
 //! What is deleted, as plain data.
 
+use haul_flow::BackupPlace;
 use haul_sys::Identity;
 
 /// How much may be deleted.
@@ -44,6 +45,8 @@ pub struct Options {
     pub keeps_times: bool,
     /// Files that stay in any case: the program's own.
     pub own_files: Vec<Identity>,
+    /// Where deleted files are kept (`--backup-dir`).
+    pub backup_place: Option<BackupPlace>,
     /// True if the names of what is deleted are reported.
     pub verbose: bool,
     /// True if they are reported as by rsync's `--itemize-changes`.

@@ -1,0 +1,145 @@
+//! A directory that receives what a run replaces or deletes in another one (`--backup-dir`).
+//!
+//! Files keep their paths below the target. The directories above them are made when the first file
+//! needs them, with owner and mode of those in the target. What is replaced gets a second name in
+//! the backup, so that it has its own until the new file takes that; what is deleted is moved.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::sync::{Arc, Mutex};
+
+use haul_sys::{Errno, Error, Fd, Mode, Open, Owner, c_string, change_mode, change_owner};
+use haul_sys::{effective_identity, link, make_directory, open, open_path, remove, rename, rename_across};
+use haul_sys::{stat, stat_at, temporary_name};
+
+use crate::lock;
+use crate::operand::Split;
+
+/// Where a backup is, and of what.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct BackupPlace {
+    /// The directory that receives files. It may be missing, but not the one above it.
+    pub directory: CString,
+    /// The directory that they come from.
+    pub target: CString,
+}
+
+/// A directory for what is replaced or deleted.
+#[derive(Debug)]
+pub struct BackupDirectory {
+    place: BackupPlace,
+    /// The directories made or found so far, by their paths below the target.
+    known: Mutex<HashMap<Vec<u8>, Pair>>,
+}
+
+/// A directory of the target and the one that its files are kept in.
+#[derive(Clone, Debug)]
+struct Pair {
+    original: Arc<Fd>,
+    backup: Arc<Fd>,
+}
+
+impl BackupDirectory {
+    /// Creates nothing yet.
+    #[must_use]
+    pub fn new(place: BackupPlace) -> Self {
+        Self { place, known: Mutex::default() }
+    }
+
+    /// Gives the file `name` of `directory` a second name in the backup. It replaces what an
+    /// earlier run has kept under that name. `below` is the path of the directory below the target,
+    /// `.` for the target itself. Where files can't have several names, it is moved.
+    ///
+    /// # Errors
+    /// The kernel's. `ENOTDIR` and `EISDIR` if the backup has something else under one of the names.
+    pub fn keep(&self, directory: &Fd, name: &CStr, below: &[u8]) -> Result<(), Error> {
+        let backup = self.directory(below)?;
+        match link(directory, name, &backup, name) {
+            Err(cause) if cause.is(Errno::EXIST) => {
+                let passing = temporary_name();
+                link(directory, name, &backup, &passing)?;
+                let outcome = rename(&backup, &passing, name);
+                // Needed even after success: rename(2) does nothing if both are names of one file.
+                match remove(&backup, &passing) {
+                    Err(cause) if !cause.is(Errno::NOENT) => outcome.and(Err(cause)),
+                    _ => outcome,
+                }
+            }
+            Err(cause) if cause.is(Errno::PERM) || cause.is(Errno::MLINK) => {
+                rename_across((directory, name), (&backup, name))
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Moves the file `name` of `directory` to the backup. The rest is as for
+    /// [`BackupDirectory::keep`].
+    ///
+    /// # Errors
+    /// The same; `ENOENT` if the file is gone.
+    pub fn take(&self, directory: &Fd, name: &CStr, below: &[u8]) -> Result<(), Error> {
+        let backup = self.directory(below)?;
+        rename_across((directory, name), (&backup, name))?;
+        // If both were names of one file, rename(2) did nothing.
+        match (stat_at(directory, name), stat_at(&backup, name)) {
+            (Ok(there), Ok(kept)) if there.identity == kept.identity => remove(directory, name),
+            _ => Ok(()),
+        }
+    }
+
+    /// Finds or makes the directory for files of a directory of the target.
+    fn directory(&self, below: &[u8]) -> Result<Arc<Fd>, Error> {
+        let mut known = lock(&self.known);
+        if let Some(pair) = known.get(below) {
+            return Ok(Arc::clone(&pair.backup));
+        }
+        let (mut pair, mut path) = (self.top()?, Vec::new());
+        for name in below.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".") {
+            path.extend_from_slice(name);
+            pair = match known.get(&path) {
+                Some(pair) => pair.clone(),
+                None => pair.below(&c_string(name))?,
+            };
+            known.insert(path.clone(), pair.clone());
+            path.push(b'/');
+        }
+        known.insert(below.to_vec(), pair.clone());
+        Ok(pair.backup)
+    }
+
+    fn top(&self) -> Result<Pair, Error> {
+        let split = Split::of(&self.place.directory);
+        let above = if split.display.is_empty() { b"." } else { split.display };
+        let above = open_path(&c_string(above), Open::SEARCH.following())?;
+        let original = open_path(&self.place.target, Open::SEARCH.following())?;
+        Pair { original: Arc::new(original), backup: Arc::new(above) }.named(&c_string(split.base()), None)
+    }
+}
+
+impl Pair {
+    /// Finds or makes the directory for those of an entry of the target.
+    fn below(&self, name: &CStr) -> Result<Self, Error> {
+        let original = Arc::new(open(&*self.original, name, Open::SEARCH)?);
+        self.named(name, Some(original))
+    }
+
+    /// Finds or makes `name` in the backup, for `original`, or for that of this pair.
+    fn named(&self, name: &CStr, original: Option<Arc<Fd>>) -> Result<Self, Error> {
+        let original = original.unwrap_or_else(|| Arc::clone(&self.original));
+        let made = make_directory(&*self.backup, name, Mode::OWNER);
+        if let Err(cause) = &made
+            && !cause.is(Errno::EXIST)
+        {
+            return Err(cause.clone());
+        }
+        let backup = open(&*self.backup, name, Open::DIRECTORY)?;
+        if made.is_ok() {
+            let like = stat(&*original)?;
+            if effective_identity().user == 0 {
+                change_owner(&backup, Owner { user: Some(like.owner), group: Some(like.group) })?;
+            }
+            change_mode(&backup, like.mode.or(Mode::OWNER))?;
+        }
+        Ok(Self { original, backup: Arc::new(backup) })
+    }
+}
