@@ -307,9 +307,12 @@ impl PackedItem {
                 item.seen.get_or_init(|| seen);
                 // The item must complete even if every entry is skipped.
                 node.expect(1);
-                let node = Arc::clone(&node);
+                let (node, item) = (Arc::clone(&node), Arc::clone(&item));
                 let last = move |cx: &Context<'_, T>| {
                     cx.count(Tally { unchanged, changed, finished: unchanged, ..Tally::default() });
+                    if let Some(seen) = item.seen.get() {
+                        seen.report(cx.report(), &node);
+                    }
                     cx.release(&node);
                 };
                 (names, Some(Job::Visit(Box::new(last))))

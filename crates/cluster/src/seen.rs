@@ -13,9 +13,9 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_flow::{DirCache, DirNode, Entry};
+use haul_flow::{DirCache, DirNode, Entry, EntryOutcome, EntryReport, Report};
 use haul_journal::{Stamp, State, is_settled};
-use haul_sys::{Fd, Names, file_system_id, stat_at, stat_path};
+use haul_sys::{EntryType, Fd, Names, file_system_id, stat_at, stat_path};
 
 use crate::distributed::Distributed;
 
@@ -71,6 +71,18 @@ impl SeenEntries {
     pub(crate) fn counts(&self) -> (u64, u64) {
         let count = |counts: fn(&Seen) -> bool| self.0.iter().filter(|seen| counts(seen)).count() as u64;
         (count(|seen| seen.kept != Stamp::NONE), count(|seen| seen.has_changed))
+    }
+
+    /// Reports the entries that are skipped, if each entry is to be reported.
+    pub(crate) fn report<T: Distributed>(&self, report: &dyn Report, node: &Arc<DirNode<T>>) {
+        if !report.wants_entries() {
+            return;
+        }
+        for Seen { name, .. } in self.0.iter().filter(|seen| seen.kept != Stamp::NONE) {
+            let kind = EntryType::Unknown;
+            let entry = Entry { node: Arc::clone(node), name: name.as_c_str().into(), kind, seen: None };
+            report.entry(EntryReport::new(EntryOutcome::Unchanged, entry.path()));
+        }
     }
 
     /// Stamps the entries for which `may_be` is true, in the order of the names. Detached entries

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use haul_flow::{
-    Context, DirNode, Entry, Job, Line, OpenFile, Problem, Report as Hears, RunInfo, Severity, Tally,
-    Transfer, lock,
+    Context, DirNode, Entry, EntryReport, Job, Line, OpenFile, Problem, Report as Hears, RunInfo, Severity,
+    Tally, Transfer, lock,
 };
 use haul_journal::Stamp;
 use haul_sys::{Standard, Stat};
@@ -128,6 +128,7 @@ pub(crate) struct SendQueue<T: Distributed> {
     rank: Rank,
     limits: Limits,
     debug: bool,
+    reports_entries: bool,
     attempt: u32,
     leader_counts: bool,
     flushes: bool,
@@ -143,6 +144,7 @@ impl<T: Distributed + 'static> SendQueue<T> {
             rank,
             limits: limits(init_message),
             debug: init_message.debug,
+            reports_entries: init_message.reports_entries,
             attempt: init_message.attempt,
             leader_counts: init_message.leader_counts,
             flushes: init_message.flushes,
@@ -429,6 +431,14 @@ impl<T: Distributed + 'static> Hears for SendQueue<T> {
 
     fn line(&self, line: Line) {
         self.add(|report| report.news.lines.push(PackedLine::from(&line)));
+    }
+
+    fn entry(&self, entry: EntryReport) {
+        self.add(|report| report.news.entries.push(entry));
+    }
+
+    fn wants_entries(&self) -> bool {
+        self.reports_entries
     }
 
     fn output(&self, stream: Standard, bytes: &[u8]) {

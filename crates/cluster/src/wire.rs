@@ -9,7 +9,7 @@ use std::ffi::CString;
 use std::ops::Range;
 use std::time::Duration;
 
-use haul_flow::{Config, FlowKind, Kind, Line, Problem, Severity, Tally};
+use haul_flow::{Config, EntryReport, FlowKind, Kind, Line, Problem, Severity, Tally};
 use haul_journal::Stamp;
 use haul_sys::{Errno, Error, Operation, Standard};
 use serde::de::DeserializeOwned;
@@ -79,6 +79,8 @@ pub struct InitMessage {
     pub range_bytes: Option<u64>,
     /// True to send `--debug` output.
     pub debug: bool,
+    /// True to send a report of each entry.
+    pub reports_entries: bool,
     /// Time after which a silent process is given up.
     pub silence: Duration,
 }
@@ -239,6 +241,8 @@ pub struct News {
     pub problems: Vec<PackedProblem>,
     /// Lines of `--verbose`.
     pub lines: Vec<PackedLine>,
+    /// Entries counted, if the caller wants a report of each.
+    pub entries: Vec<EntryReport>,
     /// Bytes for standard streams.
     pub output: Vec<(Standard, Vec<u8>)>,
     /// Lines of `--debug`.

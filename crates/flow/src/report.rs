@@ -164,6 +164,72 @@ impl AddAssign for Tally {
     }
 }
 
+/// What became of an entry. Each outcome is one of the counts of [`Tally`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum EntryOutcome {
+    /// A regular file is done.
+    File,
+    /// A directory is done, or was entered.
+    Directory,
+    /// A symbolic link is done.
+    Symlink,
+    /// A FIFO, socket or device is done.
+    Special,
+    /// A file already done has got another name.
+    HardLink,
+    /// It was left alone, as requested.
+    Skipped,
+    /// It was as an earlier run left it, or as its source.
+    Unchanged,
+    /// It was as its source, and was given other attributes.
+    Mended,
+    /// It was removed because the source doesn't have it.
+    Deleted,
+    /// Its content was read again and found right.
+    Verified,
+}
+
+impl From<EntryOutcome> for Tally {
+    fn from(outcome: EntryOutcome) -> Self {
+        let mut tally = Self::default();
+        let count = match outcome {
+            EntryOutcome::File => &mut tally.files,
+            EntryOutcome::Directory => &mut tally.directories,
+            EntryOutcome::Symlink => &mut tally.symlinks,
+            EntryOutcome::Special => &mut tally.specials,
+            EntryOutcome::HardLink => &mut tally.hard_links,
+            EntryOutcome::Skipped => &mut tally.skipped,
+            EntryOutcome::Unchanged => &mut tally.unchanged,
+            EntryOutcome::Mended => &mut tally.mended,
+            EntryOutcome::Deleted => &mut tally.deleted,
+            EntryOutcome::Verified => &mut tally.verified,
+        };
+        *count = 1;
+        tally
+    }
+}
+
+/// An entry and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct EntryReport {
+    /// What became of it.
+    pub outcome: EntryOutcome,
+    /// Its path, as the user would write it.
+    pub path: Vec<u8>,
+    /// Path of what was made of it, if anything.
+    pub target: Option<Vec<u8>>,
+    /// Length of its content, if that was moved.
+    pub bytes: Option<u64>,
+}
+
+impl EntryReport {
+    /// Creates a report without a target.
+    #[must_use]
+    pub fn new(outcome: EntryOutcome, path: Vec<u8>) -> Self {
+        Self { outcome, path, target: None, bytes: None }
+    }
+}
+
 /// Engine and workers of a run, once they are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunInfo {
@@ -188,6 +254,14 @@ pub trait Report: Sync {
 
     /// Prints a line that `--verbose` asked for.
     fn line(&self, line: Line);
+
+    /// Called when an entry is counted, if [`Report::wants_entries`].
+    fn entry(&self, _entry: EntryReport) {}
+
+    /// Returns true if [`Report::entry`] is to be called. The answer must not change.
+    fn wants_entries(&self) -> bool {
+        false
+    }
 
     /// Writes bytes to a standard stream. They must stay together.
     fn output(&self, stream: Standard, bytes: &[u8]);

@@ -44,7 +44,7 @@ use crate::held::DirCache;
 use crate::kind::FlowKind;
 use crate::operand::Operand;
 use crate::pace::Pace;
-use crate::report::{Problem, Report, Severity, Tally};
+use crate::report::{EntryOutcome, EntryReport, Problem, Report, Severity, Tally};
 use crate::selection::Selector;
 use crate::settings::Settings;
 use crate::{node, open_file};
@@ -253,6 +253,8 @@ pub(crate) struct Shared<'r, T: Tool> {
     pub(crate) settings: Settings,
     pub(crate) selector: &'r Selector,
     pub(crate) report: &'r dyn Report,
+    /// True if the reporter wants a report of each entry.
+    pub(crate) wants_entries: bool,
     pub(crate) driver: &'r dyn Driver<Job<T>>,
     pub(crate) policy: Policy,
     /// The limit on what is moved, if there is one.
@@ -507,6 +509,14 @@ impl<'r, T: Tool> Context<'r, T> {
         self.tally.set(tally);
         if tally.bytes >= COUNT_AFTER_BYTES {
             self.flush();
+        }
+    }
+
+    /// Counts what became of an entry, and reports it if each is to be reported.
+    pub fn count_entry(&self, outcome: EntryOutcome, report: impl FnOnce(EntryOutcome) -> EntryReport) {
+        self.count(outcome.into());
+        if self.run.wants_entries {
+            self.run.report.entry(report(outcome));
         }
     }
 

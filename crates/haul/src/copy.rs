@@ -7,7 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use std::{error, fmt};
 
 use haul_copy::{CopyOptions, CopyRequest, Dereference, Operands, Outcome, Preserve, Refused};
-use haul_flow::{Alone, CancelToken, Config, Line, Problem, Report, Severity, Standard, Tally, lock};
+use haul_flow::{
+    Alone, CancelToken, Config, EntryReport, Line, Problem, Report, Severity, Standard, Tally, lock,
+};
 
 /// A copy to run: sources, a target, and how to copy.
 ///
@@ -220,6 +222,12 @@ impl Report for Collector<'_> {
     }
     fn line(&self, line: Line) {
         self.inner.line(line);
+    }
+    fn entry(&self, entry: EntryReport) {
+        self.inner.entry(entry);
+    }
+    fn wants_entries(&self) -> bool {
+        self.inner.wants_entries()
     }
     fn output(&self, stream: Standard, bytes: &[u8]) {
         self.inner.output(stream, bytes);

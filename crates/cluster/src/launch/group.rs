@@ -250,6 +250,7 @@ impl ProcessGroup {
             leader_counts: spec.run.tool.leader_counts(),
             range_bytes: self.options.range_bytes,
             debug: spec.run.report.wants_debug(),
+            reports_entries: spec.run.report.wants_entries(),
             silence: self.options.silence,
         })
     }
@@ -352,13 +353,14 @@ impl ProcessGroup {
 
     /// Reports a rank's news to the user.
     pub(crate) fn tell(&self, host: &str, news: News, report: &dyn Listens) {
-        let News { problems, lines, output, remarks, tally } = news;
+        let News { problems, lines, entries, output, remarks, tally } = news;
         report.count(tally);
         output.into_iter().for_each(|(stream, bytes)| report.output(stream, &bytes));
         for remark in remarks {
             report.debug(&format!("{host}: {remark}"));
         }
         lines.into_iter().filter_map(|line| line.unpack(self.known())).for_each(|line| report.line(line));
+        entries.into_iter().for_each(|entry| report.entry(entry));
         self.tell_problems(host, problems, report);
     }
 

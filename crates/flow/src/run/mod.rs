@@ -121,6 +121,7 @@ pub(crate) fn begin<'r, T: Tool>(
         settings: spec.settings,
         selector: spec.selector,
         report: spec.report,
+        wants_entries: spec.report.wants_entries(),
         driver,
         policy: spec.tool.policy(),
         pace: spec.settings.bytes_per_second.map(Pace::new),

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use haul_flow::{Context, Entry, FlowKind, Problem, Tally, Tool, lock};
+use haul_flow::{Context, Entry, EntryOutcome, EntryReport, FlowKind, Problem, Tally, Tool, lock};
 use haul_sys::{Errno, Error, Fd, Stat, remove, stat_path};
 
 use super::input::Input;
@@ -196,7 +196,7 @@ impl Job {
         {
             self.remove_input(cx, (directory, stat), &whole);
         }
-        cx.count(Tally { files: 1, ..Tally::default() });
+        cx.count_entry(EntryOutcome::File, |outcome| EntryReport::new(outcome, self.names.0.clone()));
         let options = &cx.tool().options;
         if options.verbosity > 0 {
             let what = match options.action {

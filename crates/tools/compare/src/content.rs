@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haul_flow::{Block, Context, Entry, OpenFile, OpenSource, Problem, Start, Tally};
+use haul_flow::{Block, Context, Entry, EntryOutcome, OpenFile, OpenSource, Problem, Start};
 use haul_sys::{Error, Fd, Open, Stat, read_all, stat};
 
 use super::CompareKind;
@@ -44,7 +44,7 @@ impl Comparer {
         entry: &Entry<Self>,
         opened: &OpenSource<'_>,
     ) -> Start<Compared> {
-        cx.count(Tally { files: 1, ..Tally::default() });
+        Self::count(cx, entry, EntryOutcome::File);
         let Some(pair) = self.pair(cx, entry, opened.stat) else { return Start::Done };
         let Some(second) = self.open_second(cx, entry, Open::READ) else { return Start::Done };
         let sizes = (pair.first.size, pair.second.size);

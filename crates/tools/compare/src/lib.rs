@@ -29,9 +29,9 @@ use std::sync::Arc;
 
 use haul_cluster::{Distributed, ItemReceiver, RemotePath};
 use haul_flow::{
-    Block, Config, Context, DirNode, Enter, Entry, Executor, Failure, Finished, FlowKind, Handled, OpenDir,
-    OpenFile, OpenSource, Operand, Plan, Pool, Probe, Problem, Report, Reported, Session, Settings, Split,
-    Start, Status, Tally, Tool, Write,
+    Block, Config, Context, DirNode, Enter, Entry, EntryOutcome, EntryReport, Executor, Failure, Finished,
+    FlowKind, Handled, OpenDir, OpenFile, OpenSource, Operand, Plan, Pool, Probe, Problem, Report, Reported,
+    Session, Settings, Split, Start, Status, Tool, Write,
 };
 use haul_striping::FileSystems;
 use haul_sys::{
@@ -168,9 +168,17 @@ impl Comparer {
         self.options.listing == Listing::Nothing && self.findings.are_different()
     }
 
+    /// Counts an entry that has been looked at.
+    fn count(cx: &Context<'_, Self>, entry: &Entry<Self>, outcome: EntryOutcome) {
+        cx.count_entry(outcome, |outcome| EntryReport {
+            target: Some(second_path(entry)),
+            ..EntryReport::new(outcome, entry.path())
+        });
+    }
+
     /// Enters a directory if its counterpart is one too.
     fn enter_both(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Beside> {
-        cx.count(Tally { directories: 1, ..Tally::default() });
+        Self::count(cx, entry, EntryOutcome::Directory);
         if self.options.dereference && entry.node.is_within(opened.stat.identity) {
             cx.problem(Problem::new(CompareKind::Loop).naming(entry.path()));
             return Enter::Over;
@@ -212,11 +220,8 @@ impl Comparer {
             Err(cause) => return Self::trouble(cx, CompareKind::CannotStat, entry.path(), cause),
         };
         let Some(pair) = self.pair(cx, entry, &first) else { return };
-        let count = match first.kind {
-            FileType::Symlink => Tally { symlinks: 1, ..Tally::default() },
-            _ => Tally { specials: 1, ..Tally::default() },
-        };
-        cx.count(count);
+        let is_link = first.kind == FileType::Symlink;
+        Self::count(cx, entry, if is_link { EntryOutcome::Symlink } else { EntryOutcome::Special });
         let mut result = EntryResult { differences: Vec::new(), linked: self.linked(entry, &pair) };
         match self.essence(cx, entry, &pair, &directory) {
             Ok(what) => result.differences.extend(what.map(|what| difference(entry, what))),

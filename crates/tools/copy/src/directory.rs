@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use haul_flow::{Context, Creation, DirNode, Enter, FlowKind, OpenDir, Problem, Tally, is_shared};
+use haul_flow::{Context, Creation, DirNode, Enter, EntryOutcome, FlowKind, OpenDir, Problem, is_shared};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Pinned, Special, Stat};
 use haul_sys::{is_reference, make_directory, open, stat};
 
@@ -74,7 +74,7 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
     } else {
         mend::tell_entered(copy, opened, &ready.stat);
     }
-    copy.cx.count(Tally { directories: 1, ..Tally::default() });
+    copy.count(EntryOutcome::Directory);
     let xattrs = match opened.source {
         Ok(source) => source_xattrs::read(copy, Object::Open(source)),
         Err(_) => SourceXattrs::default(),

@@ -14,7 +14,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use haul_flow::{DirHandle, Enter, Handled, OpenDir, Problem, Tally};
+use haul_flow::{DirHandle, Enter, EntryOutcome, Handled, OpenDir, Problem, Tally};
 use haul_sys::{EntryType, Errno, Error, FileType, Identity, Open, Operation, Stat, c_string};
 
 use super::CopyKind;
@@ -58,7 +58,7 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
             None
         }
     };
-    copy.cx.count(Tally { directories: 1, ..Tally::default() });
+    copy.count(EntryOutcome::Directory);
     if there.is_none() && is_in_itself(copy, opened.stat.identity) {
         copy.tell_into_itself();
     }
@@ -165,11 +165,14 @@ fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Problem> {
         }
         Foreseen::BackedUp(there, backup) => copy.tell_copied_onto(Some(&there), Some(&backup)),
     }
-    copy.cx.count(match (copy.options.make, source.kind) {
-        (Make::HardLink, _) => Tally { hard_links: 1, ..Tally::default() },
-        (Make::Symlink, _) | (Make::Copy, FileType::Symlink) => Tally { symlinks: 1, ..Tally::default() },
-        (Make::Copy, FileType::Regular) => Tally { files: 1, bytes: source.size, ..Tally::default() },
-        (Make::Copy, _) => Tally { specials: 1, ..Tally::default() },
-    });
+    match (copy.options.make, source.kind) {
+        (Make::HardLink, _) => copy.count(EntryOutcome::HardLink),
+        (Make::Symlink, _) | (Make::Copy, FileType::Symlink) => copy.count(EntryOutcome::Symlink),
+        (Make::Copy, FileType::Regular) => {
+            copy.cx.count(Tally { bytes: source.size, ..Tally::default() });
+            copy.count_file(source.size);
+        }
+        (Make::Copy, _) => copy.count(EntryOutcome::Special),
+    }
     Ok(Made::Whole)
 }

@@ -8,7 +8,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use haul_flow::{DirHandle, Tally};
+use haul_flow::{DirHandle, EntryOutcome};
 use haul_sys::{EntryType, Fd, FileType, Open, Stat, link_at_path, open, stat, stat_at};
 
 use super::entry_copy::EntryCopy;
@@ -66,7 +66,7 @@ pub(super) fn link(copy: EntryCopy<'_>, source: &Stat) -> Option<Stat> {
         let is_linked = is_same && (copy.options.dry_run || make(copy, &directory, &there));
         is_linked.then_some(there)
     })?;
-    copy.cx.count(Tally { hard_links: 1, ..Tally::default() });
+    copy.count(EntryOutcome::HardLink);
     journaled::record(copy, source);
     Some(linked)
 }

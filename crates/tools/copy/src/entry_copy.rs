@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use haul_flow::{Context, Entry, Line, Problem};
+use haul_flow::{Context, Entry, EntryOutcome, EntryReport, Line, Problem};
 use haul_sys::{Errno, Error, Fd, Stat, stat_at, stat_path};
 
 use super::itemize::{self, Change};
@@ -95,6 +95,24 @@ impl<'a> EntryCopy<'a> {
         if let Ok(stat) = self.open_directory().and_then(|directory| stat_at(&directory, name)) {
             made.record(name, stat.identity);
         }
+    }
+
+    /// Counts what became of the entry.
+    pub(super) fn count(self, outcome: EntryOutcome) {
+        self.count_with(outcome, None);
+    }
+
+    /// Counts a regular file of this length.
+    pub(super) fn count_file(self, bytes: u64) {
+        self.count_with(EntryOutcome::File, Some(bytes));
+    }
+
+    fn count_with(self, outcome: EntryOutcome, bytes: Option<u64>) {
+        self.cx.count_entry(outcome, |outcome| EntryReport {
+            target: Some(self.target_path()),
+            bytes,
+            ..EntryReport::new(outcome, self.entry.path())
+        });
     }
 
     /// A problem with the copy.

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use haul_flow::{DirHandle, OpenFile, Problem, Tally, lock};
+use haul_flow::{DirHandle, EntryOutcome, OpenFile, Problem, Tally, lock};
 use haul_journal::{EntryKey, Journal, Stamp, State, is_settled};
 use haul_sys::{Error, Fd, Stat, file_system_id, stat, stat_at};
 
@@ -157,11 +157,10 @@ fn known(copy: EntryCopy<'_>) -> Option<(&JournalState, Stamp)> {
 fn stays_as(copy: EntryCopy<'_>, (state, known): (&JournalState, Stamp), source: &Stat) -> Option<Stat> {
     let target = copy.open_directory().and_then(|directory| stat_at(&directory, copy.target_name())).ok();
     let target = target.filter(|target| stamp(copy, state, source, target) == Some(known));
-    let counted = match target {
-        Some(_) => Tally { unchanged: 1, ..Tally::default() },
-        None => Tally { changed: 1, ..Tally::default() },
-    };
-    copy.cx.count(counted);
+    match target {
+        Some(_) => copy.count(EntryOutcome::Unchanged),
+        None => copy.cx.count(Tally { changed: 1, ..Tally::default() }),
+    }
     if target.is_some() {
         copy.record_made();
     }

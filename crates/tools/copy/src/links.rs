@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_flow::{Claim, DirHandle, FileKey, Problem, Tally};
+use haul_flow::{Claim, DirHandle, EntryOutcome, FileKey, Problem};
 use haul_sys::{Errno, Error, Fd, Identity, Pinned, Stat, Timestamp};
 use haul_sys::{link_at_path, remove, rename, stat_at, stat_path, temporary_name};
 
@@ -190,10 +190,10 @@ pub(super) fn abandon(copy: EntryCopy<'_>, file: Option<Identity>) {
 fn is_linked(copy: EntryCopy<'_>, first: &LinkedName) -> bool {
     match try_link(copy, first) {
         Ok(Linking::Done) => {
-            copy.cx.count(Tally { hard_links: 1, ..Tally::default() });
+            copy.count(EntryOutcome::HardLink);
             first.source.iter().for_each(|source| journaled::record(copy, source));
         }
-        Ok(Linking::Kept) => copy.cx.count(Tally { unchanged: 1, ..Tally::default() }),
+        Ok(Linking::Kept) => copy.count(EntryOutcome::Unchanged),
         Ok(Linking::Left) => {}
         Ok(Linking::Stale) => return false,
         Err(problem) => copy.cx.problem(problem),

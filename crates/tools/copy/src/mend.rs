@@ -7,7 +7,7 @@
 
 use std::ffi::{CStr, CString};
 
-use haul_flow::{Context, OpenDir, Problem, Tally};
+use haul_flow::{Context, EntryOutcome, OpenDir, Problem};
 use haul_sys::{Cache, DirectoryReader, Errno, Error, Fd, FileType, Names, Open, Pinned, Stat};
 use haul_sys::{list_xattrs_at, open, read, read_link, stat_at};
 
@@ -180,7 +180,7 @@ fn try_mend(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat) ->
             return Ok(());
         }
     }
-    copy.cx.count(Tally { mended: 1, ..Tally::default() });
+    copy.count(EntryOutcome::Mended);
     copy.tell_mended(differences);
     Ok(())
 }

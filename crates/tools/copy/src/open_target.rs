@@ -1,7 +1,7 @@
 //! The target of a regular file, from its creation to its close.
 
 use std::ffi::CString;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use haul_sys::{Fd, Identity, Stat};
 
@@ -42,6 +42,8 @@ pub struct CopiedFile {
     pub(super) staged: Option<Staged>,
     /// True if it has all of the content but an attribute could not be set, which was reported.
     pub(super) lacks_attributes: AtomicBool,
+    /// Length of the content, once it is complete.
+    pub(super) length: AtomicU64,
     /// What is verified of it.
     pub(super) verification: Option<Verification>,
     /// What the journal will be told of it.
@@ -69,6 +71,7 @@ impl CopiedFile {
             creation_mode: None,
             staged: None,
             lacks_attributes: AtomicBool::new(false),
+            length: AtomicU64::new(0),
             verification: Verification::begin(copier),
             journaled: None,
             partial: None,

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
-use haul_flow::{Creation, FlowKind, Handled, Problem, Tally};
+use haul_flow::{Creation, EntryOutcome, FlowKind, Handled, Problem};
 use haul_sys::{
     EntryType, Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Special, Stat, Times,
 };
@@ -112,21 +112,21 @@ fn links_at_once(copy: EntryCopy<'_>) -> bool {
     if !is_listed || copy.options.existing.backs_up() {
         return false;
     }
-    let (made, counted) = match copy.options.make {
+    let (made, outcome) = match copy.options.make {
         Make::Copy => return false,
-        Make::HardLink => (hard_link_at_once(copy), Tally { hard_links: 1, ..Tally::default() }),
+        Make::HardLink => (hard_link_at_once(copy), EntryOutcome::HardLink),
         // A listing has neither its times nor the other names of its source.
         Make::Symlink
             if copy.options.preserves(Preserve::TIMESTAMPS) || copy.options.preserves(Preserve::LINKS) =>
         {
             return false;
         }
-        Make::Symlink => (symlink_at_once(copy), Tally { symlinks: 1, ..Tally::default() }),
+        Make::Symlink => (symlink_at_once(copy), EntryOutcome::Symlink),
     };
     let is_there = made.is_ok();
     if is_there {
         copy.tell_copied();
-        copy.cx.count(counted);
+        copy.count(outcome);
     }
     is_there
 }
@@ -306,11 +306,10 @@ fn give_pinned_attributes(
 }
 
 fn count_remade(copy: EntryCopy<'_>, kind: FileType) {
-    let counted = match kind {
-        FileType::Symlink => Tally { symlinks: 1, ..Tally::default() },
-        _ => Tally { specials: 1, ..Tally::default() },
-    };
-    copy.cx.count(counted);
+    copy.count(match kind {
+        FileType::Symlink => EntryOutcome::Symlink,
+        _ => EntryOutcome::Special,
+    });
 }
 
 fn make_hard_link(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<Handled, Problem> {
@@ -338,7 +337,7 @@ fn make_hard_link(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> 
             return Err(if looked.kind == CopyKind::CannotStat { looked } else { failed(cause) });
         }
     }
-    copy.cx.count(Tally { hard_links: 1, ..Tally::default() });
+    copy.count(EntryOutcome::HardLink);
     complete(copy, None, None);
     Ok(Handled::Over)
 }
@@ -392,7 +391,7 @@ fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Probl
             .and_then(|link| link.change_times(times))
             .map_err(|cause| copy.not_ours(CopyKind::Times, cause))?;
     }
-    copy.cx.count(Tally { symlinks: 1, ..Tally::default() });
+    copy.count(EntryOutcome::Symlink);
     Ok(Made::Whole)
 }
 

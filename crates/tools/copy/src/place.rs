@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
-use haul_flow::{Line, Problem, Tally, path_below};
+use haul_flow::{EntryOutcome, Line, Problem, path_below};
 use haul_sys::{EntryType, Errno, Fd, FileType, Mode, Stat};
 use haul_sys::{may_write, remove, remove_directory, rename, stat_at, stat_path};
 
@@ -380,9 +380,9 @@ pub(super) fn put_back(copy: EntryCopy<'_>, backup: Option<&CStr>) {
 /// Counts a skipped entry, and reports it if requested.
 fn tell_skip(copy: EntryCopy<'_>, skip: Skip) {
     if skip == Skip::Unchanged {
-        return copy.cx.count(Tally { unchanged: 1, ..Tally::default() });
+        return copy.count(EntryOutcome::Unchanged);
     }
-    copy.cx.count(Tally { skipped: 1, ..Tally::default() });
+    copy.count(EntryOutcome::Skipped);
     if skip == Skip::Declined {
         copy.copier.declined.store(true, Ordering::Relaxed);
     }

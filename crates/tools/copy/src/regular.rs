@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use haul_flow::{Finished, FlowKind, Holes, OpenFile, OpenSource, Problem, Reported, Start, Tally, Transfer};
 use haul_striping::Bearer;
@@ -143,6 +143,7 @@ fn fill(
         creation_mode,
         staged,
         lacks_attributes: AtomicBool::new(false),
+        length: AtomicU64::new(0),
         verification,
         journaled: JournaledFile::begin(copy.copier, stat),
         partial,
@@ -443,6 +444,7 @@ fn complete(copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) -> bool {
     if copy.options.debug {
         debug::print_file(copy, file);
     }
+    file.own.length.store(file.length(), Ordering::Relaxed);
     let errors_before = copy.cx.errors();
     let creation_mode = file.own.creation_mode;
     let xattrs = match creation_mode.is_some_and(|creation_mode| creation_mode.is_final) {
@@ -481,7 +483,7 @@ pub(super) fn end(copy: EntryCopy<'_>, own: &CopiedFile, moved: bool) {
         is_whole && is_named && own.verification.as_ref().is_none_or(|verification| verification.check(copy));
     let moved = moved && is_named && is_verified;
     if moved {
-        copy.cx.count(Tally { files: 1, ..Tally::default() });
+        copy.count_file(own.length.load(Ordering::Relaxed));
         own.verification.iter().for_each(|verification| verification.pass_on(copy));
         own.journaled.iter().for_each(|journaled| journaled.record(copy));
         copy.record_made();

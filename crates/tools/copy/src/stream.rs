@@ -4,7 +4,7 @@
 //! --copy-contents` does it with special files in a tree. Such a copy waits for its other end as
 //! long as it takes, so it occupies a worker of its own.
 
-use haul_flow::{FlowKind, Problem, Tally};
+use haul_flow::{FlowKind, Problem};
 use haul_sys::{Errno, Error, Fd, FileType, Operation, Stat};
 use haul_sys::{is_local, read_on, stat, write_on};
 
@@ -68,7 +68,7 @@ pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: Op
         && verification.as_ref().is_none_or(|verification| verification.check(copy));
     if moved {
         verification.iter().for_each(|verification| verification.pass_on(copy));
-        copy.cx.count(Tally { files: 1, ..Tally::default() });
+        copy.count_file(length);
     } else {
         place::put_back(copy, backup.as_deref());
     }

@@ -29,7 +29,7 @@ use std::sync::{Arc, OnceLock};
 use haul_digest::{Algorithm, Digest, PIECE_BYTES, PieceValue, Pieces, TreeHash};
 #[cfg(feature = "distributed")]
 use haul_flow::lock;
-use haul_flow::{Pool, Problem, Tally};
+use haul_flow::{EntryOutcome, Pool, Problem, Tally};
 use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, Open, Operation, Stat, Times};
 use haul_sys::{
     advise, bypass_cache, cached_bytes, change_times, file_system_type, open, read, stat, synchronize,
@@ -253,7 +253,7 @@ impl Verification {
             return self.digest.get().is_some();
         }
         if self.has_verified_ranges.load(Ordering::Relaxed) {
-            copy.cx.count(Tally { verified: 1, ..Tally::default() });
+            copy.count(EntryOutcome::Verified);
             return true;
         }
         let Some(written) = self.written.get() else { return false };
@@ -262,7 +262,7 @@ impl Verification {
             if copy.options.verify == Verify::Both { check_source(copy, written) } else { Ok(()) }
         });
         match outcome {
-            Ok(()) => copy.cx.count(Tally { verified: 1, ..Tally::default() }),
+            Ok(()) => copy.count(EntryOutcome::Verified),
             Err(problem) => {
                 copy.cx.problem(problem);
                 return false;

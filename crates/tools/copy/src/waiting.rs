@@ -3,7 +3,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use haul_flow::{Line, Problem, Report, RunInfo, Severity, Standard, Status, Tally, lock};
+use haul_flow::{
+    EntryOutcome, EntryReport, Line, Problem, Report, RunInfo, Severity, Standard, Status, Tally, lock,
+};
 
 use super::CopyKind;
 
@@ -57,6 +59,18 @@ impl Report for Waiting<'_> {
 
     fn line(&self, line: Line) {
         self.report.line(line);
+    }
+
+    fn entry(&self, entry: EntryReport) {
+        let is_only_seen_again = matches!(entry.outcome, EntryOutcome::Directory | EntryOutcome::Unchanged);
+        // As in `count`.
+        if !(is_only_seen_again && self.is_second.load(Ordering::Relaxed)) {
+            self.report.entry(entry);
+        }
+    }
+
+    fn wants_entries(&self) -> bool {
+        self.report.wants_entries()
     }
 
     fn output(&self, stream: Standard, bytes: &[u8]) {

@@ -6,7 +6,7 @@
 //! seven: statx, openat, listxattr and close of the source, openat, utimensat and close of the
 //! target. They are opened because a name may lead to something else by the next call.
 
-use haul_flow::{FlowKind, Problem, Tally};
+use haul_flow::{EntryOutcome, FlowKind, Problem};
 use haul_sys::{Error, Fd, FileType, Mode, Open, Special, Stat, make_special, open};
 
 use super::Copier;
@@ -67,7 +67,7 @@ fn make_at_once(copy: EntryCopy<'_>, source: &Stat) -> Option<Made> {
     let file = Special { kind: FileType::Regular, mode, device_number: 0 };
     make_special(&directory, copy.target_name(), file).ok()?;
     copy.tell_copied();
-    copy.cx.count(Tally { files: 1, ..Tally::default() });
+    copy.count(EntryOutcome::File);
     Some(Made::Whole)
 }
 
@@ -102,7 +102,7 @@ fn finish_without_data(
     };
     let done = attributes.give();
     if done {
-        copy.cx.count(Tally { files: 1, ..Tally::default() });
+        copy.count(EntryOutcome::File);
     }
     Made::whole_if(done)
 }

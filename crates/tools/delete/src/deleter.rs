@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{
-    BackupDirectory, Context, DirHandle, DirNode, Enter, Entry, Failure, Handled, Line, OpenDir, OpenSource,
-    Plan, Policy, Problem, Reported, Scope, Selector, Start, Tally, Tool, lock, path_below,
+    BackupDirectory, Context, DirHandle, DirNode, Enter, Entry, EntryOutcome, EntryReport, Failure, Handled,
+    Line, OpenDir, OpenSource, Plan, Policy, Problem, Reported, Scope, Selector, Start, Tool, lock,
+    path_below,
 };
 use haul_sys::{
     EntryType, Errno, Error, Fd, FileType, Identity, Stat, Times, change_times, is_mount_root, remove,
@@ -201,7 +202,7 @@ impl Deleter {
     }
 
     fn tell(&self, cx: &Context<'_, Self>, kind: DeleteKind, path: Vec<u8>) {
-        cx.count(Tally { deleted: 1, ..Tally::default() });
+        cx.count_entry(EntryOutcome::Deleted, |outcome| EntryReport::new(outcome, path.clone()));
         if self.options.itemize {
             let slash = if kind == DeleteKind::RemovedDirectory { "/" } else { "" };
             let below = [path_below(&path, &self.target), slash.as_bytes()].concat();

@@ -25,7 +25,8 @@ use std::ffi::CStr;
 use std::sync::Mutex;
 
 use haul_flow::{
-    Config, Line, Operand, Problem, Report, Selector, Session, Severity, Split, Standard, Status, Tally, lock,
+    Config, EntryOutcome, EntryReport, Line, Operand, Problem, Report, Selector, Session, Severity, Split,
+    Standard, Status, Tally, lock,
 };
 use haul_sys::{EntryType, Errno, Names, Times, c_string, stat};
 
@@ -201,6 +202,16 @@ impl Report for OnlyDeleted<'_> {
 
     fn line(&self, line: Line) {
         self.0.line(line);
+    }
+
+    fn entry(&self, entry: EntryReport) {
+        if entry.outcome == EntryOutcome::Deleted {
+            self.0.entry(entry);
+        }
+    }
+
+    fn wants_entries(&self) -> bool {
+        self.0.wants_entries()
     }
 
     fn output(&self, stream: Standard, bytes: &[u8]) {

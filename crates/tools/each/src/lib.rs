@@ -23,8 +23,8 @@ use std::sync::{Arc, Mutex};
 
 use haul_cluster::{Distributed, ItemReceiver};
 use haul_flow::{
-    CancelToken, Config, Context, DirNode, Enter, Entry, Executor, Handled, Kind, OpenDir, OpenSource, Plan,
-    Policy, Probe, Problem, Report, Session, Start, Status, Tally, Tool, lock,
+    CancelToken, Config, Context, DirNode, Enter, Entry, EntryOutcome, EntryReport, Executor, Handled, Kind,
+    OpenDir, OpenSource, Plan, Policy, Probe, Problem, Report, Session, Start, Status, Tool, lock,
 };
 use haul_patterns::GlobSet;
 use haul_sys::{EntryType, Errno, Error, Fd, FileType, Operation, Stat, stat_at, stat_path};
@@ -191,7 +191,7 @@ impl Runner {
 
     /// Runs the command for an entry, or adds it to the next batch.
     fn serve(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
-        cx.count(Tally { files: 1, ..Tally::default() });
+        cx.count_entry(EntryOutcome::File, |outcome| EntryReport::new(outcome, entry.path()));
         if self.options.batch <= 1 {
             return self.run_for(cx, std::slice::from_ref(entry));
         }
@@ -288,7 +288,7 @@ impl Tool for Runner {
         let Some(block_bytes) = self.options.block_bytes.filter(|_| self.admits(opened.stat)) else {
             return Start::Done;
         };
-        cx.count(Tally { files: 1, ..Tally::default() });
+        cx.count_entry(EntryOutcome::File, |outcome| EntryReport::new(outcome, entry.path()));
         let alone = self.one_root && entry.is_operand() && !self.options.sorted;
         Lines::begin(cx, entry.clone(), Arc::clone(opened.source), block_bytes, alone);
         Start::Deferred

@@ -49,9 +49,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{
-    Block, Config, Context, DirNode, Enter, Entry, Executor, Failure, Handled, Holes, OpenDir, OpenFile,
-    OpenSource, Plan, Pool, Probe, Problem, Report, Reported, Session, Start, Tally, Tool, Transfer, Write,
-    lock,
+    Block, Config, Context, DirNode, Enter, Entry, EntryOutcome, EntryReport, Executor, Failure, Handled,
+    Holes, OpenDir, OpenFile, OpenSource, Plan, Pool, Probe, Problem, Report, Reported, Session, Start, Tool,
+    Transfer, Write, lock,
 };
 use haul_sys::{EntryType, Error, FileType, Seek, Stat, seek};
 
@@ -464,7 +464,7 @@ impl Tool for Grep {
         }
         // The size may be meaningless, as in /proc.
         if opened.stat.size == 0 {
-            cx.count(Tally { files: 1, ..Tally::default() });
+            cx.count_entry(EntryOutcome::File, |outcome| EntryReport::new(outcome, self.path(entry)));
             self.search_stream(cx, entry, &**opened.source, opened.stat);
             return Start::Done;
         }
@@ -501,7 +501,7 @@ impl Tool for Grep {
                 stream.feed(&self.search, scratch, (&[], Until::End), || self.path(entry))
             });
         }
-        cx.count(Tally { files: 1, ..Tally::default() });
+        cx.count_entry(EntryOutcome::File, |outcome| EntryReport::new(outcome, self.path(entry)));
         self.tell(cx, entry, stream.page);
     }
 

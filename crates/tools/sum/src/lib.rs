@@ -24,9 +24,9 @@ use std::ffi::CString;
 
 use haul_digest::manifest::{WriteError, Writer};
 use haul_flow::{
-    Block, Config, Context, DirNode, Enter, Entry, Executor, Failure, Finished, FlowKind, Handled, OpenDir,
-    OpenFile, OpenSource, Plan, Pool, Probe, Problem, Report, Reported, Session, Start, Status, Tally, Tool,
-    Write,
+    Block, Config, Context, DirNode, Enter, Entry, EntryOutcome, EntryReport, Executor, Failure, Finished,
+    FlowKind, Handled, OpenDir, OpenFile, OpenSource, Plan, Pool, Probe, Problem, Report, Reported, Session,
+    Start, Status, Tool, Write,
 };
 use haul_sys::{Buffer, EntryType, Open, Stat, open, standard_input};
 
@@ -246,7 +246,7 @@ impl Tool for Summer {
             cx.problem(Problem::new(SumKind::Loop).naming(entry.path()));
             return Enter::Over;
         }
-        cx.count(Tally { directories: 1, ..Tally::default() });
+        cx.count_entry(EntryOutcome::Directory, |outcome| EntryReport::new(outcome, entry.path()));
         Enter::Visit(entry.node.own.clone())
     }
 

@@ -25,8 +25,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{
-    Block, Context, DirNode, Enter, Entry, Failure, FileKey, Finished, Handled, Holes, OpenDir, OpenFile,
-    OpenSource, Order, Plan, Policy, Probe, Report, Reported, Start, Tally, Tool, Transfer, Write, lock,
+    Block, Context, DirNode, Enter, Entry, EntryOutcome, EntryReport, Failure, FileKey, Finished, Handled,
+    Holes, OpenDir, OpenFile, OpenSource, Order, Plan, Policy, Probe, Report, Reported, Start, Tally, Tool,
+    Transfer, Write, lock,
 };
 use haul_sys::{EntryType, Fd, Stat};
 
@@ -205,6 +206,14 @@ impl AppendWriter {
         }
         Probe { links_max: 1, bytes_max: BUFFERED_MEMBER_BYTES_MAX as u64, ..Probe::ALWAYS }
     }
+
+    /// Counts a regular file.
+    fn count_file(cx: &Context<'_, Self>, entry: &Entry<Self>, bytes: u64) {
+        cx.count_entry(EntryOutcome::File, |outcome| EntryReport {
+            bytes: Some(bytes),
+            ..EntryReport::new(outcome, entry.path())
+        });
+    }
 }
 
 /// Returns a directory's number, which it has from its beginning.
@@ -276,7 +285,8 @@ impl Tool for AppendWriter {
                 if bytes > 0 {
                     self.report_difference(cx, entry, opened.source, opened.stat, 0);
                 }
-                cx.count(Tally { files: 1, bytes, ..Tally::default() });
+                cx.count(Tally { bytes, ..Tally::default() });
+                Self::count_file(cx, entry, bytes);
                 Start::Done
             }
             Added::Deferred => Start::Deferred,
@@ -298,7 +308,7 @@ impl Tool for AppendWriter {
         }
         let missing = file.stat.size.saturating_sub(file.length());
         self.report_difference(cx, &file.entry, &file.source, &file.stat, missing);
-        cx.count(Tally { files: 1, ..Tally::default() });
+        Self::count_file(cx, &file.entry, file.length());
         Finished::Done
     }
 

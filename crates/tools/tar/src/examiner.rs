@@ -6,7 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use haul_flow::{Context, Enter, Entry, Failure, OpenDir, Plan, Problem, Reported, Tally, Tool};
+use haul_flow::{
+    Context, Enter, Entry, EntryOutcome, EntryReport, Failure, OpenDir, Plan, Problem, Reported, Tool,
+};
 use haul_sys::{
     EntryType, Errno, Error, Fd, FileType, Identity, Mode, Open, Pinned, ProcessIdentity, Seek, Stat, open,
     read_link, seek, stat, stat_path,
@@ -259,7 +261,7 @@ impl Examiner {
         }
         let listing = Arc::new(listing);
         member.listing = Some(Arc::clone(&listing));
-        cx.count(Tally { directories: 1, ..Tally::default() });
+        cx.count_entry(EntryOutcome::Directory, |outcome| EntryReport::new(outcome, entry.path()));
         keep(parent, member);
         let elsewhere = self.options.one_file_system && device != stat.identity.device;
         if elsewhere && self.options.verbose > 0 {
@@ -303,9 +305,9 @@ impl Examiner {
         match self.examine(cx, entry) {
             Ok(Some(member)) => {
                 self.report_stripped(cx, &entry.node.own, &member);
-                let tally = counted(member.kind);
-                if keep(&entry.node.own, member) {
-                    cx.count(tally);
+                let outcome = outcome_of(member.kind);
+                if let (true, Some(outcome)) = (keep(&entry.node.own, member), outcome) {
+                    cx.count_entry(outcome, |outcome| EntryReport::new(outcome, entry.path()));
                 }
             }
             Ok(None) => {}
@@ -473,14 +475,14 @@ pub(super) fn without_slashes(name: &[u8]) -> &[u8] {
     &name[..end.min(name.len())]
 }
 
-/// Counts what is done once it was examined. Regular files count when they are read, directories
-/// when they are entered.
-fn counted(kind: MemberKind) -> Tally {
+/// Returns the outcome of an entry that is done once it was examined. Regular files count when they
+/// are read, directories when they are entered.
+fn outcome_of(kind: MemberKind) -> Option<EntryOutcome> {
     match kind {
-        MemberKind::Symlink => Tally { symlinks: 1, ..Tally::default() },
+        MemberKind::Symlink => Some(EntryOutcome::Symlink),
         MemberKind::CharacterDevice | MemberKind::BlockDevice | MemberKind::Fifo => {
-            Tally { specials: 1, ..Tally::default() }
+            Some(EntryOutcome::Special)
         }
-        _ => Tally::default(),
+        _ => None,
     }
 }

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex};
 
-use haul_flow::{Context, Problem, Tally, lock};
+use haul_flow::{Context, EntryOutcome, EntryReport, Problem, lock};
 use haul_sys::Pinned;
 
 use super::Extractor;
@@ -54,7 +54,7 @@ impl Extractor {
                         Ok(Some(pinned)) => self.give(cx, Object::Pinned(pinned), &wanted, &path, false),
                         Err(cause) => cx.problem(path_problem(&path, cause.clone())),
                     }
-                    cx.count(Tally { directories: 1, ..Tally::default() });
+                    cx.count_entry(EntryOutcome::Directory, |outcome| EntryReport::new(outcome, path));
                 }
                 Err(cause) => cx.problem(Problem::new(TarKind::CannotOpen).naming(path).because(cause)),
             }

@@ -10,7 +10,7 @@
 
 use std::ffi::CStr;
 
-use haul_flow::{Context, Creation, Problem, Tally};
+use haul_flow::{Context, Creation, EntryOutcome, EntryReport, Problem, Tally};
 use haul_sys::{
     Errno, Error, Fd, FileType, Mode, Open, Pinned, Special, link, make_directory, make_special,
     make_symlink, open, remove, remove_directory, stat, stat_at, stat_path, truncate,
@@ -167,7 +167,11 @@ impl Extractor {
         if let Err(cause) = file.fd.close() {
             cx.problem(Problem::new(TarKind::CannotClose).naming(path).because(cause));
         } else if is_whole {
-            cx.count(Tally { files: 1, bytes: size, ..Tally::default() });
+            cx.count(Tally { bytes: size, ..Tally::default() });
+            cx.count_entry(EntryOutcome::File, |outcome| EntryReport {
+                bytes: Some(size),
+                ..EntryReport::new(outcome, path.to_vec())
+            });
         }
     }
 
@@ -187,10 +191,10 @@ impl Extractor {
         (member, wanted, path): (&Member, &Wanted, &[u8]),
         when: When,
     ) -> MemberOutcome {
-        let (kind, tally) = match member.kind {
-            MemberKind::Symlink => (TarKind::CannotMakeSymlink, Tally { symlinks: 1, ..Tally::default() }),
-            MemberKind::Fifo => (TarKind::CannotMakeFifo, Tally { specials: 1, ..Tally::default() }),
-            _ => (TarKind::CannotMakeNode, Tally { specials: 1, ..Tally::default() }),
+        let (kind, outcome_if_made) = match member.kind {
+            MemberKind::Symlink => (TarKind::CannotMakeSymlink, EntryOutcome::Symlink),
+            MemberKind::Fifo => (TarKind::CannotMakeFifo, EntryOutcome::Special),
+            _ => (TarKind::CannotMakeNode, EntryOutcome::Special),
         };
         let outcome = match member.kind {
             MemberKind::Symlink => c_string(&member.link).and_then(|text| {
@@ -230,7 +234,7 @@ impl Extractor {
             Ok(pinned) => self.give(cx, Object::Pinned(&pinned), wanted, path, false),
             Err(cause) => return fail(cx, path_problem(path, cause)),
         }
-        cx.count(tally);
+        cx.count_entry(outcome_if_made, |outcome| EntryReport::new(outcome, path.to_vec()));
         MemberOutcome::Over
     }
 
@@ -266,7 +270,7 @@ impl Extractor {
         if let Err(outcome) = self.created(cx, outcome, problem) {
             return outcome;
         }
-        cx.count(Tally { hard_links: 1, ..Tally::default() });
+        cx.count_entry(EntryOutcome::HardLink, |outcome| EntryReport::new(outcome, path.to_vec()));
         MemberOutcome::Over
     }
 
