@@ -35,6 +35,7 @@ use haul_cluster::launch::command::{Surroundings, System};
 use haul_flow::Tally;
 
 use crate::flags::When;
+use crate::line_file::Destination;
 use crate::messages::{self, Messages};
 use crate::output::Output;
 use crate::progress::Source;
@@ -69,6 +70,9 @@ pub(crate) fn system(run_options: &RunOptions, work: &impl Work) -> Result<Optio
         None if system.is_some() && run_options.reads_input => {
             Err("a batch job has no standard input to read names or rules from: put them in a file"
                 .to_owned())
+        }
+        None if system.is_some() && matches!(run_options.events, Some(Destination::Descriptor(..))) => {
+            Err("a batch job has no descriptor to write events to: name a file".to_owned())
         }
         None => Ok(system),
     }

@@ -1,6 +1,6 @@
 //! `haul cp`, from command line to exit status.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -135,6 +135,11 @@ impl Work for Copy<'_> {
     fn exit_status(&self, status: u8, trouble: bool) -> u8 {
         let least = if self.request.rsync_status { PARTIAL } else { 1 };
         if trouble { status.max(least) } else { status }
+    }
+
+    fn operands(&self) -> Vec<&CStr> {
+        let operands = &self.request.operands;
+        operands.names.iter().chain(&operands.target_directory).map(|name| name.as_c_str()).collect()
     }
 
     fn place(&self) -> Option<&Path> {

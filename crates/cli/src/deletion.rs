@@ -20,7 +20,7 @@ pub(crate) fn run(
 ) -> u8 {
     let [source, target] = request.operands.names.as_slice() else { return copy(request) };
     let (source, target): (&CStr, &CStr) = (source, target);
-    let options = Options { own_files: own_files(), ..options.clone() };
+    let options = Options { own_files: own_files(console), ..options.clone() };
     let whole = DeleteRequest { source, target, options: &options, config: request.config };
     let ran = haul_delete::run(whole, console, |delete| {
         let deletion = UnlessFailed { console, delete };
@@ -32,10 +32,11 @@ pub(crate) fn run(
     })
 }
 
-/// Returns the files that standard output and error go to, which may be in the target.
-fn own_files() -> Vec<Identity> {
+/// Returns the files that this run writes messages to, which may be in the target.
+fn own_files(console: &Console) -> Vec<Identity> {
     let identity = |stream: &dyn AsFd| haul_sys::stat(stream.as_fd()).ok().map(|stat| stat.identity);
-    [identity(&io::stdout()), identity(&io::stderr())].into_iter().flatten().collect()
+    let streams = [identity(&io::stdout()), identity(&io::stderr())];
+    streams.into_iter().flatten().chain(console.log_files()).collect()
 }
 
 /// Deletes unless an error was reported, by the copy or by anything else in the program.

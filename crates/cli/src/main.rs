@@ -3,6 +3,8 @@
 //! - [`applet`]: selects the command to run.
 //! - [`copy`]: one copy, from command line to exit status. It uses [`report`],
 //!   [`messages`], [`output`], [`progress`] (with [`ahead`]) and [`statistics`].
+//! - [`run_log`]: what a run leaves for others to read: [`events`] and a log file, each a
+//!   [`line_file`].
 //! - [`work`]: any tool's work ([`task`]), from request to exit status; [`cluster`]: in several
 //!   processes; [`batch`]: in a batch job.
 //! - [`flags`]: the command lines of all applets; [`signals`]: cleanup before a signal ends the
@@ -24,18 +26,22 @@ mod cluster;
 mod copy;
 mod definitions;
 mod deletion;
+mod events;
 mod flags;
 mod journal;
+mod line_file;
 mod manifest;
 mod messages;
 mod output;
 mod progress;
 mod report;
+mod run_log;
 mod signals;
 mod spdcp;
 mod statistics;
 mod sync;
 mod task;
+mod timestamp;
 mod tools;
 mod work;
 

@@ -24,7 +24,9 @@ use haul_flow::Tally;
 use haul_flow::lock;
 
 use crate::amounts;
+use crate::events::ProgressTick;
 use crate::flags::When;
+use crate::run_log::RunLog;
 
 /// Delay before the first picture; shorter copies show nothing.
 const SILENT: Duration = Duration::from_secs(1);
@@ -96,6 +98,7 @@ enum Canvas {
     Terminal(TerminalLine),
     /// Plain lines.
     Lines(Box<dyn Write + Send>),
+    Log(Arc<RunLog>),
 }
 
 impl Progress {
@@ -114,6 +117,11 @@ impl Progress {
         Some(Self::on(canvas, source))
     }
 
+    /// Records progress in a run log, whatever is shown.
+    pub(crate) fn in_run_log(run_log: Arc<RunLog>, source: Arc<dyn Source>) -> Self {
+        Self::on(Canvas::Log(run_log), source)
+    }
+
     fn on(canvas: Canvas, source: Arc<dyn Source>) -> Self {
         let state = Mutex::new(State { canvas, shown: false });
         let screen = Arc::new(Screen { state, changed: Condvar::new(), over: AtomicBool::new(false) });
@@ -129,7 +137,7 @@ impl Progress {
         let mut state = self.screen.lock();
         match &mut state.canvas {
             Canvas::Terminal(line) => line.beside(write),
-            Canvas::Lines(_) => write(),
+            Canvas::Lines(_) | Canvas::Log(_) => write(),
         }
     }
 
@@ -185,9 +193,16 @@ impl Screen {
                 state.canvas.end();
                 return;
             }
+            let (done, whole, elapsed) = (source.done(), source.whole(), began.elapsed());
             view.is_paused = source.is_paused();
-            let picture = view.look(source.done(), source.whole(), began.elapsed());
-            pause = state.canvas.show(&picture);
+            pause = match &mut state.canvas {
+                Canvas::Log(run_log) => {
+                    let waits_for_room = view.is_paused;
+                    run_log.progress(&ProgressTick { elapsed, done, whole, waits_for_room });
+                    NEXT_LINE
+                }
+                canvas => canvas.show(&view.look(done, whole, elapsed)),
+            };
             if !state.shown {
                 state.shown = true;
                 self.changed.notify_all();
@@ -209,6 +224,7 @@ impl Canvas {
                 writer.write_all(format!("{}\n", picture.text).as_bytes()).unwrap_or_default();
                 NEXT_LINE
             }
+            Self::Log(_) => NEXT_LINE,
         }
     }
 

@@ -16,13 +16,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_copy::CopyKind;
 use haul_delete::DeleteKind;
-use haul_flow::{FlowKind, Line, Problem, Report, RunInfo, Severity, Standard, Tally, lock};
-use haul_sys::Errno;
+use haul_flow::{EntryReport, FlowKind, Line, Problem, Report, RunInfo, Severity, Standard, Tally, lock};
+use haul_sys::{Errno, Identity};
 
 use crate::flags::{self, When};
 use crate::messages::Messages;
 use crate::output::{self, Output};
 use crate::progress::{Progress, Source, Whole};
+use crate::run_log::RunLog;
 
 /// True if a file of the source was gone when it was to be copied, or if that is why something else
 /// was not done.
@@ -68,11 +69,16 @@ pub(crate) struct Console<W = output::Standard> {
     output: Output<W>,
     counters: Arc<Counters>,
     progress: Option<Progress>,
+    run_log: Arc<RunLog>,
+    /// Records progress in the run log.
+    ticks: Option<Progress>,
     problems: AtomicU64,
     means: Mutex<Option<RunInfo>>,
     failed: AtomicBool,
     /// True if an error was reported that isn't about a file that has vanished.
     failed_otherwise: AtomicBool,
+    /// True if the run log could not be written. Deletion goes on.
+    has_lost_log: AtomicBool,
     debug: bool,
 }
 
@@ -84,10 +90,13 @@ impl<W: Write> Console<W> {
             output,
             counters: Arc::default(),
             progress: None,
+            run_log: Arc::default(),
+            ticks: None,
             problems: AtomicU64::new(0),
             means: Mutex::default(),
             failed: AtomicBool::new(false),
             failed_otherwise: AtomicBool::new(false),
+            has_lost_log: AtomicBool::new(false),
             debug: false,
         }
     }
@@ -104,9 +113,29 @@ impl<W: Write> Console<W> {
         self
     }
 
+    /// Records in `run_log` what is reported, and progress.
+    pub(crate) fn with_run_log(mut self, run_log: Arc<RunLog>) -> Self {
+        if run_log.wants_entries() {
+            let source = Arc::clone(&self.counters) as Arc<dyn Source>;
+            self.ticks = Some(Progress::in_run_log(Arc::clone(&run_log), source));
+        }
+        self.run_log = run_log;
+        self
+    }
+
     /// True if progress is or will be shown.
     pub(crate) fn shows_progress(&self) -> bool {
         self.progress.is_some()
+    }
+
+    /// True if the total is of use, because progress is shown or recorded.
+    pub(crate) fn needs_total(&self) -> bool {
+        self.progress.is_some() || self.ticks.is_some()
+    }
+
+    /// Returns the identities of the files that the run log is written to.
+    pub(crate) fn log_files(&self) -> impl Iterator<Item = Identity> {
+        self.run_log.identities()
     }
 
     /// Returns the provider of the run's figures.
@@ -122,7 +151,7 @@ impl<W: Write> Console<W> {
     /// Calls `count` for the total once progress is shown; returns without it if the run ends
     /// first. The flag passed to `count` is set when the run ends.
     pub(crate) fn count_ahead(&self, count: impl FnOnce(&AtomicBool) -> Option<Whole>) {
-        let Some(progress) = &self.progress else { return };
+        let Some(progress) = self.progress.as_ref().or(self.ticks.as_ref()) else { return };
         if progress.wait_until_shown()
             && let Some(whole) = count(progress.over())
         {
@@ -132,9 +161,7 @@ impl<W: Write> Console<W> {
 
     /// Removes the progress display at the end of the run.
     pub(crate) fn end_progress(&self) {
-        if let Some(progress) = &self.progress {
-            progress.finish();
-        }
+        [&self.progress, &self.ticks].into_iter().flatten().for_each(Progress::finish);
     }
 
     /// Returns the counters and the number of problems reported.
@@ -170,6 +197,8 @@ impl<W: Write> Console<W> {
     /// Reports invalid operands.
     pub(crate) fn wrong_operands(&self, problem: &Problem) {
         self.fail();
+        self.problems.fetch_add(1, Ordering::Relaxed);
+        self.run_log.problem(problem, &self.messages.problem(problem));
         self.complain(&self.messages.wrong_operands(problem));
     }
 
@@ -200,6 +229,13 @@ impl<W: Write> Console<W> {
 
     /// Writes whole lines to standard error, at once.
     pub(crate) fn complain(&self, lines: &[u8]) {
+        self.run_log.shown(lines);
+        self.show(lines);
+        let is_lost = self.run_log.report_failures(|why| self.show(&self.messages.debug(why)));
+        self.has_lost_log.fetch_or(is_lost, Ordering::Relaxed);
+    }
+
+    fn show(&self, lines: &[u8]) {
         let told = match &self.progress {
             Some(progress) => progress.beside(|| complain(lines)),
             None => complain(lines),
@@ -218,10 +254,12 @@ impl<W: Write> Console<W> {
     pub(crate) fn finish_with_trouble(self) -> bool {
         self.end_progress();
         if let Err(error) = self.output.finish() {
-            complain(&self.messages.output_lost(&error));
+            let message = self.messages.output_lost(&error);
+            self.run_log.output_lost(&message);
+            complain(&message);
             return true;
         }
-        self.failed.into_inner()
+        self.failed.into_inner() || self.has_lost_log.into_inner()
     }
 }
 
@@ -273,11 +311,23 @@ impl<W: Write + Send> Report for Console<W> {
             self.fail();
             self.failed_otherwise.fetch_or(!is_of_vanished_file(&problem), Ordering::Relaxed);
         }
-        self.complain(&self.messages.problem(&problem));
+        let message = self.messages.problem(&problem);
+        self.run_log.problem(&problem, &message);
+        self.complain(&message);
     }
 
     fn line(&self, line: Line) {
-        self.tell(&self.messages.line(&line));
+        let text = self.messages.line(&line);
+        self.run_log.verbose(&text);
+        self.tell(&text);
+    }
+
+    fn entry(&self, entry: EntryReport) {
+        self.run_log.entry(&entry);
+    }
+
+    fn wants_entries(&self) -> bool {
+        self.run_log.wants_entries()
     }
 
     fn output(&self, stream: Standard, bytes: &[u8]) {

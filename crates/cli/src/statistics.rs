@@ -124,6 +124,12 @@ impl Statistics {
         rows.into_iter().map(|(name, value)| format!("{name:<16}{value}\n")).collect()
     }
 
+    /// Formats the most important figures for a line of a log.
+    pub(crate) fn summary(&self) -> String {
+        let Self { files, bytes, problems, seconds, .. } = self;
+        format!("files: {files}, bytes: {bytes}, problems: {problems}, seconds: {seconds:.3}")
+    }
+
     /// Formats one JSON object on one line.
     pub(crate) fn json(&self) -> String {
         // Serialization can't fail: the object holds numbers and one word.

@@ -1,6 +1,7 @@
 //! What a command line asks for: a tool's work, and how it is run and shown.
 
-use std::path::Path;
+use std::ffi::CStr;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::thread::Scope;
 
@@ -14,6 +15,7 @@ use haul_sum::Summer;
 use haul_tar::{Extractor, PositionedWriter};
 
 use crate::flags::{StatisticsForm, When};
+use crate::line_file::Destination;
 use crate::progress::Whole;
 use crate::report::Console;
 
@@ -56,6 +58,9 @@ pub(crate) trait Work: Sync {
     /// work reads or writes. `None` if the request is invalid, which needs no job to find out.
     fn place(&self) -> Option<&Path>;
 
+    /// Returns the paths that the work reads or writes, as far as the user named them.
+    fn operands(&self) -> Vec<&CStr>;
+
     /// Called before the work begins, if it will be counted: the work changes what it counts.
     fn before_count(&self) {}
 
@@ -77,15 +82,19 @@ pub(crate) struct RunOptions {
     pub(crate) progress: When,
     /// Form of the statistics printed at the end, if any.
     pub(crate) statistics: Option<StatisticsForm>,
+    /// Where events go, if anywhere.
+    pub(crate) events: Option<Destination>,
+    /// The log file, if there is one.
+    pub(crate) log_file: Option<PathBuf>,
     /// True if a list of names or rules is read from standard input.
     pub(crate) reads_input: bool,
     /// True if `--debug` remarks are printed.
     pub(crate) debug: bool,
 }
 
-/// Counts the total in the background, if progress is shown.
+/// Counts the total in the background, if anybody sees progress.
 pub(crate) fn count_meanwhile<'a>(scope: &'a Scope<'a, '_>, console: &'a Console, work: &'a impl Work) {
-    if console.shows_progress() {
+    if console.needs_total() {
         work.before_count();
         let count = || console.count_ahead(|over| work.count_ahead(over, console));
         // Without the thread there is just no percentage.

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use haul_cluster::launch::ProcessGroup;
 use haul_flow::{Alone, Report};
@@ -16,6 +16,7 @@ use crate::messages::cluster::{not_shut_down, not_started};
 use crate::messages::{Messages, reason};
 use crate::output::Output;
 use crate::report::{Console, complain};
+use crate::run_log::RunLog;
 use crate::statistics::Statistics;
 use crate::task::{RunOptions, Work, count_meanwhile};
 
@@ -68,9 +69,17 @@ pub(crate) fn by(
         return ExitCode::from(work.exit_status(0, true));
     }
     let began = Instant::now();
-    let console = Console::new(messages, Output::standard())
+    let run_log = match RunLog::begin(run_options, &messages, &work.operands()) {
+        Ok(run_log) => Arc::new(run_log),
+        Err(why) => {
+            complain(&messages.debug(&why));
+            return ExitCode::from(work.exit_status(0, true));
+        }
+    };
+    let console = Console::new(messages.clone(), Output::standard())
         .with_debug(run_options.debug)
-        .with_progress(batch::shown_here(run_options.progress));
+        .with_progress(batch::shown_here(run_options.progress))
+        .with_run_log(Arc::clone(&run_log));
     let teller = Teller::begin(run_options.progress, console.figures());
     let status = std::thread::scope(|scope| {
         count_meanwhile(scope, &console, work);
@@ -90,9 +99,22 @@ pub(crate) fn by(
         status
     });
     drop(teller);
-    tell_statistics(&console, run_options, began.elapsed());
+    let statistics = (run_options.statistics.is_some() || run_log.is_wanted()).then(|| {
+        let (tally, problems) = console.counted();
+        Statistics::of_run(tally, problems, began.elapsed(), console.means())
+    });
+    match (run_options.statistics, &statistics) {
+        (Some(StatisticsForm::Table), Some(statistics)) => console.complain(statistics.table().as_bytes()),
+        (Some(StatisticsForm::Json), Some(statistics)) => console.tell(statistics.json().as_bytes()),
+        _ => {}
+    }
     let trouble = console.finish_with_trouble();
-    ExitCode::from(work.exit_status(status, trouble))
+    let status = work.exit_status(status, trouble);
+    statistics.iter().for_each(|statistics| run_log.end(status, statistics));
+    let is_lost = run_log.report_failures(|why| {
+        complain(&messages.debug(why));
+    });
+    ExitCode::from(if is_lost { work.exit_status(status, true) } else { status })
 }
 
 /// Shuts a process group down and logs how many messages it exchanged.
@@ -100,15 +122,5 @@ fn dismiss(group: &ProcessGroup, console: &Console) {
     match group.dismiss(console) {
         Ok(messages) => console.debug(&format!("{messages} messages between the processes")),
         Err(why) => console.debug(&not_shut_down(&why)),
-    }
-}
-
-fn tell_statistics(console: &Console, run_options: &RunOptions, took: Duration) {
-    let Some(form) = run_options.statistics else { return };
-    let (tally, problems) = console.counted();
-    let statistics = Statistics::of_run(tally, problems, took, console.means());
-    match form {
-        StatisticsForm::Table => console.complain(statistics.table().as_bytes()),
-        StatisticsForm::Json => console.tell(statistics.json().as_bytes()),
     }
 }

@@ -31,13 +31,15 @@ const VALUES: [(&str, &str); 13] = [
 ];
 
 /// Values that all flags of a name refuse, in any applet.
-const INVALID: [(&str, &str); 12] = [
+const INVALID: [(&str, &str); 14] = [
     ("jobs", "x"),
     ("engine", "none"),
     ("queue-depth", "0"),
     ("look-ahead", "-1"),
     ("progress", "sometimes"),
     ("stats", "xml"),
+    ("events", "fd:1"),
+    ("log-file", ""),
     ("clients", "0"),
     ("account", "a b"),
     ("walltime", "1h"),

@@ -115,9 +115,14 @@ fn the_recipes_work() {
             "A list of files from another program" => {
                 assert_eq!(there("mnt/backup/changed"), ["src", "src/a.c"], "{commands}");
             }
+            "A copy that another program follows" => {
+                assert_eq!(there("mnt/backup/photos"), photos, "{commands}");
+                let told = String::from_utf8_lossy(&output.stdout);
+                assert!(told.ends_with("3 files, exit status 0\n"), "{told}");
+            }
             "Figures for a program" => assert_eq!(String::from_utf8_lossy(&output.stdout), "3\n"),
             other => panic!("what the recipe of {other:?} does isn't checked"),
         }
     }
-    assert!(tried >= 8, "{tried}");
+    assert!(tried >= 9, "{tried}");
 }

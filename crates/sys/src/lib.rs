@@ -30,6 +30,7 @@ mod family;
 mod fd;
 mod file_system;
 mod gate;
+mod inherited;
 mod interposer;
 mod kernel_aio;
 mod local_time;
@@ -73,9 +74,10 @@ pub use fd::{Fd, flush_as_close_does};
 pub use file_system::{
     file_system_id, file_system_type, free_bytes, is_in_memory, is_local, mount_type, synchronize_file_system,
 };
+pub use inherited::{inherited_for_writing, write_all_within};
 pub use interposer::interposer;
 pub use kernel_aio::{Gather, KernelAio};
-pub use local_time::{LocalTime, local_time, seconds_of};
+pub use local_time::{LocalTime, local_time, seconds_of, utc_time};
 pub use locale::{character_set, first_character, use_character_set};
 pub use make::{
     Special, link, link_at_path, link_unnamed, make_directory, make_special, make_symlink, read_link, remove,

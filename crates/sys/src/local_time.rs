@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-/// Broken-down time in the user's time zone.
+/// Broken-down time, in the user's time zone or in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalTime {
     /// The year.
@@ -23,23 +23,32 @@ pub struct LocalTime {
 #[must_use]
 pub fn local_time(seconds: i64) -> Option<LocalTime> {
     let mut filled = MaybeUninit::<libc::tm>::zeroed();
-    let moment = seconds;
     // SAFETY: passes pointers to a number and to the result, which both outlive the call.
-    let answer = unsafe { libc::localtime_r(&raw const moment, filled.as_mut_ptr()) };
-    if answer.is_null() {
-        return None;
-    }
-    // SAFETY: the C library has filled the result, whose fields are valid for any bits.
-    let shown = unsafe { filled.assume_init() };
+    let answer = unsafe { libc::localtime_r(&raw const seconds, filled.as_mut_ptr()) };
+    // SAFETY: the fields are valid for any bits.
+    (!answer.is_null()).then(|| broken_down(&unsafe { filled.assume_init() }))
+}
+
+/// Converts seconds since 1970 to Coordinated Universal Time; `None` if the year overflows.
+#[must_use]
+pub fn utc_time(seconds: i64) -> Option<LocalTime> {
+    let mut filled = MaybeUninit::<libc::tm>::zeroed();
+    // SAFETY: passes pointers to a number and to the result, which both outlive the call.
+    let answer = unsafe { libc::gmtime_r(&raw const seconds, filled.as_mut_ptr()) };
+    // SAFETY: the fields are valid for any bits.
+    (!answer.is_null()).then(|| broken_down(&unsafe { filled.assume_init() }))
+}
+
+fn broken_down(shown: &libc::tm) -> LocalTime {
     let small = |number: i32| u8::try_from(number).unwrap_or_default();
-    Some(LocalTime {
+    LocalTime {
         year: i64::from(shown.tm_year) + 1900,
         month: small(shown.tm_mon + 1),
         day: small(shown.tm_mday),
         hour: small(shown.tm_hour),
         minute: small(shown.tm_min),
         second: small(shown.tm_sec),
-    })
+    }
 }
 
 /// Converts local time to seconds since 1970; `None` if there is no such day or time. Of a time
@@ -85,5 +94,12 @@ mod tests {
             (one.day + 1, one.hour, one.minute, one.second)
         );
         assert_eq!(local_time(i64::MAX), None);
+    }
+
+    #[test]
+    fn utc_is_that_of_the_calendar() {
+        let LocalTime { year, month, day, hour, minute, second } = utc_time(1_000_000_000).unwrap();
+        assert_eq!((year, month, day, hour, minute, second), (2001, 9, 9, 1, 46, 40));
+        assert_eq!(utc_time(i64::MAX), None);
     }
 }

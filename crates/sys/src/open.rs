@@ -63,6 +63,12 @@ impl Open {
         Open { flags, mode: mode.bits() }
     }
 
+    /// Writes everything to the end of the file (`O_APPEND`).
+    #[must_use]
+    pub const fn appending(self) -> Open {
+        Open { flags: self.flags.union(OFlags::APPEND), mode: self.mode }
+    }
+
     /// Returns the flags, without the mode, as a number to pass to another haul process.
     #[must_use]
     pub const fn bits(self) -> u32 {

@@ -5,6 +5,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A generous bound on the AIO operations of all tests that run concurrently.
 const AIO_OPERATIONS: u64 = 16_384;
@@ -25,6 +26,14 @@ pub fn no_root() -> Option<String> {
 #[must_use]
 pub fn tool(name: &str) -> Option<String> {
     find_tool(name).is_none().then(|| format!("needs the command {name}"))
+}
+
+/// Checks that Python has a module.
+#[must_use]
+pub fn python_module(name: &str) -> Option<String> {
+    let import = format!("import {name}");
+    let has_it = Command::new("python3").args(["-c", &import]).output().is_ok_and(|it| it.status.success());
+    (!has_it).then(|| format!("needs the Python module {name}"))
 }
 
 /// Checks that this run is a full one (`HAUL_FULL=1`).

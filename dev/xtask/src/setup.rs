@@ -12,7 +12,7 @@ use crate::steps::{Failure, is_full_run, is_installed, run, say};
 /// skipped without it.
 type Need = (&'static str, &'static str, &'static str);
 
-const NEEDS: [Need; 56] = [
+const NEEDS: [Need; 57] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
     ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
@@ -51,6 +51,7 @@ const NEEDS: [Need; 56] = [
     ("gzip", "gzip", "tests of compressed archives"),
     ("zstd", "zstd", "tests of compressed archives"),
     ("python3", "python3", "GNU's tests of sparse files"),
+    ("/usr/share/doc/python3-jsonschema/copyright", "python3-jsonschema", "tests of the schema of events"),
     ("valgrind", "valgrind", "GNU's test with valgrind"),
     ("mpirun.openmpi", "openmpi-bin", "tests with Open MPI 4"),
     ("mpiexec.mpich", "mpich", "tests with MPICH 4"),

@@ -129,6 +129,16 @@ static OF_MACHINE: &[Flag<Shared>] = &[
         "print statistics at the end: counts, bytes, times and memory, on standard error; with =json, as a JSON object \
          on standard output",
     ),
+    Flag::own(
+        "--events",
+        Required("FILE", |shared, value| value.destination().map(|events| shared.run.events = Some(events))),
+        "write what happens to FILE as JSON Lines, for programs; fd:N is the open descriptor N",
+    ),
+    Flag::own(
+        "--log-file",
+        Required("FILE", |shared, value| value.path().map(|path| shared.run.log_file = Some(path))),
+        "append all messages, and the lines of --verbose, to FILE, with the time",
+    ),
     Flag::own("--debug", Plain(|shared| shared.run.debug = true), "print how the run was set up"),
 ];
 

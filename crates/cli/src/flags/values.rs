@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use haul_cluster::Walk;
@@ -13,6 +14,7 @@ use haul_digest::manifest::Format;
 use haul_engine::{Choice, ENGINES, Ops};
 
 use super::{Doubt, Error, StatisticsForm, When};
+use crate::line_file::Destination;
 
 /// `--bwlimit`, in bytes per second.
 const RATE: Bounds = Bounds { least: 0, most: usize::MAX, text: "0" };
@@ -99,6 +101,19 @@ impl Value<'_> {
             return Err(self.refused("the name of a file"));
         }
         Ok(PathBuf::from(self.os()))
+    }
+
+    /// Parses where lines go: `fd:N`, or a file.
+    pub(crate) fn destination(self) -> Result<Destination, Error> {
+        let Some(number) = self.bytes.strip_prefix(b"fd:") else { return self.path().map(Destination::File) };
+        // Messages and other output go to the standard streams.
+        let number =
+            self::number(number).filter(|number| *number > 2).and_then(|number| u16::try_from(number).ok());
+        let open = number.and_then(|number| {
+            let fd = haul_sys::inherited_for_writing(number).ok()?;
+            Some(Destination::Descriptor(number, Arc::new(fd)))
+        });
+        open.ok_or_else(|| self.refused("a file, or fd:N, where N is from 3 and open for writing"))
     }
 
     /// Parses a name for a batch system. It ends up on command lines of other programs, so spaces,

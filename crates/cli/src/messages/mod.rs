@@ -35,7 +35,9 @@ mod spdcp;
 pub(crate) mod sum;
 pub(crate) mod tar;
 
+use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 
 use haul_bzip2::Bzip2Kind;
 use haul_cluster::ClusterKind;
@@ -122,6 +124,12 @@ impl Messages {
     /// Formats a remark of `--debug`.
     pub(crate) fn debug(&self, remark: &str) -> Vec<u8> {
         end([self.begin().as_slice(), remark.as_bytes()].concat())
+    }
+
+    /// Formats a command, for a shell.
+    pub(crate) fn command(&self, words: &[OsString]) -> Vec<u8> {
+        let words = words.iter().map(|word| quoting::shell_if_needed(word.as_bytes(), self.charset()));
+        words.collect::<Vec<_>>().join(b" ".as_slice())
     }
 
     /// Formats invalid operands: the problem, and a pointer to help.

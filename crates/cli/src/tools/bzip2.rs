@@ -1,6 +1,6 @@
 //! `haul bzip2`, also called as bzip2, bunzip2 and bzcat: flags and environment, lowered and run.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::ExitCode;
@@ -235,6 +235,10 @@ impl Work for Files {
         let status = haul_bzip2::run(executor, &self.files, &self.options, config, &making, console);
         drop(guard);
         status
+    }
+
+    fn operands(&self) -> Vec<&CStr> {
+        self.files.iter().map(CString::as_c_str).collect()
     }
 
     fn place(&self) -> Option<&Path> {

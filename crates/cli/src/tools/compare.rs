@@ -1,6 +1,6 @@
 //! `haul cmp`: compares two trees or two files.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::ExitCode;
@@ -237,6 +237,10 @@ impl Work for Against {
         if trouble { TROUBLE } else { status }
     }
 
+    fn operands(&self) -> Vec<&CStr> {
+        vec![&self.manifest, &self.tree]
+    }
+
     fn place(&self) -> Option<&Path> {
         Some(Path::new(OsStr::from_bytes(self.tree.to_bytes())))
     }
@@ -262,6 +266,10 @@ impl Work for Comparison {
 
     fn exit_status(&self, status: u8, trouble: bool) -> u8 {
         if trouble { TROUBLE } else { status }
+    }
+
+    fn operands(&self) -> Vec<&CStr> {
+        vec![&self.operands.first, &self.operands.second]
     }
 
     fn place(&self) -> Option<&Path> {

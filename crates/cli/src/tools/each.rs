@@ -1,6 +1,6 @@
 //! `haul each`: runs a command for every matching file.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::ExitCode;
@@ -238,6 +238,10 @@ impl Work for Commands {
 
     fn exit_status(&self, status: u8, trouble: bool) -> u8 {
         if trouble { TROUBLE } else { status }
+    }
+
+    fn operands(&self) -> Vec<&CStr> {
+        self.roots.iter().map(CString::as_c_str).collect()
     }
 
     fn place(&self) -> Option<&Path> {

@@ -3,7 +3,7 @@
 mod flags;
 
 use std::collections::VecDeque;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use haul_flow::{Config, Line as Told, Problem, Report, RunInfo, Severity, Tally};
+use haul_flow::{Config, EntryReport, Line as Told, Problem, Report, RunInfo, Severity, Tally};
 use haul_grep::{
     Binary, Colors, Devices, Directories, Extent, Grep, GrepKind, GrepOptions, Named, Names, Order, Query,
     Rule, Show, Syntax,
@@ -71,7 +71,9 @@ fn main(call: &Call<'_>) -> ExitCode {
     }
     let run_options = &line.shared.run;
     // Dying of a broken pipe would abandon a process group.
-    if run_options.hosts.clients.is_none() && !crate::cluster::is_under_launcher() {
+    let is_alone = run_options.hosts.clients.is_none() && !crate::cluster::is_under_launcher();
+    // A reader of events may go before the end.
+    if is_alone && run_options.events.is_none() {
         haul_sys::end_at_broken_pipe();
     }
     call.carry_out(messages, run_options, &Searching { grep, search })
@@ -355,6 +357,14 @@ impl Work for Searching {
         }
     }
 
+    fn operands(&self) -> Vec<&CStr> {
+        let paths = self.search.named.iter().filter_map(|named| match named {
+            Named::Path(path) => Some(path.as_c_str()),
+            Named::Here | Named::Input => None,
+        });
+        paths.collect()
+    }
+
     fn place(&self) -> Option<&Path> {
         let path = self.search.named.iter().find_map(|named| match named {
             Named::Path(path) => Some(Path::new(OsStr::from_bytes(path.to_bytes()))),
@@ -421,6 +431,14 @@ impl Report for Listener<'_> {
         if self.console.has_lost_output() {
             self.grep.stop();
         }
+    }
+
+    fn entry(&self, entry: EntryReport) {
+        self.console.entry(entry);
+    }
+
+    fn wants_entries(&self) -> bool {
+        self.console.wants_entries()
     }
 
     fn note(&self, printed: &[u8]) {

@@ -1,6 +1,6 @@
 //! `haul sum`: computes and checks hashes of files and trees.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::ExitCode;
@@ -282,6 +282,14 @@ impl Work for Summing {
                 TROUBLE
             }
         }
+    }
+
+    fn operands(&self) -> Vec<&CStr> {
+        let paths = self.named.iter().filter_map(|named| match named {
+            Named::Path(path) => Some(path.as_c_str()),
+            Named::Input => None,
+        });
+        paths.collect()
     }
 
     fn place(&self) -> Option<&Path> {

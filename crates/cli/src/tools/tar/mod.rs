@@ -8,13 +8,13 @@ mod flags;
 mod values;
 mod words;
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use haul_flow::{Config, Line as Said, Problem, Report, RunInfo, Tally};
+use haul_flow::{Config, EntryReport, Line as Said, Problem, Report, RunInfo, Tally};
 use haul_sys::{Standard, Timestamp};
 use haul_tar::{
     self, Archive, Attributes, Compression, Confinement, Exclude, Existing, Format, Links, MemberOrder,
@@ -335,6 +335,14 @@ impl Work for Archiving {
         if trouble { TROUBLE } else { status }
     }
 
+    fn operands(&self) -> Vec<&CStr> {
+        let archive = match &self.options.archive {
+            Archive::File(path) => Some(path.as_c_str()),
+            Archive::Standard => None,
+        };
+        archive.into_iter().chain(self.options.named.iter().map(|named| named.name.as_c_str())).collect()
+    }
+
     fn place(&self) -> Option<&Path> {
         let first = self.options.named.first().map(|named: &Named| &named.name);
         let path: Option<&CString> = match &self.options.archive {
@@ -367,6 +375,14 @@ impl Report for Aside<'_> {
 
     fn output(&self, stream: Standard, bytes: &[u8]) {
         self.0.output(stream, bytes);
+    }
+
+    fn entry(&self, entry: EntryReport) {
+        self.0.entry(entry);
+    }
+
+    fn wants_entries(&self) -> bool {
+        self.0.wants_entries()
     }
 
     fn note(&self, printed: &[u8]) {
