@@ -28,7 +28,7 @@ fn an_impossible_value_is_refused_before_anything_is_touched() {
     require!(ours.needs_haul());
     let sizes = "512 to 1G";
     let depths = "1 to 4096";
-    let cases: [(&[&str], &[&str]); 15] = [
+    let cases: [(&[&str], &[&str]); 17] = [
         (&["--block-size=0"], &[sizes]),
         (&["--block-size=511"], &[sizes]),
         (&["--block-size=1000000000000000000"], &[sizes]),
@@ -41,6 +41,8 @@ fn an_impossible_value_is_refused_before_anything_is_touched() {
         (&["--engine=nonsense"], &["auto", "sync", "io-uring", "posix-aio", "kernel-aio", "retry"]),
         (&["--bwlimit=fast"], &["500K"]),
         (&["--bwlimit=-1"], &["500K"]),
+        (&["--iops-limit=-1"], &["whole number"]),
+        (&["--iops-limit=1K"], &["whole number"]),
         (&["--ops=x"], &["single", "multi", "batch"]),
         (&["--direct", "--block-size=1000"], &["a multiple of 512"]),
         (&["--block-size=513", "--direct"], &["a multiple of 512"]),
@@ -331,6 +333,35 @@ fn a_limited_copy_takes_at_least_the_time_that_the_limit_allows() {
         let run = ours.run().args(way.split(' ')).args(["--bwlimit=2MB", "-r", "s", "t"]);
         let outcome = run.in_folder(sandbox.path()).finish().unwrap();
         // 1.25 s, but for what is made up for.
+        assert!(began.elapsed().as_secs_f64() > 1.0, "{way}: {:?}", began.elapsed());
+        assert!(outcome.succeeded(), "{way}: {}", outcome.errors());
+        let differences = compare_paths(&sandbox.join("s"), &sandbox.join("t"), Facts::CONTENT);
+        assert!(differences.unwrap().is_empty(), "{way}");
+    }
+}
+
+#[test]
+fn a_run_with_limited_operations_takes_at_least_their_time() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    // 63 entries, of which 40 are files with one block, one is a file of ten blocks and twenty are
+    // links: 113 operations.
+    sandbox
+        .script(
+            "mkdir -p s/d; head -c 40960 /dev/urandom >s/f; for n in $(seq 40); do head -c 999 s/f >s/$n; done; \
+             for n in $(seq 20); do ln -s x s/d/$n; done",
+        )
+        .unwrap();
+    let ways = ["--engine=sync -j1", "--engine=sync -j4", "--engine=posix-aio --ops=multi -j2"];
+    let ways = ways.into_iter().chain(needs::io_uring().is_none().then_some("--engine=io-uring -j4"));
+    for way in ways {
+        remove_tree(&sandbox.join("t"));
+        let began = std::time::Instant::now();
+        let run =
+            ours.run().args(way.split(' ')).args(["--reflink=never", "--sparse=never", "--block-size=4K"]);
+        let outcome =
+            run.args(["--iops-limit=100", "-r", "s", "t"]).in_folder(sandbox.path()).finish().unwrap();
         assert!(began.elapsed().as_secs_f64() > 1.0, "{way}: {:?}", began.elapsed());
         assert!(outcome.succeeded(), "{way}: {}", outcome.errors());
         let differences = compare_paths(&sandbox.join("s"), &sandbox.join("t"), Facts::CONTENT);

@@ -31,7 +31,7 @@ const VALUES: [(&str, &str); 13] = [
 ];
 
 /// Values that all flags of a name refuse, in any applet.
-const INVALID: [(&str, &str); 14] = [
+const INVALID: [(&str, &str); 15] = [
     ("jobs", "x"),
     ("engine", "none"),
     ("queue-depth", "0"),
@@ -46,6 +46,7 @@ const INVALID: [(&str, &str); 14] = [
     ("queue", "-q"),
     ("launcher", " "),
     ("mpi-lib", ""),
+    ("iops-limit", "-1"),
 ];
 
 fn built() -> PathBuf {

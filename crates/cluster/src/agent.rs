@@ -13,7 +13,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use haul_flow::plan::BATCH_ENTRIES;
-use haul_flow::{CancelToken, Context, DirCache, Feed, Job, Local, Problem, RunSpec, Selector, Settings};
+use haul_flow::{
+    CancelToken, Context, DirCache, Feed, Job, Limits, Local, Problem, RunSpec, Selector, Settings,
+};
 
 use crate::distributed::Distributed;
 use crate::item::{CompletionSink, ItemKey, PackedItem, Piece};
@@ -33,6 +35,7 @@ pub(crate) struct Agent<'a, T: Distributed + 'static> {
     pub(crate) tool: &'a T,
     /// Cancelled when the run need not continue.
     pub(crate) cancel: CancelToken,
+    pub(crate) limits: Option<&'a Limits>,
 }
 
 impl<T: Distributed + 'static> Agent<'_, T> {
@@ -69,6 +72,11 @@ impl<T: Distributed + 'static> Agent<'_, T> {
             }
             Message::RangesOver { file, moved } => self.finish(file, moved),
             Message::CalledOff => self.cancel.cancel(),
+            Message::Limits(values) => {
+                if let Some(limits) = self.limits {
+                    limits.change(|own| *own = values);
+                }
+            }
             other => return Some(other),
         }
         None
@@ -172,9 +180,10 @@ fn admit<T: Distributed + 'static>(
 
 /// Processes work items and ranges until the last feed of the driver is dropped.
 pub(crate) fn work<T: Distributed + 'static>(pool: &WorkerPool<T>, send_queue: &SendQueue<T>) {
-    let WorkerPool { tool, settings, cache, selector, driver } = pool;
+    let WorkerPool { tool, settings, cache, selector, driver, limits } = pool;
     let (settings, engine) = (*settings, Mutex::default());
-    let spec = RunSpec { tool, settings, cache, selector, report: send_queue, engine };
+    let spec =
+        RunSpec { tool, settings, cache, selector, report: send_queue, limits: limits.as_ref(), engine };
     // Failures are in the reports.
     haul_flow::run(&spec, driver, []);
 }
@@ -186,6 +195,7 @@ pub(crate) struct WorkerPool<T: Distributed> {
     pub(crate) cache: DirCache,
     pub(crate) selector: Selector,
     pub(crate) driver: Local<Job<T>>,
+    pub(crate) limits: Option<Limits>,
 }
 
 #[cfg(test)]

@@ -146,6 +146,7 @@ impl Master {
             }
             ToMaster::Closed => self.event(Event::Closed),
             ToMaster::CallOff => self.tell_all(&Message::CalledOff),
+            ToMaster::Limits(values) => self.tell_all(&Message::Limits(values)),
             ToMaster::Alive => {}
             ToMaster::Stop => {
                 self.stopping = true;

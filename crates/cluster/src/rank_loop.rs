@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use haul_flow::{Config, DirCache, Local, Policy, Selector, Settings};
+use haul_flow::{Config, DirCache, Local, Policy, Selector, Settings, Sharers};
 
 use crate::agent::{Agent, WorkerPool, work};
 use crate::distributed::Distributed;
@@ -238,7 +238,8 @@ impl<X: Transport> ReadyRank<X> {
         let driver = Local::of(&settings, &Policy::default());
         // If the job is lost, nobody waits for a worker that hangs in the file system, so the
         // worker's data must live as long as the process, which serves only once.
-        let pool = WorkerPool { tool, settings, cache, selector, driver };
+        let limits = init_message.config.limits.clone();
+        let pool = WorkerPool { tool, settings, cache, selector, driver, limits };
         let pool: &'static WorkerPool<T> = Box::leak(Box::new(pool));
         // Without a feed the workers would find nothing to do and end.
         let feed = pool.driver.feed();
@@ -250,7 +251,8 @@ impl<X: Transport> ReadyRank<X> {
         };
         let cancel = pool.tool.policy().cancel;
         let (ways, tool) = (Arc::new(ways), &pool.tool);
-        let agent = Agent { ways, send_queue: Arc::clone(&send_queue), feed, rank, tool, cancel };
+        let limits = pool.limits.as_ref();
+        let agent = Agent { ways, send_queue: Arc::clone(&send_queue), feed, rank, tool, cancel, limits };
         station.greet(None)?;
         station.serve_until_stop(&agent)?;
         // With its feed, the last one, so that the workers end.
@@ -293,8 +295,11 @@ impl<X: Transport> ReadyRank<X> {
 /// of what all may move together.
 fn for_many_hosts(config: &Config, ranks: u32) -> Config {
     let block_bytes = config.block_bytes.unwrap_or(BLOCK_BYTES);
-    let bytes_per_second = config.bytes_per_second.map(|all| (all / u64::from(ranks.max(1))).max(1));
-    Config { block_bytes: Some(block_bytes), bytes_per_second, ..config.clone() }
+    if let Some(limits) = &config.limits {
+        // The launch process does operations too: it enters the directories.
+        limits.share_among(Sharers { bytes: ranks, operations: ranks.saturating_add(1) });
+    }
+    Config { block_bytes: Some(block_bytes), ..config.clone() }
 }
 
 impl<X: Transport> RankLoop<X> {

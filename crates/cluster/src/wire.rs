@@ -9,7 +9,7 @@ use std::ffi::CString;
 use std::ops::Range;
 use std::time::Duration;
 
-use haul_flow::{Config, EntryReport, FlowKind, Kind, Line, Problem, Severity, Tally};
+use haul_flow::{Config, EntryReport, FlowKind, Kind, LimitValues, Line, Problem, Severity, Tally};
 use haul_journal::Stamp;
 use haul_sys::{Errno, Error, Operation, Standard};
 use serde::de::DeserializeOwned;
@@ -144,6 +144,8 @@ pub enum Message {
     Stop,
     /// Any rank to the master: nothing more will be sent from here.
     Bye,
+    /// Master to all: the limits have changed.
+    Limits(LimitValues),
 }
 
 /// A completed work item.
@@ -371,6 +373,8 @@ pub enum ToMaster {
     Alive,
     /// Shut down.
     Stop,
+    /// The limits have changed.
+    Limits(LimitValues),
 }
 
 /// A message from master to launch process.

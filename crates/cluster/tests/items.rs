@@ -235,8 +235,15 @@ fn give(root: &Path, giving: Giving, held: usize, before: fn(&PackedItem)) -> Gi
     let giver = Giver(Arc::clone(&post));
     let selector = &Selector::default();
     let statuses = std::thread::scope(|threads| {
-        let spec =
-            |cache| RunSpec { tool, settings, cache, selector, report: notes, engine: Mutex::default() };
+        let spec = |cache| RunSpec {
+            tool,
+            settings,
+            cache,
+            selector,
+            report: notes,
+            limits: None,
+            engine: Mutex::default(),
+        };
         let (here, there) = (spec(&here), spec(&there));
         let other = threads.spawn(move || haul_flow::run(&there, other, []));
         let status = haul_flow::run(&here, &giver, [operand(here.cache, root)]);
@@ -374,6 +381,7 @@ fn move_piece(bytes: usize, piece: std::ops::Range<u64>, size: u64) -> (Vec<bool
         cache: &cache,
         selector: &Selector::default(),
         report: &notes,
+        limits: None,
         engine: Mutex::default(),
     };
     let sink = Arc::clone(&heard) as Arc<dyn CompletionSink<Recorder>>;
@@ -490,6 +498,7 @@ fn an_item_whose_entries_have_all_left_it_is_not_sent_again() {
         cache: &cache,
         selector: &Selector::default(),
         report: &notes,
+        limits: None,
         engine: Mutex::default(),
     };
     let operands = vec![operand(&cache, folder.path())];

@@ -3,6 +3,7 @@
 
 use haul_engine::{Choice, Ops};
 
+use crate::limits::Limits;
 use crate::selection::Selection;
 
 /// How a run uses the machine, and what it leaves out. Fields left `None` are chosen by the run and
@@ -26,8 +27,9 @@ pub struct Config {
     /// True if other programs go first. The program sees to that, in each of its processes
     /// (`haul_sys::lower_priority`): a run doesn't change its process.
     pub nice: bool,
-    /// Maximum bytes of files that all workers and ranks together move per second.
-    pub bytes_per_second: Option<u64>,
+    /// Limits on what all workers and ranks do per second. `None` if there are none, and none will
+    /// be set while the run goes on. Runs with clones of one configuration share its limits.
+    pub limits: Option<Limits>,
     /// Which entries are left out.
     pub selection: Selection,
 }
@@ -83,7 +85,7 @@ impl Default for Config {
             ops: None,
             switches: Switches::default(),
             nice: false,
-            bytes_per_second: None,
+            limits: None,
             selection: Selection::default(),
         }
     }

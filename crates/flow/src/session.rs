@@ -74,7 +74,8 @@ impl<'a> Session<'a> {
     ) -> Status {
         let Self { settings, cache, config, report, selector, .. } = self;
         let engine = Mutex::new(lock(&self.engine).take());
-        let run = RunSpec { tool, settings: *settings, cache, selector, report: *report, engine };
+        let limits = config.limits.as_ref();
+        let run = RunSpec { tool, settings: *settings, cache, selector, report: *report, limits, engine };
         executor.execute(&JobSpec { run, config, places }, operands.into_iter().collect())
     }
 

@@ -4,6 +4,7 @@ use haul_engine::{Choice, Engine, Ops};
 use haul_sys::Error;
 
 use crate::config::{Config, Switches};
+use crate::limits::Limits;
 use crate::plan::Precedence;
 
 /// Descriptors that a wide tree keeps busy. A program may raise its soft limit to this before a
@@ -123,8 +124,6 @@ pub struct Settings {
     pub ops: Option<Ops>,
     /// Optimisations.
     pub switches: Switches,
-    /// Maximum bytes of files that all workers together move per second.
-    pub bytes_per_second: Option<u64>,
 }
 
 impl Settings {
@@ -179,7 +178,6 @@ impl Settings {
             held: spare.saturating_sub(extra_files * jobs * DESCRIPTORS_PER_FILE).min(HELD_MAX),
             ops: config.ops,
             switches: config.switches,
-            bytes_per_second: config.bytes_per_second,
         }
     }
 
@@ -191,8 +189,8 @@ impl Settings {
             DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_ENGINE + WAITING_WORKER_WINDOW * DESCRIPTORS_PER_FILE;
         // At most a quarter: the files in flight and the directory cache need more.
         let most = WAITING_WORKERS_MAX.saturating_sub(jobs).min(spare / 4 / each);
-        let is_fixed =
-            config.jobs.is_some() || machine.address_space.is_some() || config.bytes_per_second.is_some();
+        let has_rate = config.limits.as_ref().is_some_and(Limits::has_rate);
+        let is_fixed = config.jobs.is_some() || machine.address_space.is_some() || has_rate;
         let further = if is_fixed { 0 } else { most };
         (spare - further * each, jobs + further)
     }

@@ -42,8 +42,8 @@ use crate::decision::{
 use crate::driver::{Driver, JobWeight};
 use crate::held::DirCache;
 use crate::kind::FlowKind;
+use crate::limits::{Limits, Load};
 use crate::operand::Operand;
-use crate::pace::Pace;
 use crate::report::{EntryOutcome, EntryReport, Problem, Report, Severity, Tally};
 use crate::selection::Selector;
 use crate::settings::Settings;
@@ -257,8 +257,8 @@ pub(crate) struct Shared<'r, T: Tool> {
     pub(crate) wants_entries: bool,
     pub(crate) driver: &'r dyn Driver<Job<T>>,
     pub(crate) policy: Policy,
-    /// The limit on what is moved, if there is one.
-    pub(crate) pace: Option<Pace>,
+    /// Limits on what the run does per second, if there are or may be any.
+    pub(crate) limits: Option<&'r Limits>,
     pub(crate) has_failed: AtomicBool,
     /// Workers that are doing something, rather than waiting.
     pub(crate) busy: AtomicUsize,
@@ -520,12 +520,24 @@ impl<'r, T: Tool> Context<'r, T> {
         }
     }
 
-    /// Counts bytes of a file that were moved, and waits if the run may not move more yet.
+    /// Counts a block of a file that was moved, and waits if the run may not move more yet.
     pub fn moved(&self, bytes: u64) {
         self.count(Tally { bytes, ..Tally::default() });
-        if let Some(pace) = &self.run.pace {
+        self.wait_for(Load { bytes, operations: 1 });
+    }
+
+    /// Waits if the run may not begin another entry yet.
+    pub(crate) fn begin_entry(&self) {
+        self.wait_for(Load { bytes: 0, operations: 1 });
+    }
+
+    fn wait_for(&self, load: Load) {
+        if let Some(limits) = self.run.limits
+            && limits.is_active()
+        {
+            // The counts must not wait with the worker.
             self.flush();
-            pace.wait(bytes, &self.run.policy.cancel);
+            limits.wait(load, &self.run.policy.cancel);
         }
     }
 

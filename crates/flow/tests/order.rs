@@ -28,6 +28,7 @@ fn record(
         cache: &cache,
         selector: &Selector::default(),
         report: &notes,
+        limits: None,
         engine: Mutex::default(),
     };
     let status = run(&spec, [operand(&cache, root)]);

@@ -51,7 +51,9 @@ mod copy;
 pub use haul_copy as options;
 pub use haul_copy::{CopyKind, CopyOptions, Label};
 pub use haul_flow as flow;
-pub use haul_flow::{CancelToken, Config, FlowKind, Kind, Problem, Report, Selection, Tally};
+pub use haul_flow::{
+    CancelToken, Config, FlowKind, Kind, LimitValues, Limits, Problem, Report, Selection, Tally,
+};
 
 pub use copy::{Copy, Error, Summary};
 

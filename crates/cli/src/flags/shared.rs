@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use haul_flow::Limits;
+
 use super::Action::{Optional, Plain, Required};
 use super::selection::{self, CHOOSING};
 use super::values::{self, Bounds};
@@ -65,6 +67,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Returns the limits of the run, which has them from now on.
+    pub(super) fn limits(&mut self) -> &Limits {
+        self.run.config.limits.get_or_insert_default()
+    }
+
     /// Sets when progress is shown, if the environment says.
     pub(crate) fn set_progress(&mut self, environment: &Environment) -> Result<(), Error> {
         if let Some(when) = &environment.progress {
@@ -109,6 +116,18 @@ static OF_MACHINE: &[Flag<Shared>] = &[
         "--nice",
         Plain(|shared| shared.run.config.nice = true),
         "let other programs go first: use the lowest processor priority, and the disk only while nobody else does",
+    ),
+    Flag::own(
+        "--iops-limit",
+        Required("N", |shared, value| {
+            let limit = value.count(values::OPERATIONS)?;
+            shared
+                .limits()
+                .change(|limits| limits.operations_per_second = (limit > 0).then_some(limit as u64));
+            Ok(())
+        }),
+        "do at most N operations per second, over all workers; each rank gets an equal share (0: no limit); each \
+         entry that is not excluded and each block of data that is moved counts as one",
     ),
     Flag::own(
         "-g --progress",

@@ -259,7 +259,9 @@ pub(super) static COPYING: &[Flag] = &[
     Flag::own(
         "--bwlimit",
         Required("RATE", |typed, value| {
-            value.rate().map(|rate| typed.shared.run.config.bytes_per_second = rate)
+            let rate = value.rate()?;
+            typed.shared.limits().change(|limits| limits.bytes_per_second = rate);
+            Ok(())
         }),
         "copy at most RATE of data per second, over all workers; each rank gets an equal share (K, M, G: \
          powers of 1024; KB, MB, GB: powers of 1000; without a unit KiB, as with rsync; 0: no limit); shared blocks do \

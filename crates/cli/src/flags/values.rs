@@ -19,6 +19,9 @@ use crate::line_file::Destination;
 /// `--bwlimit`, in bytes per second.
 const RATE: Bounds = Bounds { least: 0, most: usize::MAX, text: "0" };
 
+/// `--iops-limit`, per second.
+pub(crate) const OPERATIONS: Bounds = Bounds { least: 0, most: usize::MAX, text: "0" };
+
 /// Maximum walltime, in seconds: a year.
 const WALLTIME_SECONDS_MAX: u64 = 366 * 24 * 3600;
 

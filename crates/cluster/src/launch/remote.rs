@@ -17,8 +17,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use haul_flow::{
-    CancelToken, Driver, Entry, Executor, Feed, Job, JobSpec, Local, Operand, Policy, Problem, Status, lock,
-    plan,
+    CancelToken, Driver, Entry, Executor, Feed, Job, JobSpec, Local, Operand, Policy, Problem, Sharers,
+    Status, lock, plan,
 };
 use haul_journal::{Journal, Stamp};
 
@@ -58,6 +58,8 @@ struct Remote<'a, T: Distributed> {
     cancel: CancelToken,
     /// True if the ranks know that the run is cancelled.
     called_off: AtomicBool,
+    /// Number of changes of the limits of which the ranks know.
+    limits_sent: AtomicU64,
 }
 
 impl<'a, T: Distributed + 'static> Remote<'a, T> {
@@ -75,6 +77,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             failed: AtomicBool::new(false),
             cancel: spec.run.tool.policy().cancel,
             called_off: AtomicBool::new(false),
+            limits_sent: AtomicU64::new(0),
         }
     }
 
@@ -174,6 +177,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
                 },
             }
             self.call_off();
+            self.pass_on_limits();
             self.close();
         }
     }
@@ -182,6 +186,15 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     fn call_off(&self) {
         if self.cancel.is_cancelled() && !self.called_off.swap(true, Ordering::Relaxed) {
             self.group.post(ToMaster::CallOff);
+        }
+    }
+
+    /// Sends the ranks the limits if they have changed.
+    fn pass_on_limits(&self) {
+        let Some(limits) = self.spec.run.limits else { return };
+        let changes = limits.changes();
+        if self.limits_sent.swap(changes, Ordering::Relaxed) != changes {
+            self.group.post(ToMaster::Limits(limits.values()));
         }
     }
 
@@ -275,6 +288,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         // The new ranks have heard neither.
         self.closed.store(false, Ordering::Relaxed);
         self.called_off.store(false, Ordering::Relaxed);
+        self.limits_sent.store(0, Ordering::Relaxed);
         self.call_off();
         for sent in table.begin_attempt() {
             self.post(&sent.pending, &sent.item, sent.pending.entries());
@@ -375,6 +389,10 @@ impl<T: Distributed + 'static> Executor<T> for ProcessGroup {
         if let Err(problem) = self.ensure_started(spec) {
             spec.run.report.problem(problem);
             return Status::Failure;
+        }
+        if let Some(limits) = spec.run.limits {
+            let processes = u32::try_from(self.workers()).unwrap_or(u32::MAX).saturating_add(1);
+            limits.share_among(Sharers { bytes: 1, operations: processes });
         }
         let local = Local::of(&spec.run.settings, &Policy::default());
         let remote = Remote::new(&local, self, spec);

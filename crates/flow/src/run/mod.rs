@@ -22,8 +22,8 @@ use crate::Status;
 use crate::driver::Driver;
 use crate::held::DirCache;
 use crate::kind::FlowKind;
+use crate::limits::Limits;
 use crate::operand::Operand;
-use crate::pace::Pace;
 use crate::report::{Problem, Report, RunInfo, Tally};
 use crate::selection::Selector;
 use crate::settings::Settings;
@@ -44,6 +44,8 @@ pub struct RunSpec<'a, T> {
     pub selector: &'a Selector,
     /// The reporter.
     pub report: &'a dyn Report,
+    /// Limits on what the run does per second, if there are or may be any.
+    pub limits: Option<&'a Limits>,
     /// An engine created in advance, for whichever worker starts first
     /// ([`Settings::first_engine`]).
     pub engine: Mutex<Option<Box<dyn Engine>>>,
@@ -115,6 +117,10 @@ pub(crate) fn begin<'r, T: Tool>(
         (unfinished, discovered) = (unfinished + 1, discovered + entries as u64);
     }
     spec.report.count(Tally { discovered, ..Tally::default() });
+    let policy = spec.tool.policy();
+    if let Some(limits) = spec.limits {
+        limits.end_waits_with(&policy.cancel);
+    }
     Shared {
         tool: spec.tool,
         cache: spec.cache,
@@ -123,8 +129,8 @@ pub(crate) fn begin<'r, T: Tool>(
         report: spec.report,
         wants_entries: spec.report.wants_entries(),
         driver,
-        policy: spec.tool.policy(),
-        pace: spec.settings.bytes_per_second.map(Pace::new),
+        policy,
+        limits: spec.limits,
         has_failed: AtomicBool::new(false),
         busy: AtomicUsize::new(0),
         unfinished: AtomicUsize::new(unfinished),

@@ -26,6 +26,7 @@ use haul_sys::{Buffer, Cache, Errno, Error, Operation, Pipe, Seek, is_local, see
 use super::io::Io;
 use crate::cache_policy::{Special, Tail, Writable};
 use crate::decision::{Block, Failure, Holes, Transfer, Write};
+use crate::limits::Limits;
 use crate::report::Tally;
 use crate::room::{RoomWait, is_full};
 use crate::tool::{Context, OpenFile, Tool};
@@ -572,8 +573,8 @@ impl<T: Tool> Stream<T> {
 /// Returns the maximum bytes per `copy_file_range`: with a limit, an eighth of a second's, so that
 /// the disk isn't used in bursts.
 fn kernel_copy_bytes<T: Tool>(cx: &Context<'_, T>) -> u64 {
-    let limited = |rate: u64| (rate / 8).clamp(KERNEL_COPY_BYTES_MIN, KERNEL_COPY_BYTES);
-    cx.settings().bytes_per_second.map_or(KERNEL_COPY_BYTES, limited)
+    let limited = |rate: f64| ((rate / 8.0) as u64).clamp(KERNEL_COPY_BYTES_MIN, KERNEL_COPY_BYTES);
+    cx.run.limits.and_then(Limits::bytes_per_second).map_or(KERNEL_COPY_BYTES, limited)
 }
 
 /// The blocks of a range, each taken by one stream.

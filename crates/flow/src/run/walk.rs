@@ -89,6 +89,7 @@ pub(super) fn visit<T: Tool>(
         Ok(classified) => follow || classified.follow,
         Err(cause) => return cx.give_up(&entry, Failure::Classify(&cause)),
     };
+    cx.begin_entry();
     match cx.tool().plan(cx, &entry, EntryType::Directory) {
         Plan::Enter => {}
         Plan::Read(_) | Plan::Skip => return cx.complete(&entry),

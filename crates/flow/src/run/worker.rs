@@ -244,6 +244,7 @@ impl<'r, T: Tool> Worker<'r, T> {
             let batch = Batch::looked_at(entry.name(), entry.kind);
             return self.cx.share(Job::Files(entry.node, batch));
         }
+        self.cx.begin_entry();
         match self.cx.run.tool.plan(&self.cx, &entry, classified.kind) {
             Plan::Read(probe) => {
                 let opening = Opening { entry, follow: classified.follow, probe };

@@ -54,7 +54,7 @@ pub fn survey(
         Settings { jobs: 1, jobs_max: 1, window: 1, held: HELD, ..Settings::resolve(&Config::default()) };
     let (tool, report) = (Survey { options, space, needed: Needed::default(), stop }, Quiet { report });
     let (cache, selector, engine) = (&cache, &selector, Mutex::default());
-    let spec = RunSpec { tool: &tool, settings, cache, selector, report: &report, engine };
+    let spec = RunSpec { tool: &tool, settings, cache, selector, report: &report, limits: None, engine };
     haul_flow::run(&spec, &Local::new(1), places.collect::<Vec<_>>());
     tool.needed.bytes()
 }

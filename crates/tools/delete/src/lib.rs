@@ -61,7 +61,8 @@ pub fn run<R>(
 ) -> Result<R, Problem> {
     let DeleteRequest { source, target, options, config } = request;
     let selection = config.selection.clone();
-    let config = Config { jobs: config.jobs, nice: config.nice, selection, ..Config::default() };
+    let Config { jobs, nice, ref limits, .. } = *config;
+    let config = Config { jobs, nice, limits: limits.clone(), selection, ..Config::default() };
     let problems = Problems::default();
     let mut session = Session::begin(&config, &problems)?;
     let Found { operands, entries, source_is_empty } = survey(&session, (source, target), options);
