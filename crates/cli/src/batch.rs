@@ -67,6 +67,9 @@ pub(crate) fn system(run_options: &RunOptions, work: &impl Work) -> Result<Optio
     ];
     match given.into_iter().find(|(_, is_given)| *is_given && system.is_none() && !in_a_job) {
         Some((flag, _)) => Err(format!("{flag} is for a batch job, and no batch system is found here")),
+        None if system.is_some() && run_options.control.is_some() => {
+            Err("a batch job has no control socket: it would be on another host".to_owned())
+        }
         None if system.is_some() && run_options.reads_input => {
             Err("a batch job has no standard input to read names or rules from: put them in a file"
                 .to_owned())

@@ -112,6 +112,8 @@ struct Copy<'a> {
     of_ranks: bool,
     /// The room there was before the copy began, if its work is counted.
     space: OnceLock<Option<FreeSpace>>,
+    /// Ends the copy when the files that have begun are done.
+    stop: CancelToken,
 }
 
 /// Exit statuses of rsync: some entries were not copied; some have vanished.
@@ -152,6 +154,10 @@ impl Work for Copy<'_> {
         target.map(|name: &CString| Path::new(OsStr::from_bytes(name.to_bytes())))
     }
 
+    fn stop_token(&self) -> Option<&CancelToken> {
+        Some(&self.stop)
+    }
+
     fn before_count(&self) {
         let Request { operands, options, .. } = self.request;
         self.space.get_or_init(|| FreeSpace::before(operands, options));
@@ -180,7 +186,7 @@ impl<'a> Copy<'a> {
             }
         };
         let digests = manifest.as_ref().map(Manifest::sink);
-        let cancel = &CancelToken::default();
+        let cancel = &self.stop;
         let journal = self.journal.as_ref();
         let request = CopyRequest {
             operands,
@@ -213,7 +219,8 @@ impl<'a> Copy<'a> {
     }
 
     fn of(request: &'a Request) -> Self {
-        Self { request, journal: None, of_ranks: false, space: OnceLock::new() }
+        let (space, stop) = (OnceLock::new(), CancelToken::default());
+        Self { request, journal: None, of_ranks: false, space, stop }
     }
 
     fn status(outcome: Result<Outcome, Refused>, console: &Console) -> u8 {

@@ -7,6 +7,7 @@
 //!   [`line_file`].
 //! - [`work`]: any tool's work ([`task`]), from request to exit status; [`cluster`]: in several
 //!   processes; [`batch`]: in a batch job.
+//! - [`control`]: the socket through which a running command is controlled.
 //! - [`flags`]: the command lines of all applets; [`signals`]: cleanup before a signal ends the
 //!   program.
 //! - [`mod@sync`]: a copy of what differs.
@@ -23,6 +24,7 @@ mod applet;
 mod batch;
 mod bench;
 mod cluster;
+mod control;
 mod copy;
 mod definitions;
 mod deletion;

@@ -66,6 +66,11 @@ pub(crate) trait Source: Send + Sync {
     /// Returns the total, once it is counted.
     fn whole(&self) -> Option<Whole>;
 
+    /// Returns the number of workers, once there are any.
+    fn workers(&self) -> Option<usize> {
+        None
+    }
+
     /// Returns true while the run waits for room on a full file system.
     fn is_paused(&self) -> bool {
         false

@@ -45,6 +45,7 @@ pub(crate) fn print_information(messages: Messages, text: &str) -> ExitCode {
 pub(crate) struct Counters {
     done: Mutex<Tally>,
     whole: OnceLock<Whole>,
+    means: Mutex<Option<RunInfo>>,
     /// True while the run waits for room.
     is_paused: AtomicBool,
 }
@@ -56,6 +57,10 @@ impl Source for Counters {
 
     fn whole(&self) -> Option<Whole> {
         self.whole.get().copied()
+    }
+
+    fn workers(&self) -> Option<usize> {
+        lock(&self.means).map(|means| means.jobs)
     }
 
     fn is_paused(&self) -> bool {
@@ -73,7 +78,6 @@ pub(crate) struct Console<W = output::Standard> {
     /// Records progress in the run log.
     ticks: Option<Progress>,
     problems: AtomicU64,
-    means: Mutex<Option<RunInfo>>,
     failed: AtomicBool,
     /// True if an error was reported that isn't about a file that has vanished.
     failed_otherwise: AtomicBool,
@@ -93,7 +97,6 @@ impl<W: Write> Console<W> {
             run_log: Arc::default(),
             ticks: None,
             problems: AtomicU64::new(0),
-            means: Mutex::default(),
             failed: AtomicBool::new(false),
             failed_otherwise: AtomicBool::new(false),
             has_lost_log: AtomicBool::new(false),
@@ -171,7 +174,7 @@ impl<W: Write> Console<W> {
 
     /// Returns what the run worked with, if it got that far.
     pub(crate) fn means(&self) -> Option<RunInfo> {
-        *lock(&self.means)
+        *lock(&self.counters.means)
     }
 
     /// Prints a line on standard error, where standard output is otherwise used.
@@ -298,7 +301,7 @@ fn read_answer() -> bool {
 
 impl<W: Write + Send> Report for Console<W> {
     fn started(&self, info: RunInfo) {
-        *lock(&self.means) = Some(info);
+        *lock(&self.counters.means) = Some(info);
     }
 
     fn count(&self, more: Tally) {

@@ -4,33 +4,62 @@
 
 use haul_flow::lock;
 use std::io;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Mutex, mpsc};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+type Cleanup = Box<dyn FnOnce() + Send>;
+
+/// What is done before a signal ends the program. There is one list in the process because there is
+/// one disposition for each signal: of several threads that clean up, the first to be done would
+/// end the program before the others are.
+static ENDING: Mutex<Ending> = Mutex::new(Ending { has_thread: false, cleanups: Vec::new() });
+
+/// Locked from the arrival of a signal to the end of the program.
+struct Ending {
+    has_thread: bool,
+    cleanups: Vec<Cleanup>,
+}
+
 /// Held by the code that a signal may interrupt. Once a signal has arrived, dropping it blocks
 /// until the program has ended.
-pub(crate) struct SignalGuard(Arc<Mutex<()>>);
+pub(crate) struct SignalGuard(());
 
 impl Drop for SignalGuard {
     fn drop(&mut self) {
-        drop(lock(&self.0));
+        drop(lock(&ENDING));
     }
 }
 
-/// Calls `act` before a signal ends the program, now or at any later time.
+/// Calls `cleanup` before a signal ends the program, now or at any later time.
 ///
 /// # Errors
 /// When the handlers can't be installed, or the thread can't be started.
-pub(crate) fn before_end(act: impl FnOnce() + Send + 'static) -> io::Result<SignalGuard> {
+pub(crate) fn before_end(cleanup: impl FnOnce() + Send + 'static) -> io::Result<SignalGuard> {
+    let mut ending = lock(&ENDING);
+    if !ending.has_thread {
+        start_thread()?;
+        ending.has_thread = true;
+    }
+    ending.cleanups.push(Box::new(cleanup));
+    Ok(SignalGuard(()))
+}
+
+/// Ends the program as a signal does.
+pub(crate) fn end_by(signal: i32) {
+    let mut ending = lock(&ENDING);
+    std::mem::take(&mut ending.cleanups).into_iter().for_each(|cleanup| cleanup());
+    // This ends the program.
+    signal_hook::low_level::emulate_default_handler(signal).unwrap_or_default();
+}
+
+fn start_thread() -> io::Result<()> {
     let ignored = ignored();
     let is_handled = |signal: &i32| ignored & (1 << (signal - 1)) == 0;
     let handled: Vec<_> = [SIGHUP, SIGINT, SIGTERM].into_iter().filter(is_handled).collect();
-    let ending = Arc::new(Mutex::new(()));
-    let guard = SignalGuard(Arc::clone(&ending));
     if handled.is_empty() {
-        return Ok(guard);
+        return Ok(());
     }
     let (send, receive) = mpsc::channel::<Signals>();
     // Start the thread first and never stop it: a caught signal that nobody handles would
@@ -38,14 +67,10 @@ pub(crate) fn before_end(act: impl FnOnce() + Send + 'static) -> io::Result<Sign
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let Ok(mut signals) = receive.recv() else { return };
         if let Some(signal) = signals.forever().next() {
-            let _ending = ending.lock();
-            act();
-            // This ends the program.
-            signal_hook::low_level::emulate_default_handler(signal).unwrap_or_default();
+            end_by(signal);
         }
     })?;
-    send.send(Signals::new(handled)?).map_err(io::Error::other)?;
-    Ok(guard)
+    send.send(Signals::new(handled)?).map_err(io::Error::other)
 }
 
 /// Returns the ignored signals as a mask whose lowest bit is signal 1 (proc_pid_status(5)). Without

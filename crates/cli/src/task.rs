@@ -9,7 +9,7 @@ use haul_bzip2::Bzip2;
 use haul_compare::Comparer;
 use haul_copy::Copier;
 use haul_each::Runner;
-use haul_flow::{Config, Executor, Report};
+use haul_flow::{CancelToken, Config, Executor, Report};
 use haul_grep::Grep;
 use haul_sum::Summer;
 use haul_tar::{Extractor, PositionedWriter};
@@ -61,6 +61,12 @@ pub(crate) trait Work: Sync {
     /// Returns the paths that the work reads or writes, as far as the user named them.
     fn operands(&self) -> Vec<&CStr>;
 
+    /// Returns the token that ends the work when what has begun is done. `None` if only a signal
+    /// ends it, with what that leaves behind.
+    fn stop_token(&self) -> Option<&CancelToken> {
+        None
+    }
+
     /// Called before the work begins, if it will be counted: the work changes what it counts.
     fn before_count(&self) {}
 
@@ -90,6 +96,8 @@ pub(crate) struct RunOptions {
     pub(crate) reads_input: bool,
     /// True if `--debug` remarks are printed.
     pub(crate) debug: bool,
+    /// The socket through which the command is controlled while it runs, if any.
+    pub(crate) control: Option<PathBuf>,
 }
 
 /// Counts the total in the background, if anybody sees progress.

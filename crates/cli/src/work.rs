@@ -8,15 +8,18 @@ use std::time::Instant;
 use haul_cluster::launch::ProcessGroup;
 use haul_flow::{Alone, Report};
 use haul_journal::Journal;
+use signal_hook::consts::SIGINT;
 
 use crate::batch::{self, Teller};
 use crate::cluster;
+use crate::control::{Control, ControlSocket, Controlled};
 use crate::flags::StatisticsForm;
 use crate::messages::cluster::{not_shut_down, not_started};
 use crate::messages::{Messages, reason};
 use crate::output::Output;
 use crate::report::{Console, complain};
 use crate::run_log::RunLog;
+use crate::signals;
 use crate::statistics::Statistics;
 use crate::task::{RunOptions, Work, count_meanwhile};
 
@@ -68,6 +71,14 @@ pub(crate) fn by(
         complain(&messages.debug(&format!("cannot lower the priority: {}", reason(&why))));
         return ExitCode::from(work.exit_status(0, true));
     }
+    // Before there are threads that a signal could end the program from.
+    let socket = match run_options.control.as_deref().map(ControlSocket::create).transpose() {
+        Ok(socket) => socket,
+        Err(why) => {
+            complain(&messages.debug(&why));
+            return ExitCode::from(work.exit_status(0, true));
+        }
+    };
     let began = Instant::now();
     let run_log = match RunLog::begin(run_options, &messages, &work.operands()) {
         Ok(run_log) => Arc::new(run_log),
@@ -81,6 +92,7 @@ pub(crate) fn by(
         .with_progress(batch::shown_here(run_options.progress))
         .with_run_log(Arc::clone(&run_log));
     let teller = Teller::begin(run_options.progress, console.figures());
+    let control = socket.and_then(|socket| controlled(socket, run_options, &console, work));
     let status = std::thread::scope(|scope| {
         count_meanwhile(scope, &console, work);
         let status = match group {
@@ -108,13 +120,37 @@ pub(crate) fn by(
         (Some(StatisticsForm::Json), Some(statistics)) => console.tell(statistics.json().as_bytes()),
         _ => {}
     }
+    let is_stopping = control.is_some_and(|control| control.is_stopping());
+    if is_stopping {
+        console.remark("stopped as requested: what had not begun is missing");
+    }
     let trouble = console.finish_with_trouble();
-    let status = work.exit_status(status, trouble);
+    let status = if is_stopping { 128 + SIGINT as u8 } else { work.exit_status(status, trouble) };
     statistics.iter().for_each(|statistics| run_log.end(status, statistics));
     let is_lost = run_log.report_failures(|why| {
         complain(&messages.debug(why));
     });
+    if is_stopping {
+        signals::end_by(SIGINT);
+    }
     ExitCode::from(if is_lost { work.exit_status(status, true) } else { status })
+}
+
+/// Starts to answer at the control socket. Without a thread for it there is just no control.
+fn controlled(
+    socket: ControlSocket,
+    run_options: &RunOptions,
+    console: &Console,
+    work: &impl Work,
+) -> Option<Control> {
+    let controlled = Controlled {
+        limits: run_options.config.limits.clone().unwrap_or_default(),
+        figures: console.figures(),
+        stop: work.stop_token().cloned(),
+        is_stopping: Arc::default(),
+    };
+    let served = socket.serve(controlled);
+    served.map_err(|why| console.remark(&format!("the control socket isn't answered: {}", reason(&why)))).ok()
 }
 
 /// Shuts a process group down and logs how many messages it exchanged.

@@ -20,7 +20,7 @@ fn run<S: AsRef<OsStr>>(program: &Path, words: &[S]) -> Output {
 }
 
 /// Each applet and its exit status on a usage error.
-const APPLETS: [(&str, i32); 10] = [
+const APPLETS: [(&str, i32); 11] = [
     ("cp", 1),
     ("bzip2", 1),
     ("bunzip2", 1),
@@ -31,6 +31,7 @@ const APPLETS: [(&str, i32); 10] = [
     ("cmp", 2),
     ("each", 2),
     ("sum", 1),
+    ("ctl", 1),
 ];
 
 #[test]

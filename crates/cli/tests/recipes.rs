@@ -5,11 +5,13 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
-use haul_testkit::{Program, Sandbox, needs, program, require};
+use haul_testkit::run::Running;
+use haul_testkit::{Program, Sandbox, needs, program, require, wait};
 
 const SCENE: &str = "
-    mkdir -p srv/photos/2026 srv/project/.git srv/project/out srv/project/src mnt/backup
+    mkdir -p run srv/photos/2026 srv/project/.git srv/project/out srv/project/src mnt/backup
     for n in 1 2 3; do head -c 3000 /dev/urandom >srv/photos/2026/$n.jpg; done
     echo /out/ >srv/project/.gitignore; echo head >srv/project/.git/HEAD; echo x >srv/project/out/x.o
     touch -d @1000 srv/project/README; touch srv/project/src/a.c srv/project/src/b.h";
@@ -45,7 +47,7 @@ fn blocks(page: &str) -> Vec<Block> {
 
 fn run(ours: &Program, sandbox: &Sandbox, text: &str) -> Output {
     let root = sandbox.path().display().to_string();
-    let script = ["/srv", "/mnt"].iter().fold(text.to_owned(), |script, place| {
+    let script = ["/srv", "/mnt", "/run"].iter().fold(text.to_owned(), |script, place| {
         let below = |before: char| format!("{before}{place}/");
         let script = script.replace(&below(' '), &format!(" {root}{place}/"));
         let script = script.replace(&below('='), &format!("={root}{place}/"));
@@ -69,6 +71,16 @@ fn names(root: &Path) -> Vec<String> {
     let entries = walkdir::WalkDir::new(root).min_depth(1).sort_by_file_name();
     let relative = |path: &Path| path.strip_prefix(root).unwrap().display().to_string();
     entries.into_iter().map(|entry| relative(entry.unwrap().path())).collect()
+}
+
+/// Starts a job that lasts until its limit is raised.
+fn nightly_job(ours: &Program, sandbox: &Sandbox) -> Running {
+    sandbox.script("head -c 3000000 /dev/zero >srv/large").unwrap();
+    let run = ours.run().in_folder(sandbox.path()).args(["--bwlimit=1", "--control=run/mirror-photos.sock"]);
+    let running = run.args(["-r", "srv", "mnt/backup"]).start().unwrap();
+    let socket = sandbox.join("run/mirror-photos.sock");
+    assert!(wait::until(Duration::from_secs(60), || socket.exists()));
+    running
 }
 
 #[test]
@@ -99,6 +111,7 @@ fn the_recipes_work() {
                 .script("mkdir -p mnt/backup/photos srv/clone; touch mnt/backup/photos/old srv/clone/old")
                 .unwrap();
         }
+        let nightly = commands.contains("haul ctl ").then(|| nightly_job(&ours, &sandbox));
         let output = run(&ours, &sandbox, &commands);
         let there = |name: &str| names(&sandbox.join(name));
         match block.section.as_str() {
@@ -120,6 +133,15 @@ fn the_recipes_work() {
                 let told = String::from_utf8_lossy(&output.stdout);
                 assert!(told.ends_with("3 files, exit status 0\n"), "{told}");
             }
+            "Slow the nightly job down at 8 a.m." => match nightly {
+                None => assert_eq!(there("mnt/backup/photos"), photos, "{commands}"),
+                Some(nightly) => {
+                    let status =
+                        run(&ours, &sandbox, "haul ctl /run/mirror-photos.sock status --json").stdout;
+                    assert!(String::from_utf8_lossy(&status).contains("\"bwlimit\":20971520,"));
+                    assert!(nightly.finish().unwrap().succeeded());
+                }
+            },
             "Figures for a program" => assert_eq!(String::from_utf8_lossy(&output.stdout), "3\n"),
             other => panic!("what the recipe of {other:?} does isn't checked"),
         }

@@ -48,6 +48,7 @@ mod posix_aio;
 mod process;
 mod ring;
 mod selinux;
+mod socket;
 mod standard;
 mod stat;
 mod temporary;
@@ -98,6 +99,7 @@ pub use process::{
 };
 pub use ring::{Ring, RingReply, RingRequest};
 pub use selinux::{FileContexts, LIBSELINUX};
+pub use socket::{listen_path, peer_user, wait_until_readable};
 pub use standard::{
     Standard, end_at_broken_pipe, standard_input, standard_stream, terminal_columns, was_closed,
 };

@@ -70,4 +70,9 @@ operations! {
     IoGetevents = "io_getevents",
     IoDestroy = "io_destroy",
     Eventfd = "eventfd2",
+    Socket = "socket",
+    Bind = "bind",
+    Listen = "listen",
+    Getsockopt = "getsockopt",
+    Poll = "poll",
 }

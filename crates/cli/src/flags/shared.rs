@@ -130,6 +130,16 @@ static OF_MACHINE: &[Flag<Shared>] = &[
          entry that is not excluded and each block of data that is moved counts as one",
     ),
     Flag::own(
+        "--control",
+        Required("SOCKET", |shared, value| {
+            shared.run.control = Some(value.path()?);
+            shared.limits();
+            Ok(())
+        }),
+        "create SOCKET, through which 'haul ctl' shows what this command does, limits it, pauses it and stops it; only \
+         for this user, and removed at the end",
+    ),
+    Flag::own(
         "-g --progress",
         Optional("WHEN", |shared, value| {
             shared.run.progress = value.map_or(Ok(When::Auto), |value| value.choose(values::PROGRESS))?;

@@ -1,9 +1,10 @@
-//! The tools other than the copy, one file each: flags, lowering and messages.
+//! The tools other than the copy, and `ctl`, one file each: flags, lowering and messages.
 //!
 //! [`TOOLS`] is the only list of them: applets, help, completions and manual pages follow from it.
 
 mod bzip2;
 mod compare;
+mod ctl;
 mod each;
 mod grep;
 mod sum;
@@ -50,7 +51,8 @@ impl std::fmt::Debug for Tool {
 }
 
 /// The tools, in help order.
-pub(crate) const TOOLS: &[Tool] = &[bzip2::TOOL, compare::TOOL, each::TOOL, grep::TOOL, sum::TOOL, tar::TOOL];
+pub(crate) const TOOLS: &[Tool] =
+    &[bzip2::TOOL, compare::TOOL, each::TOOL, grep::TOOL, sum::TOOL, tar::TOOL, ctl::TOOL];
 
 pub(crate) struct Call<'a> {
     pub(crate) tool: &'static Tool,

@@ -14,11 +14,13 @@
 //! - [`verify`]: verified copies, and manifests.
 //! - [`calls`]: what a new file costs a metadata server.
 //! - [`bad_input`]: jobs that can't start.
+//! - [`control`]: pausing and stopping all ranks.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod bad_input;
 mod calls;
+mod control;
 mod hosts;
 mod journal;
 mod kills;

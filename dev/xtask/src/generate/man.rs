@@ -56,7 +56,14 @@ pub(super) fn tool(command: &Command) -> String {
         ("description", paragraphs(&command.description)),
         ("notes", notes(&command.notes)),
     ];
-    page(include_str!("templates/tool.1.in"), parts.into_iter().chain(options(|| command.flags.iter())))
+    let headed = |(part, entries): (&'static str, String)| match part {
+        _ if entries.is_empty() => (part, entries),
+        "own" => (part, format!(".SS Options of haul\n{entries}")),
+        "cluster" => (part, format!(".SS Running on many hosts, by MPI\n{entries}")),
+        _ => (part, entries),
+    };
+    let options = options(|| command.flags.iter()).map(headed);
+    page(include_str!("templates/tool.1.in"), parts.into_iter().chain(options))
 }
 
 /// Returns the entries of GNU's options, haul's own, and those for many hosts.

@@ -1,0 +1,163 @@
+//! `haul ctl`: looks at a running command and changes it, through its control socket.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use super::{Call, Tool};
+use crate::control::protocol::{ControlRequest, ControlStatus, LINE_BYTES_MAX};
+use crate::flags::Action::Plain;
+use crate::flags::{Arguments, Command, Error, Flag, Shared, Sharing};
+use crate::messages::reason;
+use crate::report::{complain, print_information};
+
+pub(super) const TOOL: Tool = Tool {
+    name: "ctl",
+    programs: &[],
+    about: "look at a running command, pause, limit or stop it",
+    document: || COMMAND.document(),
+    main,
+};
+
+/// Exit status if anything went wrong.
+const TROUBLE: u8 = 1;
+
+/// Maximum wait for the answer. The thread that answers does nothing else.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+static COMMAND: Command<Line> = Command {
+    usage: &[
+        "[OPTION]... SOCKET status",
+        "SOCKET pause | resume | stop",
+        "SOCKET bwlimit RATE",
+        "SOCKET iops-limit N",
+    ],
+    about: "Look at a command that was started with --control=SOCKET, or change how it works.",
+    sections: &[("", FLAGS)],
+    sharing: Sharing::Nothing,
+    notes: "\
+Commands:
+  status        print what it has done so far, its rate and its limits
+  pause         begin nothing new; workers stop after the block in hand
+  resume        go on after a pause
+  bwlimit RATE  move at most RATE of data per second; 0 or none: no limit
+  iops-limit N  do at most N operations per second; 0 or none: no limit
+  stop          end it as SIGINT does, but finish the files of a copy
+
+Permissions:
+Only the user who started the command and root can connect.
+
+Ranks:
+All ranks follow the process that was started.
+
+Stopping a copy:
+It finishes the files it has begun, without limits, and begins no others. A signal ends it at once.
+
+Exit status:
+0 if the command did what was asked, 1 if not.
+
+Examples:
+  haul cp -a --control=/run/nightly.sock /srv /mnt/backup
+  haul ctl /run/nightly.sock status
+  haul ctl /run/nightly.sock bwlimit 20M",
+};
+
+static FLAGS: &[Flag<Line>] = &[
+    Flag::gnu("--json", Plain(|line| line.json = true), "print the status as a JSON object"),
+    Flag::help("-h --help"),
+    Flag::version("--version"),
+];
+
+#[derive(Debug, Default)]
+struct Line {
+    shared: Shared,
+    words: Vec<OsString>,
+    json: bool,
+}
+
+impl Arguments for Line {
+    fn shared(&mut self) -> &mut Shared {
+        &mut self.shared
+    }
+
+    fn operand(&mut self, word: &OsStr) {
+        self.words.push(word.to_owned());
+    }
+}
+
+fn main(call: &Call<'_>) -> ExitCode {
+    let line = match call.read(&COMMAND, call.words, TROUBLE) {
+        Ok(line) => line,
+        Err(status) => return status,
+    };
+    let (socket, request, words) = match parse(&line) {
+        Ok(parsed) => parsed,
+        Err(error) => return call.refuse(&error, TROUBLE),
+    };
+    match ask(socket, &words).and_then(|answer| shown(request, &answer, line.json)) {
+        Ok(text) => print_information(call.messages(), &text),
+        Err(why) => {
+            let socket = socket.to_string_lossy();
+            complain(&call.messages().debug(&format!("'{}': {why}", socket.escape_debug())));
+            ExitCode::from(TROUBLE)
+        }
+    }
+}
+
+/// Returns the socket, the request, and its words as they are sent.
+fn parse(line: &Line) -> Result<(&OsStr, ControlRequest, Vec<u8>), Error> {
+    let Some((socket, words)) = line.words.split_first() else {
+        return Err(Error::Missing { operand: "SOCKET" });
+    };
+    if words.is_empty() {
+        return Err(Error::Missing { operand: "COMMAND" });
+    }
+    let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
+    let request = ControlRequest::parse(&words).map_err(Error::Sentence)?;
+    if line.json && request != ControlRequest::Status {
+        return Err(Error::Sentence("option '--json' is for the command 'status'".to_owned()));
+    }
+    Ok((socket, request, words.join(b" ".as_slice())))
+}
+
+/// Sends a request, and returns the line that answers it.
+fn ask(socket: &OsStr, words: &[u8]) -> Result<String, String> {
+    let cannot_connect = |error: std::io::Error| format!("cannot connect: {}", reason(&error));
+    let mut stream = UnixStream::connect(socket).map_err(cannot_connect)?;
+    let failed = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => "no answer".to_owned(),
+        _ => reason(&error),
+    };
+    stream.set_read_timeout(Some(ANSWER_WITHIN)).map_err(failed)?;
+    stream.set_write_timeout(Some(ANSWER_WITHIN)).map_err(failed)?;
+    let sent = stream.write_all(&[words, b"\n"].concat());
+    let mut answer = String::new();
+    let read = BufReader::new(stream).take(LINE_BYTES_MAX as u64).read_line(&mut answer);
+    // Another user is refused before the request is read, and the write may have failed by then.
+    if answer.is_empty() {
+        sent.and(read.map(drop)).map_err(failed)?;
+    }
+    match answer.strip_suffix('\n') {
+        Some(line) => Ok(line.to_owned()),
+        None => Err("the command has ended".to_owned()),
+    }
+}
+
+/// Returns what is printed of an answer.
+fn shown(request: ControlRequest, answer: &str, json: bool) -> Result<String, String> {
+    if let Some(why) = answer.strip_prefix("error ") {
+        return Err(why.chars().filter(|character| !character.is_control()).collect());
+    }
+    let unknown = || format!("unknown answer '{}': is it a control socket of haul?", answer.escape_debug());
+    match (request, answer.strip_prefix("ok")) {
+        (ControlRequest::Status, Some(object)) => {
+            let status: ControlStatus = serde_json::from_str(object).map_err(|_| unknown())?;
+            Ok(if json { format!("{}\n", object.trim()) } else { status.line() })
+        }
+        (_, Some("")) => Ok(String::new()),
+        _ => Err(unknown()),
+    }
+}
