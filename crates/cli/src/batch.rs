@@ -34,6 +34,7 @@ use haul_cluster::launch::ProcessGroup;
 use haul_cluster::launch::command::{Surroundings, System};
 use haul_flow::Tally;
 
+use crate::configuration;
 use crate::flags::When;
 use crate::line_file::Destination;
 use crate::messages::{self, Messages};
@@ -123,7 +124,9 @@ fn prepare(
 ) -> io::Result<(Order, Signals)> {
     let place = work.place().unwrap_or(Path::new("."));
     let order = Order::new(system, &run_options.hosts, command_line(command)?, place)?;
-    Ok((order, Signals::listen()?))
+    // The job does what was decided here, whatever the files of its host say.
+    let defaults = (configuration::VARIABLE.into(), configuration::as_variable(&run_options.configured));
+    Ok((Order { exports: vec![defaults], ..order }, Signals::listen()?))
 }
 
 /// Reports the job's outcome and returns the exit status.
@@ -246,6 +249,11 @@ fn path_called(name: &OsStr) -> Option<PathBuf> {
         return std::path::absolute(name).ok();
     }
     Surroundings::of_process().find(name.to_str()?).and_then(|path| std::path::absolute(path).ok())
+}
+
+/// True if this process runs in a batch job that haul has submitted.
+pub(crate) fn is_in_job() -> bool {
+    spool().is_some()
 }
 
 /// Returns the job directory of the batch job this process runs in, if any.

@@ -32,11 +32,9 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     // A script under mpirun that calls `cp` means one copy, with messages, in each process.
     let speaks = program == "cp" || cluster::speaks();
     let mut warn = |warning| is_reported &= !speaks || complain(&messages.warning(warning));
-    let environment = Environment::of_process();
-    // Nor does a variable of haul's make such a script fail.
     let environment = match program {
-        "cp" => Environment { is_rank: false, progress: None, ..environment },
-        _ => environment,
+        "cp" => Environment::of_stand_in(),
+        _ => Environment::of_command("cp"),
     };
     let status = match flags::parse(words, environment, &mut warn) {
         Ok(Parsed::Copy(request)) if program == "cp" && request.run.hosts.clients.is_none() => {

@@ -11,6 +11,7 @@
 //! - [`flags`]: the command lines of all applets; [`signals`]: cleanup before a signal ends the
 //!   program.
 //! - [`mod@sync`]: a copy of what differs.
+//! - [`configuration`]: defaults for flags, from files and a variable.
 //! - [`spdcp`]: the same copy with the options of `spdcp`.
 //! - [`tools`]: the other tools.
 //! - [`mod@bench`]: starts the benchmark, a separate program.
@@ -24,6 +25,7 @@ mod applet;
 mod batch;
 mod bench;
 mod cluster;
+mod configuration;
 mod control;
 mod copy;
 mod definitions;

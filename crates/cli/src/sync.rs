@@ -22,7 +22,7 @@ use crate::report::{complain, complain_of_usage, print_information};
 pub(crate) fn main(words: &[OsString]) -> ExitCode {
     const PROGRAM: &str = "haul sync";
     let messages = Messages::in_locale(PROGRAM);
-    match parse(words, &Environment::of_process()) {
+    match parse(words, &Environment::of_command("sync")) {
         Ok(Parsed::Copy(mut request)) => match prepare(&mut request, &messages) {
             Ok(()) => copy::copy(messages, &request),
             Err(why) => cluster::refuse(ExitCode::FAILURE, || {

@@ -14,7 +14,7 @@ use haul_grep::Grep;
 use haul_sum::Summer;
 use haul_tar::{Extractor, PositionedWriter};
 
-use crate::flags::{StatisticsForm, When};
+use crate::flags::{Setting, StatisticsForm, When};
 use crate::line_file::Destination;
 use crate::progress::Whole;
 use crate::report::Console;
@@ -98,6 +98,8 @@ pub(crate) struct RunOptions {
     pub(crate) debug: bool,
     /// The socket through which the command is controlled while it runs, if any.
     pub(crate) control: Option<PathBuf>,
+    /// What configuration files and `HAUL_OPTIONS` have set, for a batch job.
+    pub(crate) configured: Vec<Setting>,
 }
 
 /// Counts the total in the background, if anybody sees progress.

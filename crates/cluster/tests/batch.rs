@@ -79,6 +79,7 @@ fn order(system: System, folder: &Path, environment: (&str, PathBuf), script: &s
         queue: None,
         umask: 0o022,
         environment: vec![(environment.0.into(), environment.1.into_os_string())],
+        exports: Vec::new(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Arguments, Command, Error, Owner, Spec, Value, help, shared};
+use super::{Arguments, Command, Configurable, Error, Owner, Spec, Value, help, shared};
 
 /// A command and its arguments, for generators.
 #[derive(Default, Serialize)]
@@ -22,11 +22,11 @@ pub(crate) struct Documented {
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Definition {
-    letters: Vec<char>,
+    pub(crate) letters: Vec<char>,
     /// Its long name, or empty.
-    long: String,
+    pub(crate) long: String,
     aliases: Vec<String>,
-    argument: Option<Argument>,
+    pub(crate) argument: Option<Argument>,
     help: String,
     /// True if the GNU program has it too.
     gnu: bool,
@@ -34,6 +34,8 @@ pub(crate) struct Definition {
     cluster: bool,
     /// True if all applets have it.
     shared: bool,
+    /// How configuration files and `HAUL_OPTIONS` may set it.
+    pub(crate) configurable: Configurable,
 }
 
 /// A flag's argument, or an operand.
@@ -80,6 +82,7 @@ impl<T: Arguments + Default> Command<T> {
             gnu: spec.owner == Owner::Gnu,
             cluster: spec.section == shared::HOSTS,
             shared: matches!(spec.place, super::Place::Shared(..)),
+            configurable: spec.configurable,
         }
     }
 

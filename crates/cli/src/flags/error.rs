@@ -94,6 +94,12 @@ pub(crate) enum Error {
     },
     /// A value with a grammar of its own, and what is wrong with it.
     Sentence(String),
+    /// A flag that a configuration file or a variable set to a value it doesn't accept.
+    Configured {
+        /// Where it was set.
+        origin: String,
+        error: Box<Error>,
+    },
     /// An operand with a NUL, which no file name can have.
     NulInName,
 }
@@ -101,6 +107,13 @@ pub(crate) enum Error {
 impl Error {
     /// True if the message ends with a pointer to help, as GNU's does for usage errors.
     pub(crate) fn points_to_help(&self) -> bool {
-        !matches!(self, Self::TargetDirectoryTwice | Self::NoContexts | Self::NulInName | Self::Sentence(_))
+        !matches!(
+            self,
+            Self::TargetDirectoryTwice
+                | Self::NoContexts
+                | Self::NulInName
+                | Self::Sentence(_)
+                | Self::Configured { .. }
+        )
     }
 }

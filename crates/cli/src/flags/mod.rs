@@ -14,6 +14,7 @@
 
 mod cluster;
 mod conflicts;
+mod defaults;
 mod definitions;
 mod error;
 mod getopt;
@@ -31,7 +32,8 @@ pub(crate) mod values;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 
-pub(crate) use definitions::{Argument, Documented};
+pub(crate) use defaults::{Configurable, Defaults, Setting};
+pub(crate) use definitions::{Argument, Definition, Documented};
 pub(crate) use error::{Doubt, Error, Warning};
 pub(crate) use getopt::edits;
 use getopt::{Item, Scanner};
@@ -69,6 +71,7 @@ pub(crate) struct Flag<T> {
     /// Its help; without any, the flag is not listed.
     help: &'static str,
     owner: Owner,
+    configurable: Configurable,
 }
 
 /// Flags under their headings of the help.
@@ -77,7 +80,7 @@ pub(crate) type Sections<T> = &'static [(&'static str, &'static [Flag<T>])];
 impl<T> Flag<T> {
     /// A flag of the program that the applet stands in for.
     pub(crate) const fn gnu(names: &'static str, action: Action<T>, help: &'static str) -> Self {
-        Self { names, hidden: "", action, help, owner: Owner::Gnu }
+        Self { names, hidden: "", action, help, owner: Owner::Gnu, configurable: Configurable::No }
     }
 
     pub(crate) const fn own(names: &'static str, action: Action<T>, help: &'static str) -> Self {
@@ -87,6 +90,17 @@ impl<T> Flag<T> {
     /// Adds names that help does not list.
     pub(crate) const fn also(self, hidden: &'static str) -> Self {
         Self { hidden, ..self }
+    }
+
+    /// Lets configuration files and `HAUL_OPTIONS` set the flag: it changes neither what is written
+    /// nor what is printed on standard output.
+    pub(crate) const fn configurable(self) -> Self {
+        Self { configurable: Configurable::Yes, ..self }
+    }
+
+    /// The same for a flag with an optional argument, of which this is true only without it.
+    pub(crate) const fn configurable_without_argument(self) -> Self {
+        Self { configurable: Configurable::Switch, ..self }
     }
 }
 
@@ -157,6 +171,7 @@ struct Spec {
     section: &'static str,
     has_letters: bool,
     place: Place,
+    configurable: Configurable,
 }
 
 /// The table that a flag is in, and the indexes of its section and in that.
@@ -180,8 +195,8 @@ impl Spec {
             Action::Required(name, _) | Action::Word(name, _) => Some((name, false)),
             Action::Optional(name, _) => Some((name, true)),
         };
-        let Flag { names, hidden, help, owner, .. } = *flag;
-        Self { names, hidden, argument, help, owner, section, has_letters: true, place }
+        let Flag { names, hidden, help, owner, configurable, .. } = *flag;
+        Self { names, hidden, argument, help, owner, section, has_letters: true, place, configurable }
     }
 
     /// Returns the names that help lists.
@@ -300,6 +315,8 @@ pub(crate) struct Environment {
     pub(crate) version_control: Option<Vec<u8>>,
     /// `SIMPLE_BACKUP_SUFFIX`: the backup suffix, if the command line does not give one.
     pub(crate) backup_suffix: Option<Vec<u8>>,
+    /// What configuration files and `HAUL_OPTIONS` set.
+    pub(crate) defaults: Defaults,
     /// `HAUL_PROGRESS`: when progress is shown, if the command line does not say.
     pub(crate) progress: Option<Vec<u8>>,
     /// True if this process is one of several started by an MPI launcher.
@@ -307,6 +324,21 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
+    /// Reads the environment for a program that is called by its own name, such as `cp`. A script
+    /// under mpirun means one run in each process, and no file or variable of haul's makes it fail
+    /// or changes what it does.
+    pub(crate) fn of_stand_in() -> Self {
+        Self { is_rank: false, progress: None, ..Self::of_process() }
+    }
+
+    /// Reads the environment for `haul COMMAND`, with the defaults that the user has set. Of
+    /// several ranks only the first reads them: the others do as it says.
+    pub(crate) fn of_command(name: &str) -> Self {
+        let defaults =
+            if crate::cluster::speaks() { crate::configuration::read(name) } else { Defaults::default() };
+        Self { defaults, ..Self::of_process() }
+    }
+
     /// Reads the environment of this process.
     pub(crate) fn of_process() -> Self {
         let bytes = |name| std::env::var_os(name).map(OsString::into_vec);
@@ -317,7 +349,20 @@ impl Environment {
             selinux: std::path::Path::new("/sys/fs/selinux/enforce").exists(),
             progress: bytes("HAUL_PROGRESS").filter(|when| !when.is_empty()),
             is_rank: crate::cluster::is_under_launcher(),
+            defaults: Defaults::default(),
         }
+    }
+}
+
+/// Returns the outcome of a parsed command line, unless what was set before it was invalid. Help
+/// and version are shown all the same.
+pub(crate) fn after_preset(
+    preset: Result<(), Error>,
+    parsed: Result<Option<Information>, Error>,
+) -> Result<Option<Information>, Error> {
+    match parsed {
+        Ok(Some(information)) => Ok(Some(information)),
+        parsed => preset.and(parsed),
     }
 }
 
@@ -339,8 +384,9 @@ pub(crate) fn parse(
     warn: &mut dyn FnMut(Warning),
 ) -> Result<Parsed, Error> {
     let mut typed = Typed::default();
-    typed.shared.set_progress(&environment)?;
+    let preset = COMMAND.preset(&mut typed, &environment);
     let parsed = COMMAND.parse(&mut typed, words, environment.posixly_correct);
+    let parsed = after_preset(preset, parsed);
     if !environment.selinux {
         typed.take_warnings().into_iter().for_each(warn);
     }

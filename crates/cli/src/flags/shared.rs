@@ -9,7 +9,7 @@ use haul_flow::Limits;
 use super::Action::{Optional, Plain, Required};
 use super::selection::{self, CHOOSING};
 use super::values::{self, Bounds};
-use super::{Environment, Error, Flag, Sections, Value};
+use super::{Environment, Error, Sections, Value};
 use crate::task::RunOptions;
 
 /// Help heading of the flags about the machine.
@@ -85,38 +85,45 @@ impl Shared {
 pub(super) static SECTIONS: Sections<Shared> =
     &[(CHOOSING, selection::FLAGS), (MACHINE, OF_MACHINE), (HOSTS, OF_HOSTS)];
 
-static OF_MACHINE: &[Flag<Shared>] = &[
+type Flag = super::Flag<Shared>;
+
+static OF_MACHINE: &[Flag] = &[
     Flag::own(
         "-j --jobs",
         Required("N", |shared, value| value.count(JOBS).map(|n| shared.run.config.jobs = Some(n))),
         "use N worker threads (default: depends on the processors and file systems)",
-    ),
+    )
+    .configurable(),
     Flag::own(
         "--engine",
         Required("NAME", |shared, value| {
             value.choose(&values::engines()).map(|engine| shared.run.config.engine = engine)
         }),
         "use the I/O engine NAME: {engines}",
-    ),
+    )
+    .configurable(),
     Flag::own(
         "--queue-depth",
         Required("N", |shared, value| {
             value.count(QUEUE_DEPTH).map(|n| shared.run.config.queue_depth = Some(n))
         }),
         "keep up to N operations per worker in flight, if the engine can",
-    ),
+    )
+    .configurable(),
     Flag::own(
         "--look-ahead",
         Required("N", |shared, value| {
             value.count(LOOK_AHEAD).map(|n| shared.run.config.look_ahead = Some(n))
         }),
         "let each worker open up to N files ahead of the current one",
-    ),
+    )
+    .configurable(),
     Flag::own(
         "--nice",
         Plain(|shared| shared.run.config.nice = true),
         "let other programs go first: use the lowest processor priority, and the disk only while nobody else does",
-    ),
+    )
+    .configurable(),
     Flag::own(
         "--iops-limit",
         Required("N", |shared, value| {
@@ -128,7 +135,8 @@ static OF_MACHINE: &[Flag<Shared>] = &[
         }),
         "do at most N operations per second, over all workers; each rank gets an equal share (0: no limit); each \
          entry that is not excluded and each block of data that is moved counts as one",
-    ),
+    )
+    .configurable(),
     Flag::own(
         "--control",
         Required("SOCKET", |shared, value| {
@@ -147,7 +155,8 @@ static OF_MACHINE: &[Flag<Shared>] = &[
         }),
         "show progress on standard error: auto (if it is a terminal; the default for WHEN), always, or never; without \
          this option, the variable HAUL_PROGRESS decides",
-    ),
+    )
+    .configurable(),
     Flag::own(
         "--stats",
         Optional("json", |shared, value| {
@@ -157,7 +166,8 @@ static OF_MACHINE: &[Flag<Shared>] = &[
         }),
         "print statistics at the end: counts, bytes, times and memory, on standard error; with =json, as a JSON object \
          on standard output",
-    ),
+    )
+    .configurable_without_argument(),
     Flag::own(
         "--events",
         Required("FILE", |shared, value| value.destination().map(|events| shared.run.events = Some(events))),
@@ -171,7 +181,7 @@ static OF_MACHINE: &[Flag<Shared>] = &[
     Flag::own("--debug", Plain(|shared| shared.run.debug = true), "print how the run was set up"),
 ];
 
-static OF_HOSTS: &[Flag<Shared>] = &[
+static OF_HOSTS: &[Flag] = &[
     Flag::own(
         "--clients",
         Required("M", Shared::set_clients),

@@ -10,7 +10,7 @@ use super::lower::Typed;
 use super::shared::{self, MACHINE};
 use super::table::{COPYING, HOSTS};
 use super::values::{self, Bounds};
-use super::{Command, Environment, Error, Parsed, Sharing};
+use super::{Command, Environment, Error, Parsed, Sharing, after_preset};
 
 /// `--modify-window`, in seconds.
 const WINDOW: Bounds = Bounds { least: 0, most: 1 << 31, text: "0 to 2147483648" };
@@ -158,13 +158,14 @@ static OWN: &[Flag] = &[
 /// The first error.
 pub(crate) fn parse(words: &[OsString], environment: &Environment) -> Result<Parsed, Error> {
     let mut typed = Typed::default();
-    typed.shared.set_progress(environment)?;
+    let preset = COMMAND.preset(&mut typed, environment);
     typed.archive();
     typed.dereference = Some(Dereference::Operands);
     typed.no_target_directory = true;
     typed.atomic = Some(Atomic::Always);
     typed.sync = Some(Difference::default());
-    if let Some(information) = COMMAND.parse(&mut typed, words, environment.posixly_correct)? {
+    let parsed = COMMAND.parse(&mut typed, words, environment.posixly_correct);
+    if let Some(information) = after_preset(preset, parsed)? {
         return Ok(Parsed::Tell(information));
     }
     typed.check_job("--clients", environment.is_rank)?;

@@ -266,14 +266,16 @@ pub(super) static COPYING: &[Flag] = &[
         "copy at most RATE of data per second, over all workers; each rank gets an equal share (K, M, G: \
          powers of 1024; KB, MB, GB: powers of 1000; without a unit KiB, as with rsync; 0: no limit); shared blocks do \
          not count",
-    ),
+    )
+    .configurable(),
     Flag::own(
         "--block-size",
         Required("SIZE", |typed, value| {
             value.size(BLOCK_BYTES).map(|n| typed.shared.run.config.block_bytes = Some(n))
         }),
         "read and write up to SIZE bytes at a time (K, M, G: powers of 1024; KB, MB, GB: powers of 1000)",
-    ),
+    )
+    .configurable(),
     Flag::own(
         "--ops",
         Required("WAY", |typed, value| {
@@ -281,22 +283,26 @@ pub(super) static COPYING: &[Flag] = &[
         }),
         "how many blocks of a file are in flight, if the engine can: single (one), multi (several) or batch (several, \
          submitted and awaited together)",
-    ),
+    )
+    .configurable(),
     Flag::own(
         "--direct",
         Plain(|typed| typed.shared.run.config.switches.direct = true),
         "use direct I/O, bypassing the page cache, where both file systems support it",
-    ),
+    )
+    .configurable(),
     Flag::own(
         "--registered-buffers",
         Plain(|typed| typed.shared.run.config.switches.registered_buffers = true),
         "register the buffers with the kernel (io-uring)",
-    ),
+    )
+    .configurable(),
     Flag::own(
         "--direct-descriptors",
         Plain(|typed| typed.shared.run.config.switches.direct_descriptors = true),
         "register open files with the kernel (io-uring)",
-    ),
+    )
+    .configurable(),
     Flag::own(
         "--fallocate",
         Plain(|typed| typed.shared.run.config.switches.allocate = true),
@@ -311,27 +317,32 @@ pub(super) static COPYING: &[Flag] = &[
         "--no-readahead",
         Plain(|typed| typed.shared.run.config.switches.read_ahead = false),
         "do not prefetch the data of files that are copied next",
-    ),
+    )
+    .configurable(),
     Flag::own(
         "--no-advise",
         Plain(|typed| typed.shared.run.config.switches.advise = false),
         "do not advise the kernel how files are read",
-    ),
+    )
+    .configurable(),
     Flag::own(
         "--drop-cache",
         Plain(|typed| typed.shared.run.config.switches.drop_cache = true),
         "drop the copied data from the page cache",
-    ),
+    )
+    .configurable(),
     Flag::own(
         "--no-directory-first",
         Plain(|typed| typed.shared.run.config.switches.directory_first = false),
         "list a directory only when no file is left to copy",
-    ),
+    )
+    .configurable(),
     Flag::own(
         "--no-inode-order",
         Plain(|typed| typed.shared.run.config.switches.inode_order = false),
         "copy the files of a directory in the order it lists them",
-    ),
+    )
+    .configurable(),
 ];
 
 pub(super) static HOSTS: &[Flag] = &[

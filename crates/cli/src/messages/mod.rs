@@ -145,7 +145,11 @@ impl Messages {
     /// Formats a command-line error.
     pub(crate) fn wrong_flags(&self, error: &flags::Error) -> Vec<u8> {
         let mut text = end([self.begin(), self.usage(error)].concat());
-        if let flags::Error::Value { valid, .. } = error {
+        let invalid = match error {
+            flags::Error::Configured { error, .. } => error,
+            error => error,
+        };
+        if let flags::Error::Value { valid, .. } = invalid {
             text.extend_from_slice(b"Valid arguments are:\n");
             for words in valid {
                 let words = words.iter().map(|word| quoting::prose(word.as_bytes(), self.charset()));
@@ -289,6 +293,9 @@ impl Messages {
             Error::Missing { operand } => format!("missing {operand}").into_bytes(),
             Error::Extra { operand } => [b"extra operand ".as_slice(), &prose(operand)].concat(),
             Error::Sentence(sentence) => sentence.clone().into_bytes(),
+            Error::Configured { origin, error } => {
+                [origin.as_bytes(), b": ", self.usage(error).as_slice()].concat()
+            }
             Error::NulInName => b"a name contains a NUL byte".to_vec(),
         }
     }

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use haul_flow::Contents;
 use haul_sys::Fd;
 
-use crate::flags::{Arguments, Command, Documented, Environment, Error, Information};
+use crate::flags::{self, Arguments, Command, Documented, Environment, Error, Information};
 use crate::messages::Messages;
 use crate::report::{complain_of_usage, print_information};
 use crate::task::{RunOptions, Work};
@@ -81,17 +81,18 @@ impl Call<'_> {
         words: &[OsString],
         trouble: u8,
     ) -> Result<T, ExitCode> {
-        let environment = Environment::of_process();
+        let environment = match self.stands_in {
+            true => Environment::of_stand_in(),
+            false => Environment::of_command(self.tool.name),
+        };
         // bzip2 is no GNU program, and haul's own commands are the same everywhere.
         let posixly_correct = environment.posixly_correct && matches!(self.tool.name, "grep" | "tar");
         let mut line = T::default();
-        // A variable of haul's makes no script fail that calls another program by its name.
-        let progress = if self.stands_in { Ok(()) } else { line.shared().set_progress(&environment) };
-        let parsed = progress.and_then(|()| command.parse(&mut line, words, posixly_correct));
-        let parsed = parsed.and_then(|information| {
-            let is_rank = environment.is_rank && !self.stands_in;
+        let preset = command.preset(&mut line, &environment);
+        let parsed = command.parse(&mut line, words, posixly_correct);
+        let parsed = flags::after_preset(preset, parsed).and_then(|information| {
             if information.is_none() {
-                line.shared().check_job("--clients", is_rank)?;
+                line.shared().check_job("--clients", environment.is_rank)?;
                 line.shared().read_list(Contents::All)?;
             }
             Ok(information)

@@ -61,6 +61,8 @@ pub struct Order {
     pub umask: u32,
     /// Variables for the batch system's programs, added to this process's environment.
     pub environment: Vec<(OsString, OsString)>,
+    /// Variables for the command in the job. Their names need no quoting.
+    pub exports: Vec<(OsString, OsString)>,
 }
 
 impl Order {
@@ -96,6 +98,7 @@ impl Order {
             queue: options.queue.clone(),
             umask: haul_sys::umask().bits(),
             environment: Vec::new(),
+            exports: Vec::new(),
         })
     }
 

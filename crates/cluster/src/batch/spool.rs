@@ -202,12 +202,18 @@ fn script_of(order: &Order, folder: &Path) -> Vec<u8> {
     let command = order.words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(OsStr::new(" "));
     let directives = order.queue().directives(order);
     let umask = format!("\numask {:04o}\nexport HAUL_SPOOL\n", order.umask);
-    let items: [&[u8]; 10] = [
+    let exports = order.exports.iter().map(|(name, value)| {
+        let (name, value) = (name.as_bytes(), quoted(value).into_vec());
+        [name, b"=", value.as_slice(), b"\nexport ", name, b"\n"].concat()
+    });
+    let exports = exports.collect::<Vec<_>>().concat();
+    let items: [&[u8]; 11] = [
         b"#!/bin/sh\n",
         directives.as_bytes(),
         b"# Written by haul for one job; removed at its end.\nHAUL_SPOOL=",
         &quoted(folder.as_os_str()).into_vec(),
         umask.as_bytes(),
+        &exports,
         b"if [ -f \"$HAUL_SPOOL/status\" ]; then\n\
           read -r status <\"$HAUL_SPOOL/status\"\n\
           [ \"$status\" -gt 128 ] || exit \"$status\"\n\
@@ -270,6 +276,7 @@ mod tests {
             queue: None,
             umask: 0o027,
             environment: Vec::new(),
+            exports: vec![("SET".into(), "it's".into())],
         }
     }
 
@@ -279,7 +286,7 @@ mod tests {
         let folder = parent.path().join("it's a $folder %j");
         fs::create_dir(&folder).unwrap();
         let odd = OsStr::from_bytes(b"a'b \"c\" $d\n\xff*");
-        let print = "printf '%s|' \"$@\"; pwd >&2; exit 3";
+        let print = "printf '%s|' \"$@\" \"$SET\"; pwd >&2; exit 3";
         let words = [
             OsStr::new("/bin/sh"),
             OsStr::new("-c"),
@@ -293,12 +300,12 @@ mod tests {
         assert_eq!(spool.status().unwrap(), None);
         let run = || begin(&spool).code();
         assert_eq!(run(), Some(3));
-        assert_eq!(fs::read(spool.file("out")).unwrap(), [odd.as_bytes(), b"||"].concat());
+        assert_eq!(fs::read(spool.file("out")).unwrap(), [odd.as_bytes(), b"||it's|"].concat());
         assert_eq!(fs::read_to_string(spool.file("err")).unwrap(), format!("{}\n", folder.display()));
         assert_eq!(spool.status().unwrap(), Some(3));
         // Run again after the command has ended, the script does nothing.
         assert_eq!(run(), Some(3));
-        assert_eq!(fs::read(spool.file("out")).unwrap().len(), odd.len() + 2);
+        assert_eq!(fs::read(spool.file("out")).unwrap().len(), odd.len() + 7);
         spool.remove().unwrap();
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
     }
