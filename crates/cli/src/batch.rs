@@ -99,7 +99,8 @@ pub(crate) fn submit(
     };
     let console = Console::new(messages, Output::standard())
         .with_debug(run_options.debug)
-        .with_progress(run_options.progress);
+        .with_progress(run_options.progress)
+        .with_status_line();
     let remarks = run_options.debug || console.shows_progress() || io::stderr().is_terminal();
     let mut passing = Passing { console: &console, begun: Vec::new(), job: String::new(), remarks };
     let outcome = std::thread::scope(|scope| {

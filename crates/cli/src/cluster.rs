@@ -27,6 +27,7 @@ use haul_sum::Summer;
 use haul_tar::{Extractor, PositionedWriter};
 
 use crate::report::complain;
+use crate::signals;
 
 /// Time after which a silent process is given up, unless `HAUL_SILENCE` is set. A file system may
 /// block a process for long, but not the thread that answers.
@@ -87,6 +88,8 @@ pub(crate) fn under_launcher(
         Err(refusal) => return fail(&format!("haul: {refusal}")),
     };
     if world.rank() != Rank::MASTER {
+        // Launchers pass SIGUSR1 on to all ranks.
+        signals::ignore_status_requests();
         return ended(serve(world, None).and_then(|world| world.finish_or_exit(0)));
     }
     let (launcher, link) = InProcess::new();
@@ -115,6 +118,7 @@ pub(crate) fn group(
 
 /// Runs a process started by a launch process: `haul --rank [LIBRARY]`.
 pub(crate) fn rank(words: &[OsString]) -> ExitCode {
+    signals::ignore_status_requests();
     let library = words.first().map(PathBuf::from);
     let world = match World::open(library.as_deref().filter(|path| *path != Path::new(""))) {
         Ok(world) => world,

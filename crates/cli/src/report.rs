@@ -20,9 +20,9 @@ use haul_flow::{EntryReport, FlowKind, Line, Problem, Report, RunInfo, Severity,
 use haul_sys::{Errno, Identity};
 
 use crate::flags::{self, When};
-use crate::messages::Messages;
+use crate::messages::{Messages, reason};
 use crate::output::{self, Output};
-use crate::progress::{Progress, Source, Whole};
+use crate::progress::{Progress, Source, StatusLine, Whole};
 use crate::run_log::RunLog;
 
 /// True if a file of the source was gone when it was to be copied, or if that is why something else
@@ -73,7 +73,8 @@ pub(crate) struct Console<W = output::Standard> {
     messages: Messages,
     output: Output<W>,
     counters: Arc<Counters>,
-    progress: Option<Progress>,
+    progress: Option<Arc<Progress>>,
+    status_line: Option<StatusLine>,
     run_log: Arc<RunLog>,
     /// Records progress in the run log.
     ticks: Option<Progress>,
@@ -86,7 +87,7 @@ pub(crate) struct Console<W = output::Standard> {
     debug: bool,
 }
 
-impl<W: Write> Console<W> {
+impl<W: Write + Send> Console<W> {
     /// Creates a console without progress.
     pub(crate) fn new(messages: Messages, output: Output<W>) -> Self {
         Self {
@@ -94,6 +95,7 @@ impl<W: Write> Console<W> {
             output,
             counters: Arc::default(),
             progress: None,
+            status_line: None,
             run_log: Arc::default(),
             ticks: None,
             problems: AtomicU64::new(0),
@@ -112,7 +114,20 @@ impl<W: Write> Console<W> {
 
     /// Shows progress if it is wanted where standard error goes.
     pub(crate) fn with_progress(mut self, when: When) -> Self {
-        self.progress = Progress::begin(when, Arc::clone(&self.counters) as Arc<dyn Source>);
+        self.progress = Progress::begin(when, self.figures()).map(Arc::new);
+        self
+    }
+
+    /// Prints a status line at each `SIGUSR1`, if the command is one of haul's: to other programs
+    /// the signal does what it does to any program.
+    pub(crate) fn with_status_line(mut self) -> Self {
+        if self.messages.stands_for().is_none() {
+            let begun = StatusLine::begin(self.messages.clone(), self.figures(), self.progress.clone());
+            match begun {
+                Ok(status_line) => self.status_line = Some(status_line),
+                Err(why) => Report::debug(&self, &format!("SIGUSR1 prints no status: {}", reason(&why))),
+            }
+        }
         self
     }
 
@@ -149,12 +164,13 @@ impl<W: Write> Console<W> {
     /// Sets the counters from a run elsewhere.
     pub(crate) fn set_done(&self, done: Tally) {
         *lock(&self.counters.done) = done;
+        self.watch();
     }
 
     /// Calls `count` for the total once progress is shown; returns without it if the run ends
     /// first. The flag passed to `count` is set when the run ends.
     pub(crate) fn count_ahead(&self, count: impl FnOnce(&AtomicBool) -> Option<Whole>) {
-        let Some(progress) = self.progress.as_ref().or(self.ticks.as_ref()) else { return };
+        let Some(progress) = self.progress.as_deref().or(self.ticks.as_ref()) else { return };
         if progress.wait_until_shown()
             && let Some(whole) = count(progress.over())
         {
@@ -164,7 +180,16 @@ impl<W: Write> Console<W> {
 
     /// Removes the progress display at the end of the run.
     pub(crate) fn end_progress(&self) {
-        [&self.progress, &self.ticks].into_iter().flatten().for_each(Progress::finish);
+        if let Some(status_line) = &self.status_line {
+            status_line.end();
+        }
+        [self.progress.as_deref(), self.ticks.as_ref()].into_iter().flatten().for_each(Progress::finish);
+    }
+
+    fn watch(&self) {
+        if let Some(status_line) = &self.status_line {
+            status_line.watch();
+        }
     }
 
     /// Returns the counters and the number of problems reported.
@@ -306,6 +331,7 @@ impl<W: Write + Send> Report for Console<W> {
 
     fn count(&self, more: Tally) {
         *lock(&self.counters.done) += more;
+        self.watch();
     }
 
     fn problem(&self, problem: Problem) {

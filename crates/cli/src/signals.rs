@@ -2,11 +2,11 @@
 //!
 //! A signal that the parent process has set to ignored, as nohup(1) does, stays ignored.
 
-use haul_flow::lock;
 use std::io;
-use std::sync::{Mutex, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use haul_flow::lock;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 type Cleanup = Box<dyn FnOnce() + Send>;
@@ -71,6 +71,12 @@ fn start_thread() -> io::Result<()> {
         }
     })?;
     send.send(Signals::new(handled)?).map_err(io::Error::other)
+}
+
+/// Makes `SIGUSR1` do nothing in a rank: the launch process prints the status of the run.
+pub(crate) fn ignore_status_requests() {
+    // If that fails, the signal ends the rank, as it ends any program.
+    signal_hook::flag::register(SIGUSR1, Arc::default()).ok();
 }
 
 /// Returns the ignored signals as a mask whose lowest bit is signal 1 (proc_pid_status(5)). Without

@@ -90,7 +90,8 @@ pub(crate) fn by(
     let console = Console::new(messages.clone(), Output::standard())
         .with_debug(run_options.debug)
         .with_progress(batch::shown_here(run_options.progress))
-        .with_run_log(Arc::clone(&run_log));
+        .with_run_log(Arc::clone(&run_log))
+        .with_status_line();
     let teller = Teller::begin(run_options.progress, console.figures());
     let control = socket.and_then(|socket| controlled(socket, run_options, &console, work));
     let status = std::thread::scope(|scope| {

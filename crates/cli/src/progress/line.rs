@@ -1,0 +1,107 @@
+//! The progress line of a terminal.
+
+use std::io::Write;
+
+use super::view::{Picture, STEPS};
+
+/// Width of the bar, in columns.
+const BAR: usize = 6;
+/// Shown in turn while the total is not known.
+const SPINNER: [&str; 4] = ["-", "\\", "|", "/"];
+/// Clears a terminal's current line from the cursor on (ECMA-48, EL).
+const CLEAR: &str = "\r\x1b[K";
+
+/// One line of a terminal, redrawn in place. If it can't be written, neither can that error.
+pub(super) struct TerminalLine {
+    terminal: Box<dyn Write + Send>,
+    /// Returns the terminal's width, which may change at any time.
+    columns: fn() -> usize,
+    drawings: usize,
+    /// What the line shows; empty before the first drawing and after the last.
+    text: String,
+    /// The same for a terminal that is too narrow.
+    short: String,
+}
+
+impl TerminalLine {
+    pub(super) fn new(terminal: Box<dyn Write + Send>, columns: fn() -> usize) -> Self {
+        Self { terminal, columns, drawings: 0, text: String::new(), short: String::new() }
+    }
+
+    pub(super) fn draw(&mut self, picture: &Picture) {
+        let begin = match picture.steps {
+            Some(steps) => bar(steps),
+            None => SPINNER[self.drawings % SPINNER.len()].to_owned(),
+        };
+        self.drawings += 1;
+        self.text = format!("{begin} {}", picture.text);
+        self.short = format!("{begin} {}", picture.short);
+        self.redraw();
+    }
+
+    pub(super) fn beside<R>(&mut self, write: impl FnOnce() -> R) -> R {
+        self.clear();
+        let written = write();
+        self.redraw();
+        written
+    }
+
+    /// Removes the line for good.
+    pub(super) fn end(&mut self) {
+        self.clear();
+        self.text.clear();
+    }
+
+    fn redraw(&mut self) {
+        if !self.text.is_empty() {
+            // In the last column some terminals begin the next line.
+            let columns = (self.columns)().saturating_sub(1);
+            let fits = self.text.chars().count() <= columns;
+            let text = if fits { &self.text } else { &self.short };
+            let text = text.chars().take(columns).collect::<String>();
+            self.write(&format!("{CLEAR}{text}"));
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        if !self.text.is_empty() {
+            self.write(CLEAR);
+        }
+    }
+
+    fn write(&mut self, text: &str) {
+        self.terminal.write_all(text.as_bytes()).and_then(|()| self.terminal.flush()).unwrap_or_default();
+    }
+}
+
+/// Returns a bar that is full at [`STEPS`].
+fn bar(steps: u64) -> String {
+    let full = usize::try_from(steps).unwrap_or_default() * BAR / STEPS as usize;
+    let tip = if full < BAR { ">" } else { "" };
+    format!("{:<BAR$}", "=".repeat(full.min(BAR)) + tip)
+}
+
+#[cfg(test)]
+mod tests {
+    use indicatif::InMemoryTerm;
+
+    use super::super::tests::InMemory;
+    use super::*;
+
+    #[test]
+    fn a_line_is_no_longer_than_the_terminal_is_wide() {
+        let terminal = InMemoryTerm::new(10, 20);
+        let mut line = TerminalLine::new(Box::new(InMemory(terminal.clone())), || 20);
+        let mut draw = |steps, text: &str, short: &str| {
+            line.draw(&Picture { steps, text: text.to_owned(), short: short.to_owned() });
+        };
+        draw(None, &"a".repeat(30), &"b".repeat(30));
+        assert_eq!(terminal.contents(), format!("- {}", "b".repeat(17)));
+        draw(Some(500), "half", "");
+        assert_eq!(terminal.contents(), "===>   half");
+        draw(Some(STEPS), "all", "");
+        assert_eq!(terminal.contents(), "====== all");
+        line.clear();
+        assert_eq!(terminal.contents(), "");
+    }
+}

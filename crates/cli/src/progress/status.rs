@@ -1,0 +1,108 @@
+//! Prints a status line for `SIGUSR1`: what the progress line shows, whether or not it is shown.
+//!
+//! A short run only installs the handler. The thread that waits for the signal is started by the
+//! first count after a second; a signal that arrives before is kept until then.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use haul_flow::lock;
+use signal_hook::consts::SIGUSR1;
+use signal_hook::iterator::{Handle, Signals};
+
+use super::view::View;
+use super::{Progress, Source};
+use crate::messages::Messages;
+use crate::report::complain;
+
+/// Age of a run at which the thread is started.
+const THREAD_AFTER: Duration = Duration::from_secs(1);
+
+/// Status lines of a run, until [`StatusLine::end`].
+pub(crate) struct StatusLine {
+    began: Instant,
+    /// Ends the thread.
+    handle: Handle,
+    /// True once the thread was started, or isn't needed any more.
+    is_settled: AtomicBool,
+    /// What the thread works with, until it is started.
+    printer: Mutex<Option<Printer>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl StatusLine {
+    /// Installs the handler. Lines are written with `progress` out of the way.
+    ///
+    /// # Errors
+    /// When the handler can't be installed.
+    pub(crate) fn begin(
+        messages: Messages,
+        figures: Arc<dyn Source>,
+        progress: Option<Arc<Progress>>,
+    ) -> io::Result<Self> {
+        let began = Instant::now();
+        let signals = Signals::new([SIGUSR1])?;
+        let handle = signals.handle();
+        let printer = Printer { began, signals, messages, figures, progress };
+        Ok(Self {
+            began,
+            handle,
+            is_settled: AtomicBool::new(false),
+            printer: Mutex::new(Some(printer)),
+            thread: Mutex::default(),
+        })
+    }
+
+    /// Starts the thread if the run is old enough. Called with every count, so it is cheap.
+    pub(crate) fn watch(&self) {
+        if self.is_settled.load(Ordering::Relaxed)
+            || self.began.elapsed() < THREAD_AFTER
+            || self.is_settled.swap(true, Ordering::Relaxed)
+        {
+            return;
+        }
+        let Some(printer) = lock(&self.printer).take() else { return };
+        let thread = std::thread::Builder::new().name("status".to_owned()).spawn(move || printer.run());
+        // Without the thread there are just no lines: the handler stays, so the signal is harmless.
+        *lock(&self.thread) = thread.ok();
+    }
+
+    /// Ends the thread, if there is one.
+    pub(crate) fn end(&self) {
+        self.is_settled.store(true, Ordering::Relaxed);
+        self.handle.close();
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread {
+            // It cannot fail, and if it did, only the copy would count.
+            thread.join().unwrap_or_default();
+        }
+    }
+}
+
+struct Printer {
+    began: Instant,
+    signals: Signals,
+    messages: Messages,
+    figures: Arc<dyn Source>,
+    progress: Option<Arc<Progress>>,
+}
+
+impl Printer {
+    /// Prints a line for every signal.
+    fn run(mut self) {
+        // Its rate is the average since the last line, or since the run began.
+        let mut view = View::default();
+        for _ in self.signals.forever() {
+            view.is_paused = self.figures.is_paused();
+            let picture = view.look(self.figures.done(), self.figures.whole(), self.began.elapsed());
+            let line = self.messages.debug(picture.text.trim_start());
+            match &self.progress {
+                Some(progress) => progress.beside(|| complain(&line)),
+                None => complain(&line),
+            };
+        }
+    }
+}
