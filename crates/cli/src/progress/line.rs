@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use super::taskbar::Taskbar;
 use super::view::{Picture, STEPS};
 
 /// Width of the bar, in columns.
@@ -17,6 +18,7 @@ pub(super) struct TerminalLine {
     /// Returns the terminal's width, which may change at any time.
     columns: fn() -> usize,
     drawings: usize,
+    taskbar: Option<Taskbar>,
     /// What the line shows; empty before the first drawing and after the last.
     text: String,
     /// The same for a terminal that is too narrow.
@@ -25,7 +27,12 @@ pub(super) struct TerminalLine {
 
 impl TerminalLine {
     pub(super) fn new(terminal: Box<dyn Write + Send>, columns: fn() -> usize) -> Self {
-        Self { terminal, columns, drawings: 0, text: String::new(), short: String::new() }
+        Self { terminal, columns, drawings: 0, taskbar: None, text: String::new(), short: String::new() }
+    }
+
+    /// Also shows the percentage in a taskbar.
+    pub(super) fn with_taskbar(self, taskbar: Option<Taskbar>) -> Self {
+        Self { taskbar, ..self }
     }
 
     pub(super) fn draw(&mut self, picture: &Picture) {
@@ -37,6 +44,12 @@ impl TerminalLine {
         self.text = format!("{begin} {}", picture.text);
         self.short = format!("{begin} {}", picture.short);
         self.redraw();
+        let percent = picture.steps.map(|steps| steps * 100 / STEPS);
+        let sequence =
+            self.taskbar.as_mut().zip(percent).and_then(|(taskbar, percent)| taskbar.show(percent));
+        if let Some(sequence) = sequence {
+            self.write(&sequence);
+        }
     }
 
     pub(super) fn beside<R>(&mut self, write: impl FnOnce() -> R) -> R {
@@ -50,6 +63,9 @@ impl TerminalLine {
     pub(super) fn end(&mut self) {
         self.clear();
         self.text.clear();
+        if let Some(sequence) = self.taskbar.as_mut().and_then(Taskbar::clear) {
+            self.write(sequence);
+        }
     }
 
     fn redraw(&mut self) {

@@ -3,7 +3,8 @@
 //! A thread samples the counters ten times a second and draws; the copy itself does nothing for it.
 //! Nothing is drawn in the first second, so short copies stay silent. On a terminal one line is
 //! redrawn in place, and removed while a message is written ([`Progress::beside`]) and at the end.
-//! Elsewhere (`--progress=always`) a plain line is printed every second.
+//! Elsewhere (`--progress=always`) a plain line is printed every second. Some terminals also show
+//! the percentage in their tab or in the taskbar ([`taskbar`]).
 //!
 //! Percentage and time left are shown once the total is known. Counting begins when the first
 //! picture is due ([`Progress::wait_until_shown`]), so a short copy does not pay for it either.
@@ -16,6 +17,7 @@
 
 mod line;
 mod status;
+mod taskbar;
 mod view;
 
 use std::io::{self, IsTerminal, Write};
@@ -32,6 +34,7 @@ use crate::flags::When;
 use crate::run_log::RunLog;
 use line::TerminalLine;
 pub(crate) use status::StatusLine;
+use taskbar::Taskbar;
 pub(crate) use view::Whole;
 use view::{Picture, View};
 
@@ -98,7 +101,8 @@ impl Progress {
         let canvas = match when {
             When::Never => return None,
             When::Auto | When::Always if terminal => {
-                Canvas::Terminal(TerminalLine::new(Box::new(io::stderr()), haul_sys::terminal_columns))
+                let line = TerminalLine::new(Box::new(io::stderr()), haul_sys::terminal_columns);
+                Canvas::Terminal(line.with_taskbar(Taskbar::of_terminal()))
             }
             When::Auto => return None,
             When::Always => Canvas::Lines(Box::new(io::stderr())),
