@@ -262,7 +262,9 @@ impl Line {
     fn colors(&self) -> Option<Colors> {
         let on_terminal = || {
             let is_able = std::env::var_os("TERM").is_some_and(|name| name != "dumb");
-            is_able && io::stdout().is_terminal()
+            // https://no-color.org: an empty value does not count. --color=always takes precedence.
+            let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+            is_able && !is_unwanted && io::stdout().is_terminal()
         };
         let wanted = match self.color? {
             When::Always => true,

@@ -1,5 +1,6 @@
 //! `haul grep` compared with GNU grep and ripgrep.
 //!
+//! - [`colors`]: on a terminal, and `NO_COLOR`.
 //! - [`differential`]: random patterns, options and inputs: same output, messages and exit status
 //!   as GNU grep.
 //! - [`trees`]: real trees, odd names, links, devices, holes.
@@ -14,6 +15,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod colors;
 mod differential;
 mod ends;
 mod large;
