@@ -83,8 +83,8 @@ fn prepare(request: &mut Request, messages: &Messages) -> Result<(), String> {
 /// A sentence for the user.
 fn find_earlier(request: &mut Request, to: &Path, messages: &Messages) -> Result<(), String> {
     let mut found = Vec::new();
-    for name in &request.options.link_dest {
-        let path = without_dots(&to.join(path_of(name)));
+    for given in &request.link_dest {
+        let path = without_dots(&to.join(given));
         let refused = |why: &str| Err(format!("--link-dest: {} {why}", shown(&path)));
         match std::fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -112,8 +112,8 @@ fn find_earlier(request: &mut Request, to: &Path, messages: &Messages) -> Result
 /// # Errors
 /// A sentence for the user.
 fn find_backup(request: &mut Request, from: &Path, to: &Path) -> Result<(), String> {
-    let Some(name) = &request.backup_dir else { return Ok(()) };
-    let path = without_dots(&to.join(path_of(name)));
+    let Some(given) = &request.backup_dir else { return Ok(()) };
+    let path = without_dots(&to.join(given));
     let refused = |why: &str| Err(format!("--backup-dir: {} {why}", shown(&path)));
     let whole = match whole_path(&path) {
         Ok(whole) => whole,

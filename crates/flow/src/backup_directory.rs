@@ -51,7 +51,8 @@ impl BackupDirectory {
     /// `.` for the target itself. Where files can't have several names, it is moved.
     ///
     /// # Errors
-    /// The kernel's. `ENOTDIR` and `EISDIR` if the backup has something else under one of the names.
+    /// The kernel's. `ENOTDIR` and `EISDIR` if the backup has something else under one of the
+    /// names.
     pub fn keep(&self, directory: &Fd, name: &CStr, below: &[u8]) -> Result<(), Error> {
         let backup = self.directory(below)?;
         match link(directory, name, &backup, name) {

@@ -98,6 +98,11 @@ pub(crate) struct Load {
     pub(crate) operations: u64,
 }
 
+impl Load {
+    /// That of an entry, without its data.
+    pub(crate) const ENTRY: Self = Self { bytes: 0, operations: 1 };
+}
+
 /// The clock of one limit.
 #[derive(Debug, Default)]
 struct Clock {

@@ -526,12 +526,8 @@ impl<'r, T: Tool> Context<'r, T> {
         self.wait_for(Load { bytes, operations: 1 });
     }
 
-    /// Waits if the run may not begin another entry yet.
-    pub(crate) fn begin_entry(&self) {
-        self.wait_for(Load { bytes: 0, operations: 1 });
-    }
-
-    fn wait_for(&self, load: Load) {
+    /// Waits if the run may not do this yet.
+    pub(crate) fn wait_for(&self, load: Load) {
         if let Some(limits) = self.run.limits
             && limits.is_active()
         {

@@ -2,6 +2,7 @@
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
 use haul_copy::{
     Atomic, Backup, CopyOptions, Dereference, Difference, Existing, Fsync, IfChanged, Label, Make, OnFull,
@@ -32,8 +33,9 @@ pub(crate) struct Request {
     pub(crate) rsync_status: bool,
     /// What is deleted from the target afterwards, if anything (`haul sync --delete`).
     pub(crate) deletion: Option<haul_delete::Options>,
-    /// `--backup-dir`, as it was given.
-    pub(crate) backup_dir: Option<CString>,
+    /// `--link-dest` and `--backup-dir`, as they were given.
+    pub(crate) link_dest: Vec<PathBuf>,
+    pub(crate) backup_dir: Option<PathBuf>,
 }
 
 /// An item of an attribute list.
@@ -98,8 +100,8 @@ pub(crate) struct Typed {
     pub(crate) one_file_system: bool,
     pub(crate) verbose: bool,
     pub(crate) itemize: bool,
-    pub(super) link_dest: Vec<CString>,
-    pub(super) backup_dir: Option<CString>,
+    pub(super) link_dest: Vec<PathBuf>,
+    pub(super) backup_dir: Option<PathBuf>,
     pub(crate) debug: bool,
     pub(crate) sparse: Sparse,
     pub(crate) no_target_directory: bool,
@@ -420,8 +422,19 @@ impl Typed {
         let run = RunOptions { debug: options.debug, ..self.shared.run };
         let (format, algorithm) = (self.manifest_format.unwrap_or_default(), self.hash.unwrap_or_default());
         let manifest = self.manifest.map(|path| ManifestRequest { path, format, algorithm });
-        let (resume, rsync_status, backup_dir) = (self.resume, self.rsync_status, self.backup_dir);
-        Ok(Request { operands, options, run, manifest, resume, rsync_status, deletion, backup_dir })
+        let (resume, rsync_status) = (self.resume, self.rsync_status);
+        let (link_dest, backup_dir) = (self.link_dest, self.backup_dir);
+        Ok(Request {
+            operands,
+            options,
+            run,
+            manifest,
+            resume,
+            rsync_status,
+            deletion,
+            link_dest,
+            backup_dir,
+        })
     }
 
     /// Returns what is deleted, if anything.
@@ -450,18 +463,6 @@ impl Typed {
             backup_place: None,
             dry_run: options.dry_run,
         }))
-    }
-
-    /// `--link-dest=DIR`.
-    pub(super) fn link_dest(&mut self, value: Value<'_>) -> Result<(), Error> {
-        self.link_dest.push(directory_name(value)?);
-        Ok(())
-    }
-
-    /// `--backup-dir=DIR`.
-    pub(super) fn set_backup_dir(&mut self, value: Value<'_>) -> Result<(), Error> {
-        self.backup_dir = Some(directory_name(value)?);
-        Ok(())
     }
 
     /// `--fsync[=WHEN]`.
@@ -577,7 +578,7 @@ impl Typed {
             on_full: self.on_full,
             layout: self.layout.rule(),
             temporary_names: None,
-            link_dest: self.link_dest.clone(),
+            link_dest: Vec::new(),
             backup_place: None,
             dry_run: self.dry_run,
             verbose: self.verbose || self.debug || self.dry_run,
@@ -590,13 +591,6 @@ impl Typed {
 }
 
 /// Converts a name for the kernel.
-fn directory_name(value: Value<'_>) -> Result<CString, Error> {
-    if value.bytes.is_empty() {
-        return Err(value.refused("the name of a directory"));
-    }
-    name(value.bytes.to_vec())
-}
-
 fn name(bytes: Vec<u8>) -> Result<CString, Error> {
     CString::new(bytes).map_err(|_| Error::NulInName)
 }

@@ -87,13 +87,13 @@ static OWN: &[Flag] = &[
     ),
     Flag::own(
         "--backup-dir",
-        Required("DIR", Typed::set_backup_dir),
+        Required("DIR", |typed, value| value.path().map(|path| typed.backup_dir = Some(path))),
         "keep files that are replaced or deleted in DIR, under the paths that they had in TARGET; DIR is relative to \
          TARGET, and outside of it",
     ),
     Flag::own(
         "--link-dest",
-        Required("DIR", Typed::link_dest),
+        Required("DIR", |typed, value| value.path().map(|path| typed.link_dest.push(path))),
         "do not copy what the earlier copy DIR has too, with the same attributes, but make it another name of the file \
          there; DIR is relative to TARGET; may be repeated",
     ),

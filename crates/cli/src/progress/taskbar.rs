@@ -26,7 +26,7 @@ pub(super) struct Taskbar {
 impl Taskbar {
     /// Returns the taskbar of the terminal that this process runs in, if it is known to have one.
     pub(super) fn of_terminal() -> Option<Self> {
-        is_understood(|name| std::env::var_os(name)).then(|| Self::default())
+        is_understood(|name| std::env::var_os(name)).then(Self::default)
     }
 
     /// Returns the sequence that shows a percentage, unless it is shown already.

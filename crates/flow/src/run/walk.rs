@@ -19,6 +19,7 @@ use crate::batch::Batch;
 use crate::decision::{Enter, Failure, OpenDir, OpenSubdir, Plan};
 use crate::held::DirHandle;
 use crate::kind::FlowKind;
+use crate::limits::Load;
 use crate::plan::{self, WINDOW_ENTRIES};
 use crate::report::{Problem, Tally};
 use crate::selection::Scope;
@@ -89,7 +90,7 @@ pub(super) fn visit<T: Tool>(
         Ok(classified) => follow || classified.follow,
         Err(cause) => return cx.give_up(&entry, Failure::Classify(&cause)),
     };
-    cx.begin_entry();
+    cx.wait_for(Load::ENTRY);
     match cx.tool().plan(cx, &entry, EntryType::Directory) {
         Plan::Enter => {}
         Plan::Read(_) | Plan::Skip => return cx.complete(&entry),

@@ -43,6 +43,7 @@ use super::io::Io;
 use super::walk;
 use crate::batch::Batch;
 use crate::decision::{Failure, Plan};
+use crate::limits::Load;
 use crate::policy::Gauge;
 use crate::report::{RunInfo, Tally};
 use crate::settings::Settings;
@@ -244,7 +245,7 @@ impl<'r, T: Tool> Worker<'r, T> {
             let batch = Batch::looked_at(entry.name(), entry.kind);
             return self.cx.share(Job::Files(entry.node, batch));
         }
-        self.cx.begin_entry();
+        self.cx.wait_for(Load::ENTRY);
         match self.cx.run.tool.plan(&self.cx, &entry, classified.kind) {
             Plan::Read(probe) => {
                 let opening = Opening { entry, follow: classified.follow, probe };
