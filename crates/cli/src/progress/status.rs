@@ -1,7 +1,7 @@
 //! Prints a status line for `SIGUSR1`: what the progress line shows, whether or not it is shown.
 //!
-//! A short run only installs the handler. The thread that waits for the signal is started by the
-//! first count after a second; a signal that arrives before is kept until then.
+//! A short run only installs a handler that sets a flag, which is one system call. The thread that
+//! waits for the signal is started by the first count after a second, and begins with the flag.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,13 +24,11 @@ const THREAD_AFTER: Duration = Duration::from_secs(1);
 /// Status lines of a run, until [`StatusLine::end`].
 pub(crate) struct StatusLine {
     began: Instant,
-    /// Ends the thread.
-    handle: Handle,
     /// True once the thread was started, or isn't needed any more.
     is_settled: AtomicBool,
     /// What the thread works with, until it is started.
     printer: Mutex<Option<Printer>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<(Handle, JoinHandle<()>)>>,
 }
 
 impl StatusLine {
@@ -44,12 +42,11 @@ impl StatusLine {
         progress: Option<Arc<Progress>>,
     ) -> io::Result<Self> {
         let began = Instant::now();
-        let signals = Signals::new([SIGUSR1])?;
-        let handle = signals.handle();
-        let printer = Printer { began, signals, messages, figures, progress };
+        let was_requested = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(SIGUSR1, Arc::clone(&was_requested))?;
+        let printer = Printer { began, was_requested, messages, figures, progress };
         Ok(Self {
             began,
-            handle,
             is_settled: AtomicBool::new(false),
             printer: Mutex::new(Some(printer)),
             thread: Mutex::default(),
@@ -65,17 +62,20 @@ impl StatusLine {
             return;
         }
         let Some(printer) = lock(&self.printer).take() else { return };
-        let thread = std::thread::Builder::new().name("status".to_owned()).spawn(move || printer.run());
-        // Without the thread there are just no lines: the handler stays, so the signal is harmless.
-        *lock(&self.thread) = thread.ok();
+        // Without the thread there are just no lines: the flag's handler makes the signal harmless.
+        let Ok(signals) = Signals::new([SIGUSR1]) else { return };
+        let handle = signals.handle();
+        let thread =
+            std::thread::Builder::new().name("status".to_owned()).spawn(move || printer.run(signals));
+        *lock(&self.thread) = thread.ok().map(|thread| (handle, thread));
     }
 
     /// Ends the thread, if there is one.
     pub(crate) fn end(&self) {
         self.is_settled.store(true, Ordering::Relaxed);
-        self.handle.close();
         let thread = lock(&self.thread).take();
-        if let Some(thread) = thread {
+        if let Some((handle, thread)) = thread {
+            handle.close();
             // It cannot fail, and if it did, only the copy would count.
             thread.join().unwrap_or_default();
         }
@@ -84,7 +84,8 @@ impl StatusLine {
 
 struct Printer {
     began: Instant,
-    signals: Signals,
+    /// True if the signal has arrived before the thread was started.
+    was_requested: Arc<AtomicBool>,
     messages: Messages,
     figures: Arc<dyn Source>,
     progress: Option<Arc<Progress>>,
@@ -92,10 +93,13 @@ struct Printer {
 
 impl Printer {
     /// Prints a line for every signal.
-    fn run(mut self) {
+    fn run(self, mut signals: Signals) {
         // Its rate is the average since the last line, or since the run began.
         let mut view = View::default();
-        for _ in self.signals.forever() {
+        // A signal while the thread was being started is in both, and gets one line.
+        let missed = self.was_requested.load(Ordering::Relaxed).then_some(SIGUSR1);
+        let caught: Vec<_> = signals.pending().chain(missed).take(1).collect();
+        for _ in caught.into_iter().chain(signals.forever()) {
             view.is_paused = self.figures.is_paused();
             let picture = view.look(self.figures.done(), self.figures.whole(), self.began.elapsed());
             let line = self.messages.debug(picture.text.trim_start());
