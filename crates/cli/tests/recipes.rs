@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -123,6 +124,15 @@ fn the_recipes_work() {
             | "A backup whose bytes are proved"
             | "A copy that leaves room for others" => {
                 assert_eq!(there("mnt/backup/photos"), photos, "{commands}");
+            }
+            "A snapshot every day" => {
+                sandbox.script("cd mnt/backup; mv 2* yesterday; ln -sfn yesterday latest").unwrap();
+                sandbox.script("echo new >srv/photos/2026/4.jpg").unwrap();
+                run(&ours, &sandbox, &commands);
+                let file = |name: &str| fs::metadata(sandbox.join("mnt/backup").join(name)).unwrap();
+                assert_eq!(file("latest/2026/1.jpg").ino(), file("yesterday/2026/1.jpg").ino());
+                assert_eq!(there("mnt/backup/yesterday"), photos);
+                assert_eq!(file("latest/2026/4.jpg").len(), 4);
             }
             "A clone without what can be made again" => assert_eq!(there("srv/clone"), clone, "{commands}"),
             "A list of files from another program" => {
