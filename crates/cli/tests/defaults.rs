@@ -182,6 +182,7 @@ fn flags_that_choose_what_is_written_are_not_marked() {
                 "progress",
                 "stats",
                 "bwlimit",
+                "iops-limit",
                 "block-size",
                 "ops",
                 "direct",

@@ -339,6 +339,8 @@ impl Run {
             "POSIXLY_CORRECT",
             "VERSION_CONTROL",
             "SIMPLE_BACKUP_SUFFIX",
+            "HAUL_OPTIONS",
+            "HAUL_PROGRESS",
             "HAUL_FAULT",
             "HAUL_FAULT_LOG",
             "LD_LIBRARY_PATH",
