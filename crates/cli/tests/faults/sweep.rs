@@ -23,10 +23,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -258,19 +256,10 @@ fn mostly_same() -> Spec {
     Spec { nodes }
 }
 
-/// Builds [`mostly_same`], with the directory itself as old as its entries.
-fn build_mostly_same(root: &Path) -> io::Result<()> {
-    build_with_age(&mostly_same(), root)
-}
-
+/// Builds a tree, with the directory itself as old as its entries.
 fn build_with_age(tree: &Spec, root: &Path) -> io::Result<()> {
     tree.build(root)?;
     fs::File::open(root)?.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000))
-}
-
-/// Builds [`older`], with the directory itself as old as its entries.
-fn build_older(root: &Path) -> io::Result<()> {
-    build_with_age(&older(), root)
 }
 
 struct Sweep {
@@ -292,8 +281,8 @@ impl Sweep {
     fn new(way: Way, sandbox: Sandbox) -> io::Result<Self> {
         let look = |name: &str| Snapshot::take(&sandbox.join(name), Facts::PRESERVED);
         tree().build(&sandbox.join("source"))?;
-        build_older(&sandbox.join("older"))?;
-        build_mostly_same(&sandbox.join("mostly-same"))?;
+        build_with_age(&older(), &sandbox.join("older"))?;
+        build_with_age(&mostly_same(), &sandbox.join("mostly-same"))?;
         fs::create_dir(sandbox.join("nothing"))?;
         let (expected, older, nothing) = (look("source")?, look("older")?, look("nothing")?);
         let mostly_same = look("mostly-same")?;
@@ -305,10 +294,11 @@ impl Sweep {
     fn copy(&self, scene: Scene, more: &[&str], fault: &str, worker: usize) -> io::Result<(Outcome, String)> {
         let [target, log] = ["target", "log"].map(|name| self.sandbox.join(format!("{name}-{worker}")));
         remove_tree(&target);
+        remove_tree(&self.kept(worker));
         fs::write(&log, "")?;
         match scene {
-            Scene::Synced => build_mostly_same(&target)?,
-            _ if scene.is_onto_older() => build_older(&target)?,
+            Scene::Synced => build_with_age(&mostly_same(), &target)?,
+            _ if scene.is_onto_older() => build_with_age(&older(), &target)?,
             _ => {}
         }
         let run = self.command(scene, worker).args(more);
@@ -316,9 +306,17 @@ impl Sweep {
         Ok((outcome, fs::read_to_string(&log)?))
     }
 
+    /// Directory for what is replaced or deleted.
+    fn kept(&self, worker: usize) -> PathBuf {
+        self.sandbox.join(format!("kept-{worker}"))
+    }
+
     fn command(&self, scene: Scene, worker: usize) -> Run {
         let run = match scene {
-            Scene::Synced => Run::new(self.program.path()).arg("sync").args(self.way.options()),
+            Scene::Synced => {
+                let run = Run::new(self.program.path()).arg("sync").args(self.way.options());
+                run.arg(format!("--backup-dir={}", self.kept(worker).display()))
+            }
             _ => self.program.run_with(&self.way.options()).args(["-a", "-T"]),
         };
         let run = run.args(scene.options());
@@ -373,10 +371,11 @@ impl Sweep {
         refusal.unwrap_or_else(|| {
             let mut differences = self.differences(&self.expected, &target)?;
             if scene == Scene::OntoOlderKept {
-                self.is_kept(&target)?;
+                self.is_kept("older", &target, (&target, "~"))?;
                 differences.list.retain(|difference| !difference.path.ends_with(b"~"));
             }
             if scene == Scene::Synced {
+                self.is_kept("mostly-same", &target, (&self.kept(worker), ""))?;
                 differences.leave_out_parents();
                 if outcome.errors().contains("nothing was deleted from ") {
                     differences.list.retain(|difference| difference.about != About::Extra);
@@ -386,17 +385,18 @@ impl Sweep {
         })
     }
 
-    /// Fails unless every older file still exists, under its name or as a backup.
-    fn is_kept(&self, target: &Path) -> std::result::Result<(), String> {
-        let older = self.sandbox.join("older");
-        for path in self.older.entries().keys().map(|path| Path::new(OsStr::from_bytes(path))) {
-            if !fs::symlink_metadata(older.join(path)).is_ok_and(|found| found.is_file()) {
-                continue;
-            }
-            let content = fs::read(older.join(path)).map_err(|error| error.to_string())?;
-            let backup = [target.join(path).into_os_string(), "~".into()].join(OsStr::new(""));
-            let is_there = |path: &OsStr| fs::read(path).is_ok_and(|found| found == content);
-            if !is_there(target.join(path).as_os_str()) && !is_there(&backup) {
+    /// Fails unless every file of the target as it was built still exists, under its name or as a
+    /// backup: below another directory, or with a suffix.
+    fn is_kept(&self, built: &str, target: &Path, backup: (&Path, &str)) -> std::result::Result<(), String> {
+        let built = self.sandbox.join(built);
+        let entries = walkdir::WalkDir::new(&built).into_iter().flatten();
+        for entry in entries.filter(|entry| entry.file_type().is_file()) {
+            let path = entry.path().strip_prefix(&built).map_err(|error| error.to_string())?;
+            let content = fs::read(entry.path()).map_err(|error| error.to_string())?;
+            let mut kept = backup.0.join(path).into_os_string();
+            kept.push(backup.1);
+            let places = [target.join(path).into(), kept];
+            if !places.iter().any(|place| fs::read(place).is_ok_and(|found| found == content)) {
                 return Err(format!("what was in {} is lost", path.display()));
             }
         }
