@@ -99,7 +99,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// That of an entry, without its data.
+    /// The load of an entry, without its data.
     pub(crate) const ENTRY: Self = Self { bytes: 0, operations: 1 };
 }
 

@@ -54,8 +54,8 @@ pub(super) fn link(copy: EntryCopy<'_>, source: &Stat) -> Option<Stat> {
     if earlier.is_empty() || source.kind == FileType::Directory || copy.options.make != Make::Copy {
         return None;
     }
-    let target = copy.open_directory().ok();
-    if copy.options.dry_run && target.is_some_and(|target| stat_at(&target, copy.target_name()).is_ok()) {
+    let is_there = || stat_at(&*copy.open_directory()?, copy.target_name());
+    if copy.options.dry_run && is_there().is_ok() {
         return None;
     }
     let linked = earlier.iter().find_map(|directory| {

@@ -209,16 +209,20 @@ fn foresee_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Prob
     if there.is_some_and(|there| first.file.is(&there)) {
         return Ok(Linking::Kept);
     }
-    let backup = match place::foresee(copy, &source)? {
+    match place::foresee(copy, &source)? {
         Foreseen::Left(Left::AsItIs) => return Ok(Linking::Left),
-        Foreseen::BackedUp(_, backup) => Some(backup),
+        Foreseen::Left(Left::AsCopy) if !copy.options.existing.update.syncs() => copy.tell_replaced(),
+        Foreseen::BackedUp(_, backup) => copy.tell_linked(first, there.as_ref(), Some(&backup)),
+        Foreseen::Stays(_) | Foreseen::Left(Left::AsCopy) => {
+            copy.tell_linked(first, there.as_ref(), None);
+            copy.tell_replaced();
+        }
         Foreseen::Removed => {
             copy.tell_removed();
-            None
+            copy.tell_linked(first, there.as_ref(), None);
         }
-        Foreseen::Made | Foreseen::Stays(_) | Foreseen::Left(Left::AsCopy) => None,
-    };
-    copy.tell_linked(first, there.as_ref(), backup.as_deref());
+        Foreseen::Made => copy.tell_linked(first, None, None),
+    }
     Ok(Linking::Done)
 }
 
