@@ -72,11 +72,13 @@ impl Report for Sum {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
+    use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
     use haul_copy::{CopyRequest, run};
     use haul_flow::{Alone, CancelToken};
+    use haul_sys::{Fd, Timestamp, c_string, stat_path};
 
     use super::*;
     use crate::flags::{self, Environment, Parsed};
@@ -151,12 +153,20 @@ mod tests {
         }
     }
 
+    /// Returns the latest birth time in a tree, which may be missing. A clock that is set meanwhile
+    /// can be behind it.
+    fn youngest(path: &Path) -> Option<Timestamp> {
+        let found = c_string(path.as_os_str().as_bytes());
+        let born = stat_path(None::<&Fd>, &found, false).ok().and_then(|stat| stat.born);
+        let children = std::fs::read_dir(path).into_iter().flatten();
+        children.map(|child| youngest(&child.unwrap().path())).fold(born, Ord::max)
+    }
+
     /// Returns how much room a copy needs, after `meanwhile` has happened in its target. `None` if
     /// that isn't looked up.
     fn needed(words: &[&str], folder: &Path, meanwhile: impl FnOnce()) -> Option<u64> {
-        // What was created before the copy has an earlier birth time.
-        let created = haul_sys::clock();
-        while haul_sys::clock() == created {}
+        let born = youngest(&folder.join("target"));
+        while Some(haul_sys::clock()) <= born {}
         let request = request(&[&["--reflink=never"], words].concat(), folder);
         let space = FreeSpace::before(&request.operands, &request.options)?;
         meanwhile();
