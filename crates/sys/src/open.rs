@@ -24,6 +24,10 @@ pub struct Open {
 
 const ALWAYS: OFlags = OFlags::CLOEXEC.union(OFlags::NOCTTY).union(OFlags::NOFOLLOW);
 
+/// The flag `O_NONBLOCK` for [`OpenOptionsExt::custom_flags`](std::os::unix::fs::OpenOptionsExt):
+/// opening a FIFO doesn't wait for its other end.
+pub const NONBLOCK: i32 = OFlags::NONBLOCK.bits().cast_signed();
+
 impl Open {
     /// Opens a file for reading. Doesn't block on a FIFO found where a regular file was expected.
     pub const READ: Open = Open { flags: OFlags::RDONLY.union(OFlags::NONBLOCK).union(ALWAYS), mode: 0 };

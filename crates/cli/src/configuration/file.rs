@@ -1,8 +1,8 @@
 //! Reads and parses a configuration file in TOML.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use haul_sys::effective_identity;
@@ -31,7 +31,8 @@ pub(super) enum Owner {
 /// A sentence for the user: why it can't be read, or isn't trusted.
 pub(super) fn read(path: &Path, owner: Owner) -> Result<Option<String>, String> {
     let shown = shown(path);
-    match File::open(path) {
+    // Opening a FIFO would wait for a writer.
+    match OpenOptions::new().read(true).custom_flags(haul_sys::NONBLOCK).open(path) {
         Ok(file) => text_of(&file, owner).map(Some).map_err(|why| format!("{shown}: {why}")),
         Err(error) if is_missing(path, &error) => Ok(None),
         Err(error) => Err(format!("cannot open {shown}: {}", reason(&error))),

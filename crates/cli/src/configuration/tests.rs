@@ -3,6 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
+use std::process::Command;
 
 use super::*;
 
@@ -124,6 +125,9 @@ fn files_that_cannot_be_what_is_meant_are_refused() {
     fs::create_dir(&path).unwrap();
     assert_eq!(read(), Err(format!("{}: not a regular file", shown(&path))));
     fs::remove_dir(&path).unwrap();
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert_eq!(read(), Err(format!("{}: not a regular file", shown(&path))));
+    fs::remove_file(&path).unwrap();
     fs::write(&path, b"jobs = '\xff'").unwrap();
     assert_eq!(read(), Err(format!("{}: not UTF-8", shown(&path))));
     fs::write(&path, vec![b'\n'; (1 << 20) + 1]).unwrap();
