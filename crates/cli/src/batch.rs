@@ -32,14 +32,14 @@ use haul_cluster::batch::spool::{Spool, VARIABLE as SPOOL_VARIABLE};
 use haul_cluster::batch::{self, BatchError, Event, Listener, Order, Outcome};
 use haul_cluster::launch::ProcessGroup;
 use haul_cluster::launch::command::{Surroundings, System};
-use haul_flow::Tally;
+use haul_flow::{Report, SlowRank, Tally};
 
 use crate::configuration;
 use crate::flags::When;
 use crate::line_file::Destination;
 use crate::messages::{self, Messages};
 use crate::output::Output;
-use crate::progress::Source;
+use crate::progress::{ProgressOptions, Source};
 use crate::report::{Console, complain};
 use crate::task::{RunOptions, Work, count_meanwhile};
 
@@ -208,8 +208,9 @@ impl Listener for Passing<'_> {
 
     fn progress(&mut self, content: &[u8]) {
         // An update that can't be parsed comes from another release. Ignore it; the copy goes on.
-        if let Ok(done) = serde_json::from_slice(content) {
+        if let Ok(ProgressFile { done, slow_ranks }) = serde_json::from_slice(content) {
             self.console.set_done(done);
+            self.console.slow_ranks(slow_ranks);
         }
     }
 
@@ -263,6 +264,13 @@ fn spool() -> Option<Spool> {
     Spool::of_process()
 }
 
+/// Progress as a job writes it for the process that follows it.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct ProgressFile {
+    done: Tally,
+    slow_ranks: Vec<SlowRank>,
+}
+
 /// Sends progress to the process that follows this job, until dropped.
 pub(crate) struct Teller {
     over: Option<Sender<()>>,
@@ -271,12 +279,13 @@ pub(crate) struct Teller {
 
 impl Teller {
     /// Starts if this is a followed job that is to show progress.
-    pub(crate) fn begin(wanted: When, source: Arc<dyn Source>) -> Option<Self> {
-        let spool = spool().filter(|_| wanted != When::Never)?;
+    pub(crate) fn begin(options: ProgressOptions, source: Arc<dyn Source>) -> Option<Self> {
+        let spool = spool().filter(|_| options.when != When::Never)?;
         let (over, heard) = channel::<()>();
         let tell = move || loop {
             let waited = heard.recv_timeout(TELL);
-            let content = serde_json::to_vec::<Tally>(&source.done()).unwrap_or_default();
+            let content = ProgressFile { done: source.done(), slow_ranks: source.slow_ranks() };
+            let content = serde_json::to_vec(&content).unwrap_or_default();
             // A lost update is no reason to fail; the next one may succeed.
             spool.write_progress(&content).unwrap_or_default();
             if waited != Err(RecvTimeoutError::Timeout) {
@@ -299,6 +308,6 @@ impl Drop for Teller {
 }
 
 /// Returns when this process itself shows progress: never in a job, where the follower does.
-pub(crate) fn shown_here(wanted: When) -> When {
-    if spool().is_some() { When::Never } else { wanted }
+pub(crate) fn shown_here(options: ProgressOptions) -> ProgressOptions {
+    if spool().is_some() { ProgressOptions { when: When::Never, ..options } } else { options }
 }

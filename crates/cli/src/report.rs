@@ -16,13 +16,15 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_copy::CopyKind;
 use haul_delete::DeleteKind;
-use haul_flow::{EntryReport, FlowKind, Line, Problem, Report, RunInfo, Severity, Standard, Tally, lock};
+use haul_flow::{
+    EntryReport, FlowKind, Line, Problem, Report, RunInfo, Severity, SlowRank, Standard, Tally, lock,
+};
 use haul_sys::{Errno, Identity};
 
-use crate::flags::{self, When};
+use crate::flags;
 use crate::messages::{Messages, reason};
 use crate::output::{self, Output};
-use crate::progress::{Progress, Source, StatusLine, Whole};
+use crate::progress::{Progress, ProgressOptions, Source, StatusLine, Whole};
 use crate::run_log::RunLog;
 
 /// True if a file of the source was gone when it was to be copied, or if that is why something else
@@ -48,6 +50,7 @@ pub(crate) struct Counters {
     means: Mutex<Option<RunInfo>>,
     /// True while the run waits for room.
     is_paused: AtomicBool,
+    slow_ranks: Mutex<Vec<SlowRank>>,
 }
 
 impl Source for Counters {
@@ -65,6 +68,10 @@ impl Source for Counters {
 
     fn is_paused(&self) -> bool {
         self.is_paused.load(Ordering::Relaxed)
+    }
+
+    fn slow_ranks(&self) -> Vec<SlowRank> {
+        lock(&self.slow_ranks).clone()
     }
 }
 
@@ -113,8 +120,8 @@ impl<W: Write + Send> Console<W> {
     }
 
     /// Shows progress if it is wanted where standard error goes.
-    pub(crate) fn with_progress(mut self, when: When) -> Self {
-        self.progress = Progress::begin(when, self.figures()).map(Arc::new);
+    pub(crate) fn with_progress(mut self, options: ProgressOptions) -> Self {
+        self.progress = Progress::begin(options, self.figures()).map(Arc::new);
         self
     }
 
@@ -370,6 +377,10 @@ impl<W: Write + Send> Report for Console<W> {
         self.output.flush();
         self.complain(&self.messages.question(question));
         read_answer()
+    }
+
+    fn slow_ranks(&self, slow: Vec<SlowRank>) {
+        *lock(&self.counters.slow_ranks) = slow;
     }
 
     fn waits_for_room(&self, target: Option<&[u8]>) {

@@ -14,9 +14,9 @@ use haul_grep::Grep;
 use haul_sum::Summer;
 use haul_tar::{Extractor, PositionedWriter};
 
-use crate::flags::{Setting, StatisticsForm, When};
+use crate::flags::{Setting, StatisticsForm};
 use crate::line_file::Destination;
-use crate::progress::Whole;
+use crate::progress::{ProgressOptions, Whole};
 use crate::report::Console;
 
 /// An executor for every tool: this process, or a process group.
@@ -84,8 +84,8 @@ pub(crate) struct RunOptions {
     pub(crate) config: Config,
     /// Which hosts are used, and how.
     pub(crate) hosts: haul_cluster::Options,
-    /// When progress is shown.
-    pub(crate) progress: When,
+    /// What progress is shown.
+    pub(crate) progress: ProgressOptions,
     /// Form of the statistics printed at the end, if any.
     pub(crate) statistics: Option<StatisticsForm>,
     /// Where events go, if anywhere.

@@ -28,6 +28,9 @@ const LINK_TURN: usize = 256;
 /// be wasted.
 const RANKS_WITH_A_MASTER_APART: u32 = 16;
 
+/// Interval between two lists of slow ranks.
+const SLOW_RANKS_TOLD: Duration = Duration::from_secs(1);
+
 /// State of a rank.
 struct Peer {
     host: Option<String>,
@@ -55,6 +58,8 @@ pub struct Master {
     messages: u64,
     stopping: bool,
     standstill: Standstill,
+    /// When the launch process was last sent the slow ranks, and if there were any.
+    slow_told: (Instant, bool),
 }
 
 impl Master {
@@ -80,6 +85,7 @@ impl Master {
             messages: 0,
             stopping: false,
             standstill: Standstill::new(now),
+            slow_told: (now, false),
         }
     }
 
@@ -292,7 +298,19 @@ impl Master {
         if now.saturating_duration_since(self.link_told) > rhythm {
             self.tell(ToLaunch::Alive)?;
         }
-        Ok(())
+        self.tell_slow_ranks(now)
+    }
+
+    /// Sends the launch process the slow ranks, for as long as there are any.
+    fn tell_slow_ranks(&mut self, now: Instant) -> Result<(), Broken> {
+        let (told, were_slow) = self.slow_told;
+        let Some(scheduler) = &self.scheduler else { return Ok(()) };
+        if now.saturating_duration_since(told) < SLOW_RANKS_TOLD {
+            return Ok(());
+        }
+        let slow = scheduler.slow_ranks(self.began.elapsed());
+        self.slow_told = (now, !slow.is_empty());
+        if slow.is_empty() && !were_slow { Ok(()) } else { self.tell(ToLaunch::SlowRanks(slow)) }
     }
 }
 

@@ -406,6 +406,8 @@ pub enum ToLaunch {
     },
     /// A line for `--debug`.
     Remark(String),
+    /// The ranks that have completed nothing for some time, and for how long.
+    SlowRanks(Vec<(Rank, Duration)>),
     /// Heartbeat.
     Alive,
     /// Shutdown is complete.

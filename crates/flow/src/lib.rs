@@ -71,7 +71,7 @@ pub use operand::{Operand, Split, path_below};
 pub use plan::Precedence;
 pub use policy::{CancelToken, Gauge};
 pub use pool::Pool;
-pub use report::{EntryOutcome, EntryReport, Line, Problem, Report, RunInfo, Severity, Tally};
+pub use report::{EntryOutcome, EntryReport, Line, Problem, Report, RunInfo, Severity, SlowRank, Tally};
 pub use room::Room;
 pub use run::{RunSpec, continue_dir, run};
 pub use selection::{BadName, Contents, NameList, RefusedName, Scope, Selection, Selector};

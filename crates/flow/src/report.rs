@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::AddAssign;
+use std::time::Duration;
 
 use haul_sys::{Error, Standard};
 
@@ -239,6 +240,17 @@ pub struct RunInfo {
     pub jobs: usize,
 }
 
+/// A rank that has completed nothing of what it was given for some time.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct SlowRank {
+    /// Its number.
+    pub rank: u32,
+    /// Its host.
+    pub host: String,
+    /// For how long.
+    pub since: Duration,
+}
+
 /// Receives the reports of a run. Called from all workers at once, so implementations lock where
 /// they must, and briefly. Workers call [`Report::count`] once for many entries.
 pub trait Report: Sync {
@@ -275,6 +287,9 @@ pub trait Report: Sync {
     /// Called when the run begins to wait for room on the file system of a target, and with `None`
     /// when it goes on ([`Policy::room`](crate::Policy::room)).
     fn waits_for_room(&self, _target: Option<&[u8]>) {}
+
+    /// Called with the ranks that are slow now, about once a second, and with none when no rank is.
+    fn slow_ranks(&self, _slow: Vec<SlowRank>) {}
 
     /// Passes on output of other processes that may explain a problem.
     fn note(&self, _printed: &[u8]) {}

@@ -17,6 +17,7 @@ use super::cluster::{Interactive, Layout};
 use super::values::{self, Words};
 use super::{Arguments, Environment, Error, Shared, Value, Warning, When};
 use crate::manifest::ManifestRequest;
+use crate::progress::ProgressOptions;
 use crate::task::RunOptions;
 
 /// One copy as requested.
@@ -172,7 +173,10 @@ impl Default for Typed {
             no_target_directory: false,
             // Unlike other tools, cp shows nothing unless it is asked to.
             shared: Shared {
-                run: RunOptions { progress: When::Never, ..RunOptions::default() },
+                run: RunOptions {
+                    progress: ProgressOptions { when: When::Never, slow_ranks: false },
+                    ..RunOptions::default()
+                },
                 ..Shared::default()
             },
             names: Vec::new(),

@@ -10,6 +10,7 @@ use super::Action::{Optional, Plain, Required};
 use super::selection::{self, CHOOSING};
 use super::values::{self, Bounds};
 use super::{Environment, Error, Sections, Value};
+use crate::progress::ProgressOptions;
 use crate::task::RunOptions;
 
 /// Help heading of the flags about the machine.
@@ -54,6 +55,8 @@ pub(crate) enum When {
 pub(crate) struct Shared {
     pub(crate) run: RunOptions,
     pub(crate) information: Option<Information>,
+    /// How often `-g` was given.
+    pub(super) progress_flags: usize,
     /// First flag about how a job is started.
     pub(super) without_job: Option<&'static str>,
     /// First flag about how ranks share the work.
@@ -75,7 +78,7 @@ impl Shared {
     /// Sets when progress is shown, if the environment says.
     pub(crate) fn set_progress(&mut self, environment: &Environment) -> Result<(), Error> {
         if let Some(when) = &environment.progress {
-            self.run.progress = values::choose("$HAUL_PROGRESS", when, values::PROGRESS)?;
+            self.run.progress.when = values::choose("$HAUL_PROGRESS", when, values::PROGRESS)?;
         }
         Ok(())
     }
@@ -150,11 +153,14 @@ static OF_MACHINE: &[Flag] = &[
     Flag::own(
         "-g --progress",
         Optional("WHEN", |shared, value| {
-            shared.run.progress = value.map_or(Ok(When::Auto), |value| value.choose(values::PROGRESS))?;
+            let when = value.map_or(Ok(When::Auto), |value| value.choose(values::PROGRESS))?;
+            shared.progress_flags += 1;
+            shared.run.progress = ProgressOptions { when, slow_ranks: shared.progress_flags > 1 };
             Ok(())
         }),
         "show progress on standard error: auto (if it is a terminal; the default for WHEN), always, or never; without \
-         this option, the variable HAUL_PROGRESS decides",
+         this option, the variable HAUL_PROGRESS decides; given twice (-gg), also show the ranks that have completed \
+         nothing for five seconds",
     )
     .configurable(),
     Flag::own(

@@ -67,7 +67,7 @@ fn progress_is_shown_as_the_environment_says_unless_a_flag_does() {
     let progress = |line: &str, when: &str| {
         let progress = Some(when.as_bytes().to_vec());
         match parse(&words(line), Environment { progress, ..Environment::default() }) {
-            Ok(Parsed::Copy(request)) => Ok(request.run.progress),
+            Ok(Parsed::Copy(request)) => Ok(request.run.progress.when),
             Ok(Parsed::Tell(_)) => panic!("{line}"),
             Err(error) => Err(format!("{error:?}")),
         }
@@ -76,6 +76,8 @@ fn progress_is_shown_as_the_environment_says_unless_a_flag_does() {
     assert_eq!(progress("a b", "always"), Ok(When::Always));
     assert_eq!(progress("--progress=never a b", "always"), Ok(When::Never));
     assert!(progress("a b", "sometimes").unwrap_err().contains("$HAUL_PROGRESS"));
+    let slow_ranks = |line| request(line).run.progress.slow_ranks;
+    assert!(!slow_ranks("-g a b") && slow_ranks("-gg a b") && slow_ranks("--progress=always -g a b"));
 }
 
 #[test]
@@ -250,18 +252,21 @@ fn own_flags_set_how_the_machine_is_used() {
     let config = &request.run.config;
     assert_eq!((config.jobs, config.engine, config.queue_depth), (Some(3), Choice::Uring, Some(7)));
     assert_eq!((config.block_bytes, config.look_ahead), (Some(1 << 20), Some(9)));
-    assert_eq!((request.run.statistics, request.run.progress), (Some(StatisticsForm::Json), When::Always));
+    assert_eq!(
+        (request.run.statistics, request.run.progress.when),
+        (Some(StatisticsForm::Json), When::Always)
+    );
     let usual = super::tests::request("-g --stats --engine=s a b");
-    assert_eq!((usual.run.statistics, usual.run.progress), (Some(StatisticsForm::Table), When::Auto));
+    assert_eq!((usual.run.statistics, usual.run.progress.when), (Some(StatisticsForm::Table), When::Auto));
     assert_eq!(usual.run.config.engine, Choice::Sync);
-    assert_eq!(super::tests::request("a b").run.progress, When::Never);
+    assert_eq!(super::tests::request("a b").run.progress.when, When::Never);
 }
 
 #[test]
 fn letters_of_optional_arguments_can_be_bundled() {
     let request = request("-grv a b");
     assert!(request.options.recursive && request.options.verbose);
-    assert_eq!(request.run.progress, When::Auto);
+    assert_eq!(request.run.progress.when, When::Auto);
 }
 
 #[test]

@@ -11,8 +11,11 @@ const BAR: usize = 6;
 const SPINNER: [&str; 4] = ["-", "\\", "|", "/"];
 /// Clears a terminal's current line from the cursor on (ECMA-48, EL).
 const CLEAR: &str = "\r\x1b[K";
+/// Clears also what is below it (ECMA-48, ED).
+const CLEAR_BELOW: &str = "\r\x1b[J";
 
-/// One line of a terminal, redrawn in place. If it can't be written, neither can that error.
+/// One line of a terminal, redrawn in place, with others below it if there is more to say. If it
+/// can't be written, neither can that error.
 pub(super) struct TerminalLine {
     terminal: Box<dyn Write + Send>,
     /// Returns the terminal's width, which may change at any time.
@@ -23,11 +26,14 @@ pub(super) struct TerminalLine {
     text: String,
     /// The same for a terminal that is too narrow.
     short: String,
+    /// Lines below it.
+    below: Vec<String>,
 }
 
 impl TerminalLine {
     pub(super) fn new(terminal: Box<dyn Write + Send>, columns: fn() -> usize) -> Self {
-        Self { terminal, columns, drawings: 0, taskbar: None, text: String::new(), short: String::new() }
+        let (text, short, below) = (String::new(), String::new(), Vec::new());
+        Self { terminal, columns, drawings: 0, taskbar: None, text, short, below }
     }
 
     /// Also shows the percentage in a taskbar.
@@ -43,6 +49,11 @@ impl TerminalLine {
         self.drawings += 1;
         self.text = format!("{begin} {}", picture.text);
         self.short = format!("{begin} {}", picture.short);
+        if !self.below.is_empty() {
+            // There may be fewer now.
+            self.clear();
+        }
+        self.below.clone_from(&picture.below);
         self.redraw();
         let percent = picture.steps.map(|steps| steps * 100 / STEPS);
         let sequence =
@@ -63,6 +74,7 @@ impl TerminalLine {
     pub(super) fn end(&mut self) {
         self.clear();
         self.text.clear();
+        self.below.clear();
         if let Some(sequence) = self.taskbar.as_mut().and_then(Taskbar::clear) {
             self.write(sequence);
         }
@@ -74,14 +86,22 @@ impl TerminalLine {
             let columns = (self.columns)().saturating_sub(1);
             let fits = self.text.chars().count() <= columns;
             let text = if fits { &self.text } else { &self.short };
-            let text = text.chars().take(columns).collect::<String>();
-            self.write(&format!("{CLEAR}{text}"));
+            let cut = |text: &str| text.chars().take(columns).collect::<String>();
+            let mut drawn = format!("{CLEAR}{}", cut(text));
+            for line in &self.below {
+                drawn += &format!("\n{CLEAR}{}", cut(line));
+            }
+            if !self.below.is_empty() {
+                // The cursor goes back up (ECMA-48, CUU).
+                drawn += &format!("\r\x1b[{}A", self.below.len());
+            }
+            self.write(&drawn);
         }
     }
 
     pub(super) fn clear(&mut self) {
         if !self.text.is_empty() {
-            self.write(CLEAR);
+            self.write(if self.below.is_empty() { CLEAR } else { CLEAR_BELOW });
         }
     }
 
@@ -99,7 +119,7 @@ fn bar(steps: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use indicatif::InMemoryTerm;
+    use indicatif::{InMemoryTerm, TermLike as _};
 
     use super::super::tests::InMemory;
     use super::*;
@@ -109,7 +129,7 @@ mod tests {
         let terminal = InMemoryTerm::new(10, 20);
         let mut line = TerminalLine::new(Box::new(InMemory(terminal.clone())), || 20);
         let mut draw = |steps, text: &str, short: &str| {
-            line.draw(&Picture { steps, text: text.to_owned(), short: short.to_owned() });
+            line.draw(&Picture { steps, text: text.to_owned(), short: short.to_owned(), below: Vec::new() });
         };
         draw(None, &"a".repeat(30), &"b".repeat(30));
         assert_eq!(terminal.contents(), format!("- {}", "b".repeat(17)));
@@ -119,5 +139,25 @@ mod tests {
         assert_eq!(terminal.contents(), "====== all");
         line.clear();
         assert_eq!(terminal.contents(), "");
+    }
+
+    #[test]
+    fn lines_below_go_with_the_line() {
+        let terminal = InMemoryTerm::new(4, 20);
+        let mut line = TerminalLine::new(Box::new(InMemory(terminal.clone())), || 20);
+        let mut draw = |below: &[&str]| {
+            let below = below.iter().map(|&line| line.to_owned()).collect();
+            line.draw(&Picture { steps: Some(500), text: "half".to_owned(), short: String::new(), below });
+            terminal.contents()
+        };
+        terminal.write_str("a\r\nb\r\n").unwrap();
+        // At the bottom the terminal scrolls.
+        assert_eq!(draw(&["one that is much too long", "two"]), "b\n===>   half\none that is much to\ntwo");
+        assert_eq!(draw(&["two"]), "b\n===>   half\ntwo");
+        assert_eq!(draw(&["one", "two"]), "b\n===>   half\none\ntwo");
+        line.beside(|| terminal.write_str("c\r\n").unwrap());
+        assert_eq!(terminal.contents(), "c\n===>   half\none\ntwo");
+        line.end();
+        assert_eq!(terminal.contents(), "c");
     }
 }

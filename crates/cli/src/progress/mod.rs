@@ -26,8 +26,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use haul_flow::Tally;
-use haul_flow::lock;
+use haul_flow::{SlowRank, Tally, lock};
 
 use crate::events::ProgressTick;
 use crate::flags::When;
@@ -62,6 +61,19 @@ pub(crate) trait Source: Send + Sync {
     fn is_paused(&self) -> bool {
         false
     }
+
+    /// Returns the ranks that are slow now.
+    fn slow_ranks(&self) -> Vec<SlowRank> {
+        Vec::new()
+    }
+}
+
+/// What progress is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProgressOptions {
+    pub(crate) when: When,
+    /// True if slow ranks have lines of their own.
+    pub(crate) slow_ranks: bool,
 }
 
 /// A run's progress display, active until [`Progress::finish`].
@@ -80,6 +92,8 @@ struct Screen {
 
 struct State {
     canvas: Canvas,
+    /// True if slow ranks have lines of their own.
+    slow_ranks: bool,
     /// True once anything was shown.
     shown: bool,
 }
@@ -96,9 +110,9 @@ enum Canvas {
 impl Progress {
     /// Shows progress on standard error, if wanted there. Without a thread there is just
     /// no display.
-    pub(crate) fn begin(when: When, source: Arc<dyn Source>) -> Option<Self> {
+    pub(crate) fn begin(options: ProgressOptions, source: Arc<dyn Source>) -> Option<Self> {
         let terminal = io::stderr().is_terminal();
-        let canvas = match when {
+        let canvas = match options.when {
             When::Never => return None,
             When::Auto | When::Always if terminal => {
                 let line = TerminalLine::new(Box::new(io::stderr()), haul_sys::terminal_columns);
@@ -107,16 +121,16 @@ impl Progress {
             When::Auto => return None,
             When::Always => Canvas::Lines(Box::new(io::stderr())),
         };
-        Some(Self::on(canvas, source))
+        Some(Self::on(canvas, source, options.slow_ranks))
     }
 
     /// Records progress in a run log, whatever is shown.
     pub(crate) fn in_run_log(run_log: Arc<RunLog>, source: Arc<dyn Source>) -> Self {
-        Self::on(Canvas::Log(run_log), source)
+        Self::on(Canvas::Log(run_log), source, false)
     }
 
-    fn on(canvas: Canvas, source: Arc<dyn Source>) -> Self {
-        let state = Mutex::new(State { canvas, shown: false });
+    fn on(canvas: Canvas, source: Arc<dyn Source>, slow_ranks: bool) -> Self {
+        let state = Mutex::new(State { canvas, slow_ranks, shown: false });
         let screen = Arc::new(Screen { state, changed: Condvar::new(), over: AtomicBool::new(false) });
         let drawer = std::thread::Builder::new().name("progress".to_owned()).spawn({
             let screen = Arc::clone(&screen);
@@ -188,13 +202,18 @@ impl Screen {
             }
             let (done, whole, elapsed) = (source.done(), source.whole(), began.elapsed());
             view.is_paused = source.is_paused();
-            pause = match &mut state.canvas {
+            let state_now = &mut *state;
+            pause = match &mut state_now.canvas {
                 Canvas::Log(run_log) => {
                     let waits_for_room = view.is_paused;
                     run_log.progress(&ProgressTick { elapsed, done, whole, waits_for_room });
                     NEXT_LINE
                 }
-                canvas => canvas.show(&view.look(done, whole, elapsed)),
+                canvas => {
+                    let slow = if state_now.slow_ranks { source.slow_ranks() } else { Vec::new() };
+                    let below = view::lines_of(slow);
+                    canvas.show(&Picture { below, ..view.look(done, whole, elapsed) })
+                }
             };
             if !state.shown {
                 state.shown = true;
@@ -214,7 +233,9 @@ impl Canvas {
             }
             Self::Lines(writer) => {
                 // If progress can't be printed, neither can this error.
-                writer.write_all(format!("{}\n", picture.text).as_bytes()).unwrap_or_default();
+                for line in [&picture.text].into_iter().chain(&picture.below) {
+                    writer.write_all(format!("{line}\n").as_bytes()).unwrap_or_default();
+                }
                 NEXT_LINE
             }
             Self::Log(_) => NEXT_LINE,
@@ -262,7 +283,7 @@ mod tests {
     fn shown_on(canvas: Canvas) -> (Progress, mpsc::Receiver<()>) {
         let (looked, looks) = mpsc::channel();
         let source = Script { done: done(1, 1_000_000), looked: Mutex::new(looked) };
-        (Progress::on(canvas, Arc::new(source)), looks)
+        (Progress::on(canvas, Arc::new(source), true), looks)
     }
 
     /// Writes to a terminal in memory.

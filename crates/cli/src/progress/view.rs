@@ -1,8 +1,9 @@
 //! What progress shows at one moment: amounts, rate and time left.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
-use haul_flow::Tally;
+use haul_flow::{SlowRank, Tally};
 
 use crate::amounts;
 
@@ -11,6 +12,8 @@ const RATE_MEMORY: Duration = Duration::from_secs(5);
 /// Cost of an entry in bytes that take as long to copy. Without it, a tree of small files would
 /// seem to stand still.
 const ENTRY_WORK: u64 = 64 << 10;
+/// Maximum number of lines about slow ranks.
+const SLOW_RANKS_SHOWN: usize = 6;
 /// Shown instead of the rate while the run waits for room.
 const PAUSED: &str = "paused: disk full";
 /// Steps of the bar.
@@ -33,6 +36,8 @@ pub(crate) struct Picture {
     pub(crate) text: String,
     /// The same without what matters least, at most 32 characters.
     pub(super) short: String,
+    /// Lines below it.
+    pub(super) below: Vec<String>,
 }
 
 /// State kept from picture to picture.
@@ -69,7 +74,8 @@ impl View {
             let found = amounts::count(done.discovered);
             let copied = amounts::bytes(done.bytes);
             let text = format!("{copied} {files} files of {found} found {rate}");
-            return Picture { steps: None, text, short: format!("{copied} {rate}") };
+            let short = format!("{copied} {rate}");
+            return Picture { steps: None, text, short, below: Vec::new() };
         };
         // The tree may have grown since it was counted.
         let work_whole = work(whole.entries, whole.bytes).max(work_done).max(1);
@@ -87,6 +93,7 @@ impl View {
             steps: Some(self.steps),
             text: format!("{percent:>3}% {copied} {files} files {rate}{left}"),
             short: format!("{percent:>3}% {rate}{left}"),
+            below: Vec::new(),
         }
     }
 
@@ -115,6 +122,18 @@ impl View {
             Err(_) => String::new(),
         }
     }
+}
+
+/// Returns a line for each slow rank, the slowest first, and at most [`SLOW_RANKS_SHOWN`] lines.
+pub(super) fn lines_of(mut slow: Vec<SlowRank>) -> Vec<String> {
+    slow.sort_by_key(|rank| (Reverse(rank.since), rank.rank));
+    let shown = if slow.len() > SLOW_RANKS_SHOWN { SLOW_RANKS_SHOWN - 1 } else { slow.len() };
+    let others = slow.split_off(shown).len();
+    let line = |SlowRank { rank, host, since }: SlowRank| {
+        format!("rank {rank} on {host}: nothing completed for {}", amounts::time(since))
+    };
+    let more = (others > 0).then(|| format!("and {others} more ranks"));
+    slow.into_iter().map(line).chain(more).collect()
 }
 
 /// Combines entries and bytes in one measure.
@@ -186,8 +205,23 @@ mod tests {
                 steps: None,
                 text: "250 MB 25 files of 35 found 50.0 MB/s".to_owned(),
                 short: "250 MB 50.0 MB/s".to_owned(),
+                below: Vec::new(),
             }
         );
+    }
+
+    #[test]
+    fn the_slowest_ranks_come_first_and_not_all_of_many() {
+        let slow = |(rank, seconds)| {
+            let since = Duration::from_secs(seconds);
+            SlowRank { rank, host: format!("n{rank}"), since }
+        };
+        let lines = |ranks: &[(u32, u64)]| lines_of(ranks.iter().copied().map(slow).collect());
+        let two = ["rank 2 on n2: nothing completed for 1:30", "rank 1 on n1: nothing completed for 0:07"];
+        assert_eq!(lines(&[(1, 7), (2, 90)]), two);
+        let many = lines(&[7; 9].map(|seconds| (1, seconds)));
+        assert_eq!((many.len(), many[5].as_str()), (6, "and 4 more ranks"));
+        assert_eq!(lines(&[]), [""; 0]);
     }
 
     #[test]

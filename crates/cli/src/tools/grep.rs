@@ -11,7 +11,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use haul_flow::{Config, EntryReport, Line as Told, Problem, Report, RunInfo, Severity, Tally};
+use haul_flow::{Config, EntryReport, Line as Told, Problem, Report, RunInfo, Severity, SlowRank, Tally};
 use haul_grep::{
     Binary, Colors, Devices, Directories, Extent, Grep, GrepKind, GrepOptions, Named, Names, Order, Query,
     Rule, Show, Syntax,
@@ -437,6 +437,10 @@ impl Report for Listener<'_> {
 
     fn entry(&self, entry: EntryReport) {
         self.console.entry(entry);
+    }
+
+    fn slow_ranks(&self, slow: Vec<SlowRank>) {
+        self.console.slow_ranks(slow);
     }
 
     fn wants_entries(&self) -> bool {

@@ -70,6 +70,25 @@ fn all_ranks_pause_and_go_on() {
 }
 
 #[test]
+fn ranks_that_complete_nothing_are_shown() {
+    require!(KINDS[0].needed());
+    for way in [Way::Clients(2), Way::Ranks(2)] {
+        let scene = Scene::new(&Mpi::find(KINDS[0]).unwrap(), way, &[], FILES);
+        let running =
+            scene.start(&["--bwlimit=1", "--control=socket", "--progress=always", "-g", "--progress=always"]);
+        assert!(wait::until(SOON, || scene.sandbox.join("socket").exists() && bytes(&scene) > 0));
+        ctl(&scene, "pause");
+        // Longer than the five seconds after which a rank is called slow.
+        std::thread::sleep(Duration::from_secs(9));
+        ctl(&scene, "stop");
+        let outcome = running.finish().unwrap();
+        let shown = outcome.errors();
+        let is_shown = shown.contains(": nothing completed for 0:0") && shown.contains("rank 0 on ");
+        assert!(is_shown, "{way:?}: {shown}");
+    }
+}
+
+#[test]
 fn a_stopped_run_leaves_whole_files_and_no_process() {
     for kind in KINDS {
         require!(kind.needed());

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use haul_flow::{JobSpec, Problem, Report as Listens, lock};
+use haul_flow::{JobSpec, Problem, Report as Listens, SlowRank, lock};
 use haul_journal::Journal;
 
 use super::failed_host::{Loss, failed_host};
@@ -20,6 +20,7 @@ use crate::link::{Arrival, Incoming, Outgoing};
 use crate::master;
 use crate::standstill::{Deadline, Standstill};
 use crate::token::Tokens;
+use crate::transport::Rank;
 use crate::wire::{InitMessage, KnownKinds, News, PackedInit, PackedProblem, Report, ToLaunch, ToMaster};
 
 /// Maximum number of attempts.
@@ -62,6 +63,8 @@ pub(crate) enum Received {
     Report(String, Box<Report>),
     /// A line from rank 0 for `--debug`.
     Remark(String),
+    /// The ranks that are slow now.
+    SlowRanks(Vec<SlowRank>),
     /// Nothing of importance.
     Nothing,
     /// The attempt is lost, and why.
@@ -325,6 +328,11 @@ impl ProcessGroup {
             }
             Some(Arrival::Message(ToLaunch::Lost { why })) => Received::Lost(JobError::Lost(why)),
             Some(Arrival::Message(ToLaunch::Remark(text))) => Received::Remark(text),
+            Some(Arrival::Message(ToLaunch::SlowRanks(slow))) => {
+                let host = |rank: Rank| attempt.hosts.get(rank.index()).cloned().unwrap_or_default();
+                let named = |(rank, since): (Rank, _)| SlowRank { rank: rank.0, host: host(rank), since };
+                Received::SlowRanks(slow.into_iter().map(named).collect())
+            }
             Some(Arrival::Message(ToLaunch::Stopped { messages })) => {
                 attempt.stopped = Some(messages);
                 Received::Nothing
@@ -482,7 +490,7 @@ impl ProcessGroup {
             match self.receive(Duration::from_millis(50)) {
                 Received::Report(host, last) => self.tell(&host, last.news, report),
                 Received::Remark(text) => report.debug(&text),
-                Received::Nothing => {}
+                Received::SlowRanks(_) | Received::Nothing => {}
                 Received::Lost(why) => break Err(why),
             }
             if let Some(messages) = lock(&self.attempt).as_mut().and_then(|attempt| attempt.stopped.take()) {

@@ -170,11 +170,15 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             match heard {
                 Received::Report(host, report) => self.take(&host, *report),
                 Received::Remark(text) => self.spec.run.report.debug(&text),
+                Received::SlowRanks(slow) => self.spec.run.report.slow_ranks(slow),
                 Received::Nothing => {}
-                Received::Lost(why) => match self.group.begin_again(self.spec, &why) {
-                    Some(again) => self.go_on(again),
-                    None => return self.give_up(),
-                },
+                Received::Lost(why) => {
+                    self.spec.run.report.slow_ranks(Vec::new());
+                    match self.group.begin_again(self.spec, &why) {
+                        Some(again) => self.go_on(again),
+                        None => return self.give_up(),
+                    }
+                }
             }
             self.call_off();
             self.pass_on_limits();

@@ -35,6 +35,8 @@ pub(crate) struct RankTable {
     announced: Vec<u32>,
     /// When each worker last completed something.
     through: Vec<Duration>,
+    /// When each worker last completed an item or a range, or was given something while idle.
+    progressed: Vec<Duration>,
     credit: usize,
     /// Workers with nothing in hand.
     idle: BTreeSet<usize>,
@@ -51,6 +53,7 @@ impl RankTable {
             last_files: vec![None; ranks.len()],
             announced: vec![0; ranks.len()],
             through: vec![Duration::ZERO; ranks.len()],
+            progressed: vec![Duration::ZERO; ranks.len()],
             credit: credit.max(1),
             spare: BTreeSet::new(),
             ranks,
@@ -82,6 +85,15 @@ impl RankTable {
         self.last_files[worker]
     }
 
+    /// Returns the workers that have completed nothing of what they hold for at least `time`, and
+    /// for how long.
+    pub(crate) fn slow(&self, now: Duration, time: Duration) -> Vec<(Rank, Duration)> {
+        let since = |worker: usize| now.saturating_sub(self.progressed[worker]);
+        let is_slow = |&worker: &usize| !self.hands[worker].is_empty() && since(worker) >= time;
+        let slow = (0..self.ranks.len()).filter(is_slow);
+        slow.map(|worker| (self.ranks[worker], since(worker))).collect()
+    }
+
     pub(crate) fn rank(&self, worker: usize) -> Rank {
         self.ranks[worker]
     }
@@ -92,7 +104,10 @@ impl RankTable {
     }
 
     /// Adds an assignment to a worker's hand.
-    pub(crate) fn hold(&mut self, worker: usize, held: Assignment) {
+    pub(crate) fn hold(&mut self, worker: usize, held: Assignment, now: Duration) {
+        if self.hands[worker].is_empty() {
+            self.progressed[worker] = now;
+        }
         if let Assignment::Range(file) = held {
             self.last_files[worker] = Some(file);
         }
@@ -118,6 +133,7 @@ impl RankTable {
         })?;
         let Assignment::Bundle(bundle) = &mut hand[index] else { return None };
         bundle.items.swap_remove(at);
+        self.progressed[worker] = now;
         if !bundle.items.is_empty() {
             return None;
         }
@@ -139,6 +155,7 @@ impl RankTable {
         let at = hand.iter().position(|held| *held == Assignment::Range(file))?;
         hand.swap_remove(at);
         self.through[worker] = now;
+        self.progressed[worker] = now;
         self.settle(worker);
         Some(if self.holds_range_of(worker, file) { Left::Member } else { Left::Gone })
     }

@@ -205,6 +205,10 @@ pub struct Limits {
 /// 60 MB are 60 GB that no other rank can share; 1,024 small files take far less time.
 const BUNDLE_TIME: Duration = Duration::from_secs(3);
 
+/// How long a rank may complete nothing before it is called slow: longer than a bundle and a range
+/// take where all is well.
+const SLOW_TIME: Duration = Duration::from_secs(5);
+
 /// Minimum time that a file must take one rank to be worth a team.
 const LARGE_TIME: Duration = Duration::from_secs(1);
 
@@ -391,6 +395,13 @@ impl Scheduler {
         self.files.bytes_left()
     }
 
+    /// Returns the workers that have completed nothing of what they hold for five seconds or more,
+    /// and for how long.
+    #[must_use]
+    pub fn slow_ranks(&self, now: Duration) -> Vec<(Rank, Duration)> {
+        self.group.slow(now, SLOW_TIME)
+    }
+
     /// Returns the number of workers with nothing in hand.
     #[must_use]
     pub fn idle_workers(&self) -> usize {
@@ -472,7 +483,7 @@ impl Scheduler {
     fn give_range_of(&mut self, file: FileId, worker: usize, now: Duration, orders: &mut Vec<Order>) -> bool {
         let joins = !self.group.holds_range_of(worker, file);
         let Some(cut) = self.files.cut(file, joins, now) else { return false };
-        self.group.hold(worker, Assignment::Range(file));
+        self.group.hold(worker, Assignment::Range(file), now);
         orders.push(Order::Range {
             to: self.group.rank(worker),
             file,
@@ -491,7 +502,7 @@ impl Scheduler {
         }
         let entries = items.iter().map(|item| item.entries).sum();
         let bundle = Bundle { items: items.iter().map(|item| item.id).collect(), entries, given: now };
-        self.group.hold(worker, Assignment::Bundle(bundle));
+        self.group.hold(worker, Assignment::Bundle(bundle), now);
         orders.push(Order::Items { to: self.group.rank(worker), items });
         true
     }

@@ -389,6 +389,25 @@ fn a_team_is_no_larger_than_its_stripes_while_others_wait() {
 }
 
 #[test]
+fn a_rank_is_slow_while_it_holds_work_and_completes_nothing() {
+    let at = Duration::from_secs;
+    let mut scheduler = Scheduler::new(vec![Rank(1), Rank(2)], LIMITS);
+    let mut orders = Vec::new();
+    let item = |number| Item { id: ItemId(number), directory: 0, entries: 1, body: Vec::new() };
+    let send = |scheduler: &mut Scheduler, number, now, orders: &mut Vec<Order>| {
+        scheduler.take(Event::Item(item(number)), now, orders);
+    };
+    send(&mut scheduler, 1, at(100), &mut orders);
+    assert_eq!(scheduler.slow_ranks(at(104)), []);
+    // The other one has nothing to do.
+    assert_eq!(scheduler.slow_ranks(at(105)), [(Rank(1), at(5))]);
+    send(&mut scheduler, 2, at(106), &mut orders);
+    assert_eq!(scheduler.slow_ranks(at(112)), [(Rank(1), at(12)), (Rank(2), at(6))]);
+    scheduler.take(Event::ItemDone { rank: Rank(1), item: ItemId(1) }, at(113), &mut orders);
+    assert_eq!(scheduler.slow_ranks(at(200)), [(Rank(2), at(94))]);
+}
+
+#[test]
 fn what_was_asked_for_is_not_changed_by_what_is_measured() {
     let usual = Limits { range_bytes_min: 100, range_bytes_max: 1000, ..Limits::default() };
     let exact = Limits { range_bytes_max: 100, ..usual };

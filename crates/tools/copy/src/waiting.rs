@@ -4,7 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_flow::{
-    EntryOutcome, EntryReport, Line, Problem, Report, RunInfo, Severity, Standard, Status, Tally, lock,
+    EntryOutcome, EntryReport, Line, Problem, Report, RunInfo, Severity, SlowRank, Standard, Status, Tally,
+    lock,
 };
 
 use super::CopyKind;
@@ -83,6 +84,10 @@ impl Report for Waiting<'_> {
 
     fn waits_for_room(&self, target: Option<&[u8]>) {
         self.report.waits_for_room(target);
+    }
+
+    fn slow_ranks(&self, slow: Vec<SlowRank>) {
+        self.report.slow_ranks(slow);
     }
 
     fn note(&self, printed: &[u8]) {

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use haul_flow::{Config, EntryReport, Line as Said, Problem, Report, RunInfo, Tally};
+use haul_flow::{Config, EntryReport, Line as Said, Problem, Report, RunInfo, SlowRank, Tally};
 use haul_sys::{Standard, Timestamp};
 use haul_tar::{
     self, Archive, Attributes, Compression, Confinement, Exclude, Existing, Format, Links, MemberOrder,
@@ -383,6 +383,10 @@ impl Report for Aside<'_> {
 
     fn wants_entries(&self) -> bool {
         self.0.wants_entries()
+    }
+
+    fn slow_ranks(&self, slow: Vec<SlowRank>) {
+        self.0.slow_ranks(slow);
     }
 
     fn note(&self, printed: &[u8]) {
