@@ -372,35 +372,66 @@ fn files_of_running_copies_and_own_output_stay() {
     assert_eq!(fs::read_to_string(sandbox.join("t/log")).unwrap().lines().count(), 2);
 }
 
+/// What a deletion did while one of the directories was swapped with a link that leads outside.
+struct Race {
+    outcome: Outcome,
+    swaps: u64,
+    /// True if anything outside is gone.
+    has_lost: bool,
+    label: String,
+}
+
+/// What is swapped: what only the target has, and what both have.
+const SWAPPED: [&str; 3] = ["t/extra", "t/extra/sub", "t/both"];
+
+/// Runs a command that deletes, in a race.
+fn race(run: Run, swapped: &str) -> Race {
+    let sandbox = sandbox(
+        "mkdir -p s/both outside/sub; touch s/both/f; cp -a s t; mkdir -p t/extra/sub
+        (cd t/extra; seq 40 | xargs touch); (cd t/extra/sub; seq 40 | xargs touch); (cd t/both; seq 40 | xargs touch)
+        (cd outside; seq 40 | xargs touch); (cd outside/sub; seq 40 | xargs touch); touch outside/f
+        ln -s $PWD/outside link",
+    );
+    let before = names(&sandbox.join("outside"));
+    let flipper = Flipper::start(&sandbox.join(swapped), &sandbox.join("link")).unwrap();
+    let outcome = run.in_folder(sandbox.path()).within(Duration::from_secs(10)).finish().unwrap();
+    // It ends with an error if the directory goes.
+    let swaps = flipper.stop().unwrap_or(2);
+    let has_lost = names(&sandbox.join("outside")) != before;
+    Race { swaps, has_lost, label: format!("{swapped}: {}", outcome.errors()), outcome }
+}
+
 #[test]
 fn a_directory_swapped_for_a_link_is_never_entered() {
     let ours = program!();
     require!(ours.needs_haul());
-    let runs = needs::count_from("HAUL_RACE_RUNS", 300);
-    // What is swapped with a link that leads outside: what only the target has, and what both have.
+    let runs = needs::count_from("HAUL_RACE_RUNS", if needs::is_full_run() { 1000 } else { 300 });
     let (mut swaps, mut removed) = (0, 0);
     for run in 0..runs {
-        let sandbox = sandbox(
-            "mkdir -p s/both outside/sub; touch s/both/f; cp -a s t; mkdir -p t/extra/sub
-            (cd t/extra; seq 40 | xargs touch); (cd t/extra/sub; seq 40 | xargs touch); (cd t/both; seq 40 | xargs touch)
-            (cd outside; seq 40 | xargs touch); (cd outside/sub; seq 40 | xargs touch); touch outside/f
-            ln -s $PWD/outside link",
-        );
-        let before = names(&sandbox.join("outside"));
-        let swapped = ["t/extra", "t/extra/sub", "t/both"][run % 3];
-        let flipper = Flipper::start(&sandbox.join(swapped), &sandbox.join("link")).unwrap();
         let jobs = ["-j1", "-j4"][run / 3 % 2];
-        let outcome =
-            Run::new(ours.path()).args(["sync", jobs, "--delete", "s", "t"]).in_folder(sandbox.path());
-        let outcome = outcome.within(Duration::from_secs(10)).finish().unwrap();
-        // It ends with an error if the directory goes.
-        swaps += flipper.stop().unwrap_or(2);
-        removed += usize::from(outcome.succeeded());
-        assert!(!outcome.crashed(), "{swapped}: {}", outcome.errors());
-        assert_eq!(names(&sandbox.join("outside")), before, "{swapped} {jobs}: {}", outcome.errors());
+        let sync = Run::new(ours.path()).args(["sync", jobs, "--delete", "s", "t"]);
+        let race = race(sync, SWAPPED[run % 3]);
+        swaps += race.swaps;
+        removed += usize::from(race.outcome.succeeded());
+        assert!(!race.outcome.crashed() && !race.has_lost, "{jobs}, {}", race.label);
     }
     note!("{runs} runs, {swaps} swaps, {removed} runs succeeded");
     assert!(swaps > 2 * runs as u64, "the race did not run");
+}
+
+/// Shows that the race above is one: what others lose in it is printed.
+#[test]
+fn others_in_the_same_race() {
+    require!(needs::full_run());
+    let others = [("rsync", "-a --delete s/ t/"), ("rm", "-rf t/extra t/both")];
+    for (name, words) in others {
+        require!(needs::tool(name));
+        let run = |run: usize| race(Run::new(Path::new(name)).args(words.split(' ')), SWAPPED[run % 3]);
+        let races: Vec<_> = (0..1000).map(run).collect();
+        let lost = races.iter().filter(|race| race.has_lost).count();
+        let swaps: u64 = races.iter().map(|race| race.swaps).sum();
+        note!("{name} {words}: 1000 runs, {swaps} swaps, {lost} lost files outside");
+    }
 }
 
 #[test]
