@@ -327,22 +327,31 @@ fn killed_anywhere_and_run_again_the_trees_are_equal() {
     let ours = program!();
     require!(ours.needs_haul(), needs::root(), needs::tool("setfattr"));
     let more = "for n in $(seq 300); do mkdir s/d$n; head -c 20000 /dev/zero >s/d$n/f; echo $n >s/d$n/g; done
-        mkdir t; cp -a s/a s/d1?? t; find t -name g -exec sh -c 'echo old >$1' x {} ';'";
+        mkdir t; cp -a s/a s/d1?? t; find t -name g -exec sh -c 'echo old >$1' x {} ';'
+        cp -a s monday; rm -r monday/d2??; echo other >monday/d1/g";
     let kills = if needs::is_full_run() { 100 } else { 12 };
     let mut random = seeded(random::seed("kills", Some(7)));
-    for options in ["", "--inplace"] {
-        for _ in 0..kills / 2 {
+    for options in ["", "--inplace", "--link-dest=../monday", "--backup-dir=../kept"] {
+        for _ in 0..kills / 4 {
             let sandbox = scene(more);
+            let take = |name: &str| Snapshot::take(&sandbox.join(name), FACTS).unwrap();
+            let monday = take("monday");
             let mut sync = Command::new(ours.path());
             sync.args(["sync"]).args(options.split_whitespace()).args(["s", "t"]);
             let mut child = sync.current_dir(sandbox.path()).spawn().unwrap();
             std::thread::sleep(Duration::from_micros(random.random_range(0..60_000)));
             child.kill().unwrap();
             child.wait().unwrap();
-            succeed(&ours, sandbox.path(), "s t");
-            let take = |name: &str| Snapshot::take(&sandbox.join(name), FACTS).unwrap();
-            let differences = compare(&take("s"), &take("t"), FACTS).unwrap();
-            assert!(differences.is_empty(), "{options}: {differences}");
+            succeed(&ours, sandbox.path(), format!("{options} s t").trim());
+            for (expected, found) in [(&take("s"), &take("t")), (&monday, &take("monday"))] {
+                let differences = compare(expected, found, FACTS).unwrap();
+                assert!(differences.is_empty(), "{options}: {differences}");
+            }
+            if options.starts_with("--backup") {
+                // By the killed run or by the second one.
+                let old = "test $(cat kept/d1??/g | grep -c old) = 100";
+                sandbox.script(old).unwrap();
+            }
         }
     }
 }
