@@ -39,7 +39,7 @@ const INVALID: [(&str, &str); 16] = [
     ("progress", "sometimes"),
     ("stats", "xml"),
     ("events", "fd:1"),
-    ("log-file", ""),
+    ("log-file", "-"),
     ("clients", "0"),
     ("account", "a b"),
     ("walltime", "1h"),
@@ -47,7 +47,7 @@ const INVALID: [(&str, &str); 16] = [
     ("launcher", " "),
     ("mpi-lib", ""),
     ("iops-limit", "-1"),
-    ("control", ""),
+    ("control", "-"),
 ];
 
 fn built() -> PathBuf {

@@ -42,7 +42,7 @@ impl Layout {
 
 impl Typed {
     pub(super) fn set_journal(&mut self, value: Value<'_>) -> Result<(), Error> {
-        self.shared.run.hosts.journal = Some(value.path()?);
+        self.shared.run.hosts.journal = Some(value.output_path()?);
         Ok(())
     }
 

@@ -477,7 +477,7 @@ impl Typed {
 
     /// `--manifest=FILE`.
     pub(super) fn set_manifest(&mut self, path: Value<'_>) -> Result<(), Error> {
-        self.manifest = Some(name(path.path()?.into_os_string().into_vec())?);
+        self.manifest = Some(name(path.output_path()?.into_os_string().into_vec())?);
         Ok(())
     }
 

@@ -143,7 +143,7 @@ static OF_MACHINE: &[Flag] = &[
     Flag::own(
         "--control",
         Required("SOCKET", |shared, value| {
-            shared.run.control = Some(value.path()?);
+            shared.run.control = Some(value.output_path()?);
             shared.limits();
             Ok(())
         }),
@@ -181,7 +181,7 @@ static OF_MACHINE: &[Flag] = &[
     ),
     Flag::own(
         "--log-file",
-        Required("FILE", |shared, value| value.path().map(|path| shared.run.log_file = Some(path))),
+        Required("FILE", |shared, value| value.output_path().map(|path| shared.run.log_file = Some(path))),
         "append all messages, and the lines of --verbose, to FILE, with the time",
     ),
     Flag::own("--debug", Plain(|shared| shared.run.debug = true), "print how the run was set up"),

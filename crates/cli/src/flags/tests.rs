@@ -584,7 +584,12 @@ fn a_manifest_has_the_hashes_that_are_asked_for() {
         manifest("--manifest=m --hash=xxh64 --manifest-format=mhl a b"),
         Some((Format::Mhl, Algorithm::Xxh64))
     );
-    for line in ["--hash=md5 a b", "--manifest=m --hash=sha1 a b", "--manifest=m --manifest-format=mhl a b"] {
+    for line in [
+        "--manifest=- a b",
+        "--hash=md5 a b",
+        "--manifest=m --hash=sha1 a b",
+        "--manifest=m --manifest-format=mhl a b",
+    ] {
         assert!(parse(&words(line), Environment::default()).is_err(), "{line}");
     }
     let several = |hash: &str| first_line(&format!("--manifest=m --hash={hash} --ops=multi a b"));

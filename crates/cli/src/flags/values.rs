@@ -106,9 +106,20 @@ impl Value<'_> {
         Ok(PathBuf::from(self.os()))
     }
 
+    /// Parses the name of a file to write. Nothing but data goes to standard output, which others
+    /// call `-`.
+    pub(crate) fn output_path(self) -> Result<PathBuf, Error> {
+        if self.bytes == b"-" {
+            return Err(self.refused("the name of a file; one that is called - is ./-"));
+        }
+        self.path()
+    }
+
     /// Parses where lines go: `fd:N`, or a file.
     pub(crate) fn destination(self) -> Result<Destination, Error> {
-        let Some(number) = self.bytes.strip_prefix(b"fd:") else { return self.path().map(Destination::File) };
+        let Some(number) = self.bytes.strip_prefix(b"fd:") else {
+            return self.output_path().map(Destination::File);
+        };
         // Messages and other output go to the standard streams.
         let number =
             self::number(number).filter(|number| *number > 2).and_then(|number| u16::try_from(number).ok());
