@@ -77,6 +77,11 @@ impl<T: Distributed + 'static> Agent<'_, T> {
                     limits.change(|own| *own = values);
                 }
             }
+            Message::Grant(load) => {
+                if let Some(limits) = self.limits {
+                    limits.grant(load);
+                }
+            }
             other => return Some(other),
         }
         None

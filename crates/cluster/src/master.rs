@@ -12,6 +12,8 @@
 
 use std::time::{Duration, Instant};
 
+use haul_flow::Granter;
+
 use crate::error::LinkClosed;
 use crate::link::{Arrival, Link};
 use crate::schedule::{CountedBy, Event, Item, LargeFile, Limits, Order, Scheduler};
@@ -60,6 +62,8 @@ pub struct Master {
     standstill: Standstill,
     /// When the launch process was last sent the slow ranks, and if there were any.
     slow_told: (Instant, bool),
+    /// The clocks of the limits. `None` as a process is the launch process.
+    granter: Granter<Option<Rank>>,
 }
 
 impl Master {
@@ -86,6 +90,7 @@ impl Master {
             stopping: false,
             standstill: Standstill::new(now),
             slow_told: (now, false),
+            granter: Granter::default(),
         }
     }
 
@@ -152,7 +157,11 @@ impl Master {
             }
             ToMaster::Closed => self.event(Event::Closed),
             ToMaster::CallOff => self.tell_all(&Message::CalledOff),
-            ToMaster::Limits(values) => self.tell_all(&Message::Limits(values)),
+            ToMaster::Limits(values) => {
+                self.granter.set(values, Instant::now());
+                self.tell_all(&Message::Limits(values));
+            }
+            ToMaster::Request(load) => self.granter.ask(None, load, Instant::now()),
             ToMaster::Alive => {}
             ToMaster::Stop => {
                 self.stopping = true;
@@ -168,6 +177,8 @@ impl Master {
         if let Ok(init_message) = packed.unpack() {
             let size = self.peers.len() as u32;
             self.silence = init_message.silence;
+            let values = init_message.config.limits.as_ref().map(haul_flow::Limits::values);
+            self.granter.set(values.unwrap_or_default(), Instant::now());
             self.counted_by = counted_by(init_message.leader_counts);
             let limits = limits(&init_message);
             self.scheduler = Some(Scheduler::new(workers(size).map(Rank).collect(), limits));
@@ -182,6 +193,7 @@ impl Master {
         match message {
             Message::Hello(hello) => self.greet(from, hello)?,
             Message::Report(report) => self.report(from, *report)?,
+            Message::Request(load) => self.granter.ask(Some(from), load, Instant::now()),
             Message::Bye => self.peers[from.index()].gone = true,
             // Heartbeats only update `last_received`.
             _ => {}
@@ -262,6 +274,21 @@ impl Master {
                 // The launch process decides when the job is done: bounced entries may have to go
                 // out again.
                 Order::Over => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Grants what the limits allow. After `Stop` nobody needs it, and a rank that has said goodbye
+    /// receives nothing.
+    pub(crate) fn grant(&mut self, now: Instant) -> Result<(), Broken> {
+        if self.stopping {
+            return Ok(());
+        }
+        for (to, load) in self.granter.due(now) {
+            match to {
+                Some(rank) => self.outgoing.push((rank, Message::Grant(load))),
+                None => self.tell(ToLaunch::Grant(load))?,
             }
         }
         Ok(())

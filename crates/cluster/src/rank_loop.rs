@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use haul_flow::{Config, DirCache, Local, Policy, Selector, Settings, Sharers};
+use haul_flow::{Config, DirCache, Limits, Local, Policy, Selector, Settings};
 
 use crate::agent::{Agent, WorkerPool, work};
 use crate::distributed::Distributed;
@@ -156,7 +156,9 @@ impl<X: Transport> RankLoop<X> {
         let Some(master) = &mut self.master else { return Ok(false) };
         let mut busy = master.hear_link()?;
         master.give()?;
-        master.tick(Instant::now())?;
+        let now = Instant::now();
+        master.grant(now)?;
+        master.tick(now)?;
         for (to, message) in master.outgoing() {
             busy = true;
             self.transport.send(to, pack(&message))?;
@@ -252,9 +254,16 @@ impl<X: Transport> ReadyRank<X> {
         let cancel = pool.tool.policy().cancel;
         let (ways, tool) = (Arc::new(ways), &pool.tool);
         let limits = pool.limits.as_ref();
+        if let Some(limits) = limits {
+            limits.depend_on_grants();
+        }
         let agent = Agent { ways, send_queue: Arc::clone(&send_queue), feed, rank, tool, cancel, limits };
         station.greet(None)?;
         station.serve_until_stop(&agent)?;
+        if let Some(limits) = limits {
+            // The master grants nothing after `Stop`.
+            limits.use_own_clocks();
+        }
         // With its feed, the last one, so that the workers end.
         drop(agent);
         // A worker's panic aborts the process, so `join` can't fail.
@@ -276,8 +285,7 @@ impl<X: Transport> ReadyRank<X> {
         if init_message.config.nice {
             haul_sys::lower_priority().map_err(|cause| Unfit::Priority(Arc::new(cause)))?;
         }
-        let settings =
-            Settings::resolve(&for_many_hosts(&init_message.config, self.station.transport.size()));
+        let settings = Settings::resolve(&for_many_hosts(&init_message.config));
         // Made only to learn whether it can be had: the workers make their own.
         if let Err((name, cause)) = settings.first_engine() {
             return Err(Unfit::Engine { name, cause });
@@ -291,15 +299,9 @@ impl<X: Transport> ReadyRank<X> {
 }
 
 /// Fills in settings the user left open. Many hosts share a parallel file system, which prefers
-/// large transfers (1 MiB, as the authors of spdcp found for Lustre). Each rank has an equal share
-/// of what all may move together.
-fn for_many_hosts(config: &Config, ranks: u32) -> Config {
-    let block_bytes = config.block_bytes.unwrap_or(BLOCK_BYTES);
-    if let Some(limits) = &config.limits {
-        // The launch process does operations too: it enters the directories.
-        limits.share_among(Sharers { bytes: ranks, operations: ranks.saturating_add(1) });
-    }
-    Config { block_bytes: Some(block_bytes), ..config.clone() }
+/// large transfers (1 MiB, as the authors of spdcp found for Lustre).
+fn for_many_hosts(config: &Config) -> Config {
+    Config { block_bytes: Some(config.block_bytes.unwrap_or(BLOCK_BYTES)), ..config.clone() }
 }
 
 impl<X: Transport> RankLoop<X> {
@@ -320,6 +322,9 @@ impl<X: Transport> RankLoop<X> {
             }
             for (leader, over) in agent.send_queue.take_moved() {
                 self.send(leader, &Message::Moved(over))?;
+            }
+            if let Some(load) = agent.limits.and_then(Limits::ask) {
+                self.send(Rank::MASTER, &Message::Request(load))?;
             }
             if let Some(report) = agent.send_queue.take_if_due() {
                 self.send(Rank::MASTER, &Message::Report(Box::new(report)))?;

@@ -9,7 +9,7 @@ use std::ffi::CString;
 use std::ops::Range;
 use std::time::Duration;
 
-use haul_flow::{Config, EntryReport, FlowKind, Kind, LimitValues, Line, Problem, Severity, Tally};
+use haul_flow::{Config, EntryReport, FlowKind, Kind, LimitValues, Line, Load, Problem, Severity, Tally};
 use haul_journal::Stamp;
 use haul_sys::{Errno, Error, Operation, Standard};
 use serde::de::DeserializeOwned;
@@ -146,6 +146,10 @@ pub enum Message {
     Bye,
     /// Master to all: the limits have changed.
     Limits(LimitValues),
+    /// Any rank to the master: its workers will need this much of the limits.
+    Request(Load),
+    /// Master: the limits allow this much of what was requested.
+    Grant(Load),
 }
 
 /// A completed work item.
@@ -375,6 +379,8 @@ pub enum ToMaster {
     Stop,
     /// The limits have changed.
     Limits(LimitValues),
+    /// The launch process's workers will need this much of the limits.
+    Request(Load),
 }
 
 /// A message from master to launch process.
@@ -415,6 +421,8 @@ pub enum ToLaunch {
         /// Messages between ranks that rank 0 sent or received.
         messages: u64,
     },
+    /// The limits allow this much of what was requested.
+    Grant(Load),
 }
 
 /// Packs a message.

@@ -62,7 +62,7 @@ pub use haul_sys::Standard;
 pub use held::{DirCache, DirHandle};
 pub use kind::{FlowKind, Kind};
 pub use leftovers::sweep;
-pub use limits::{LimitValues, Limits, Sharers};
+pub use limits::{Granter, LimitValues, Limits, Load};
 pub use links::{Claim, FileKey, LinkTable};
 pub use local::{Feed, Local};
 pub use lock::lock;

@@ -15,21 +15,36 @@
 //! wait      until `allowed` has reached what `used` was after the worker's own amount
 //! ```
 //!
-//! In a pause the clocks stand still. Nobody polls: a wait ends with its time, a change, or the
-//! cancellation of the run.
+//! In a pause the clocks stand still. Workers don't poll: a wait ends with its time, a change, or
+//! the cancellation of the run.
+//!
+//! Several processes of a run share the clocks of rank 0 ([`Granter`]). What is `allowed` in a
+//! process then doesn't grow with time but with what it is granted:
+//!
+//! ```text
+//! process:  used ─► Limits::ask ─┐                          ┌► Limits::grant ─► allowed
+//! rank 0:                        └► Granter::ask ─► clock ──┘ (Granter::due)
+//! ```
+//!
+//! A process asks for what its workers wait for, and ahead of their need for as much as they used
+//! in the last tenth of a second, so they needn't wait for the answer if the limit isn't reached.
+//! It has one request at a time, for at most `REQUEST_MAX` of the limit, so that others get theirs
+//! in between. A process that does nothing asks for nothing.
+//!
+//! Termination: each request is granted as long as rank 0 runs. When its work is over or lost, a
+//! process uses its own clocks again, which ends the waits of its workers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+mod clock;
+mod granter;
 
 use crate::lock::lock;
 use crate::policy::CancelToken;
-
-/// How much time in which nothing was done may be made up for, in seconds.
-const LATE_MAX: f64 = 0.1;
-
-/// Maximum wait before the clock is read again, in seconds, so that no limit overflows: a year.
-const WAIT_MAX: f64 = 3e7;
+use clock::Clock;
+pub use granter::Granter;
 
 /// Limits as the user sets them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -41,15 +56,6 @@ pub struct LimitValues {
     pub operations_per_second: Option<u64>,
     /// True if nothing new is begun.
     pub is_paused: bool,
-}
-
-/// Numbers of processes that share the limits equally.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sharers {
-    /// Processes that move bytes.
-    pub bytes: u32,
-    /// Processes that do operations.
-    pub operations: u32,
 }
 
 /// The limits of a run, which can be changed at any time. Clones share one state.
@@ -71,31 +77,21 @@ struct Shared {
     changed: Condvar,
 }
 
-#[derive(Debug)]
+/// The limits of a process or a run, and their clocks.
+#[derive(Debug, Default)]
 struct State {
     values: LimitValues,
-    sharers: Sharers,
     bytes: Clock,
     operations: Clock,
 }
 
-impl Default for State {
-    fn default() -> Self {
-        let sharers = Sharers { bytes: 1, operations: 1 };
-        Self {
-            values: LimitValues::default(),
-            sharers,
-            bytes: Clock::default(),
-            operations: Clock::default(),
-        }
-    }
-}
-
-/// What a worker did or is about to do.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Load {
-    pub(crate) bytes: u64,
-    pub(crate) operations: u64,
+/// What was done or is about to be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Load {
+    /// Bytes of files moved.
+    pub bytes: u64,
+    /// Operations.
+    pub operations: u64,
 }
 
 impl Load {
@@ -103,61 +99,28 @@ impl Load {
     pub(crate) const ENTRY: Self = Self { bytes: 0, operations: 1 };
 }
 
-/// The clock of one limit.
-#[derive(Debug, Default)]
-struct Clock {
-    /// `None` if there is no limit.
-    per_second: Option<f64>,
-    used: f64,
-    /// As of `read`.
-    allowed: f64,
-    /// When the clock was last read; `None` if it never ran.
-    read: Option<Instant>,
-}
-
-impl Clock {
-    fn advance(&mut self, now: Instant) {
-        let elapsed = self.read.map_or(0.0, |read| now.saturating_duration_since(read).as_secs_f64());
-        self.read = Some(now);
-        self.allowed = match self.per_second {
-            Some(rate) => (self.allowed + rate * elapsed).min(self.used + rate * LATE_MAX),
-            None => self.used,
-        };
-    }
-
-    /// Adds to what was used. Returns the sum, to wait for.
-    fn take(&mut self, amount: u64, now: Instant) -> f64 {
-        self.advance(now);
-        self.used += amount as f64;
-        self.used
-    }
-
-    /// Returns how long to wait until this much is allowed, as of the last reading.
-    fn left(&self, wanted: f64) -> Duration {
-        let missing = wanted - self.allowed;
-        let seconds = self.per_second.map_or(0.0, |rate| missing / rate);
-        Duration::from_secs_f64(seconds.clamp(0.0, WAIT_MAX))
-    }
-
-    fn set(&mut self, per_second: Option<f64>, now: Instant) {
-        self.advance(now);
-        self.per_second = per_second;
-    }
-}
-
 impl State {
+    fn clocks(&mut self) -> [&mut Clock; 2] {
+        [&mut self.bytes, &mut self.operations]
+    }
+
     /// Applies the values to the clocks.
     fn set(&mut self, values: LimitValues, now: Instant) {
-        let share = |all: Option<u64>, sharers: u32| Some(all?.max(1) as f64 / f64::from(sharers.max(1)));
-        let was_paused = std::mem::replace(&mut self.values, values).is_paused;
-        for clock in [&mut self.bytes, &mut self.operations] {
-            if was_paused {
-                // The pause took no time.
-                clock.read = Some(now);
-            }
+        let rate = |limit: Option<u64>| Some(limit?.max(1) as f64);
+        if std::mem::replace(&mut self.values, values).is_paused {
+            // The pause took no time.
+            self.clocks().into_iter().for_each(|clock| clock.stand_still(now));
         }
-        self.bytes.set(share(values.bytes_per_second, self.sharers.bytes), now);
-        self.operations.set(share(values.operations_per_second, self.sharers.operations), now);
+        self.bytes.set(rate(values.bytes_per_second), now);
+        self.operations.set(rate(values.operations_per_second), now);
+    }
+
+    /// Adds a load to what was used. Returns the sums of bytes and operations, to wait for.
+    fn take(&mut self, load: Load, now: Instant) -> (f64, f64) {
+        if self.values.is_paused {
+            self.clocks().into_iter().for_each(|clock| clock.stand_still(now));
+        }
+        (self.bytes.take(load.bytes, now), self.operations.take(load.operations, now))
     }
 }
 
@@ -204,12 +167,36 @@ impl Limits {
         self.shared.changes.load(Ordering::Acquire)
     }
 
-    /// Sets the numbers of processes that share the limits. Each has clocks of its own.
-    pub fn share_among(&self, sharers: Sharers) {
+    /// Makes rank 0's clocks decide from now on: [`Limits::ask`] returns what to request of it, and
+    /// [`Limits::grant`] takes what it grants. Requests made before are forgotten.
+    pub fn depend_on_grants(&self) {
+        let now = Instant::now();
+        self.state().clocks().into_iter().for_each(|clock| clock.depend_on_grants(now));
+    }
+
+    /// Makes this process's own clocks decide from now on.
+    pub fn use_own_clocks(&self) {
+        let (mut state, now) = (self.state(), Instant::now());
+        state.clocks().into_iter().for_each(|clock| clock.use_own_time(now));
+        self.shared.changed.notify_all();
+    }
+
+    /// Returns what to request of rank 0 now, if anything.
+    #[must_use]
+    pub fn ask(&self) -> Option<Load> {
+        if !self.is_active() {
+            return None;
+        }
+        let (mut state, now) = (self.state(), Instant::now());
+        let load = Load { bytes: state.bytes.ask(now), operations: state.operations.ask(now) };
+        (load != Load::default()).then_some(load)
+    }
+
+    /// Passes on what rank 0 has granted.
+    pub fn grant(&self, load: Load) {
         let mut state = self.state();
-        state.sharers = sharers;
-        let values = state.values;
-        state.set(values, Instant::now());
+        state.bytes.grant(load.bytes);
+        state.operations.grant(load.operations);
         self.shared.changed.notify_all();
     }
 
@@ -219,7 +206,7 @@ impl Limits {
         bytes_per_second.is_some() || operations_per_second.is_some()
     }
 
-    /// Returns this process's share of the bytes per second.
+    /// Returns the maximum bytes per second, over all workers and ranks.
     pub(crate) fn bytes_per_second(&self) -> Option<f64> {
         self.state().bytes.per_second
     }
@@ -242,22 +229,14 @@ impl Limits {
     /// Waits until the time of a load is over and there is no pause, or the run is cancelled.
     pub(crate) fn wait(&self, load: Load, cancel: &CancelToken) {
         let mut state = self.state();
-        let now = Instant::now();
-        if state.values.is_paused {
-            // The clocks stand still.
-            state.bytes.read = Some(now);
-            state.operations.read = Some(now);
-        }
-        let bytes = state.bytes.take(load.bytes, now);
-        let operations = state.operations.take(load.operations, now);
+        let (bytes, operations) = state.take(load, Instant::now());
         while !cancel.is_cancelled() {
             if state.values.is_paused {
                 state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
             let now = Instant::now();
-            state.bytes.advance(now);
-            state.operations.advance(now);
+            state.clocks().into_iter().for_each(|clock| clock.advance(now));
             let left = state.bytes.left(bytes).max(state.operations.left(operations));
             if left.is_zero() {
                 return;
@@ -270,45 +249,9 @@ impl Limits {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-
-    /// Returns when a load of this many bytes may go on, in milliseconds since `begin`.
-    fn over_at(clock: &mut Clock, bytes: u64, at: Instant, begin: Instant) -> u128 {
-        let wanted = clock.take(bytes, at);
-        (at + clock.left(wanted)).duration_since(begin).as_millis()
-    }
-
-    #[test]
-    fn bytes_take_the_time_that_the_limit_allows() {
-        let begin = Instant::now();
-        let mut clock = Clock { per_second: Some(1000.0), ..Clock::default() };
-        let mut over = |bytes, at| over_at(&mut clock, bytes, begin + Duration::from_millis(at), begin);
-        assert_eq!(over(500, 0), 500);
-        // By another worker at the same time.
-        assert_eq!(over(500, 0), 1000);
-        assert_eq!(over(100, 1000), 1100);
-        // A little late, which it makes up for, and too late.
-        assert_eq!(over(100, 1150), 1200);
-        assert_eq!(over(100, 9000), 9000);
-        assert_eq!(over(100, 9000), 9100);
-    }
-
-    #[test]
-    fn a_new_limit_holds_for_what_waits() {
-        let begin = Instant::now();
-        let at = |milliseconds| begin + Duration::from_millis(milliseconds);
-        let mut clock = Clock { per_second: Some(1000.0), ..Clock::default() };
-        let wanted = clock.take(1000, begin);
-        clock.set(Some(100.0), at(500));
-        // Half of it is paid for.
-        assert_eq!(clock.left(wanted), Duration::from_secs(5));
-        clock.set(None, at(600));
-        assert_eq!(clock.left(wanted), Duration::ZERO);
-        // What was moved without a limit isn't paid for later.
-        clock.take(1 << 40, at(700));
-        clock.set(Some(1000.0), at(800));
-        assert_eq!(over_at(&mut clock, 100, at(800), begin), 900);
-    }
 
     #[test]
     fn a_pause_takes_no_time() {
@@ -321,16 +264,6 @@ mod tests {
         state.set(LimitValues { is_paused: true, ..values }, at(400));
         state.set(values, at(9000));
         assert_eq!(state.bytes.left(wanted), Duration::from_millis(600));
-    }
-
-    #[test]
-    fn processes_share_the_limits() {
-        let limits = Limits::from(LimitValues { bytes_per_second: Some(3000), ..LimitValues::default() });
-        limits.share_among(Sharers { bytes: 3, operations: 4 });
-        limits.change(|values| values.operations_per_second = Some(100));
-        let state = limits.state();
-        assert_eq!((state.bytes.per_second, state.operations.per_second), (Some(1000.0), Some(25.0)));
-        assert_eq!((state.values.bytes_per_second, limits.changes()), (Some(3000), 2));
     }
 
     #[test]

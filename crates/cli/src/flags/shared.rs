@@ -136,7 +136,7 @@ static OF_MACHINE: &[Flag] = &[
                 .change(|limits| limits.operations_per_second = (limit > 0).then_some(limit as u64));
             Ok(())
         }),
-        "do at most N operations per second, over all workers; each rank gets an equal share (0: no limit); each \
+        "do at most N operations per second, over all workers and ranks together (0: no limit); each \
          entry that is not excluded and each block of data that is moved counts as one",
     )
     .configurable(),

@@ -263,7 +263,7 @@ pub(super) static COPYING: &[Flag] = &[
             typed.shared.limits().change(|limits| limits.bytes_per_second = rate);
             Ok(())
         }),
-        "copy at most RATE of data per second, over all workers; each rank gets an equal share (K, M, G: \
+        "copy at most RATE of data per second, over all workers and ranks together (K, M, G: \
          powers of 1024; KB, MB, GB: powers of 1000; without a unit KiB, as with rsync; 0: no limit); shared blocks do \
          not count",
     )

@@ -1,13 +1,14 @@
 //! A run of several ranks follows what is said to the process that started it (`haul ctl`).
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use haul_testkit::mpi::{Kind, Mpi};
 use haul_testkit::run::{Ending, Run, Running};
-use haul_testkit::{libc, program, require, wait};
+use haul_testkit::rustix::process::{Pid, Signal, kill_process};
+use haul_testkit::{Outcome, libc, program, require, wait};
 
-use crate::kills::Scene;
+use crate::kills::{LARGE, Scene, Victim};
 use crate::start::Way;
 
 /// Time for what takes milliseconds once the ranks have started.
@@ -20,9 +21,13 @@ const KINDS: [Kind; 2] = [Kind::OpenMpi4, Kind::Mpich4];
 
 const FILES: usize = 200;
 
-fn ctl(scene: &Scene, words: &str) -> String {
+fn try_ctl(scene: &Scene, words: &str) -> Outcome {
     let haul = Run::new(&fs::canonicalize(program!().path()).unwrap()).in_folder(scene.sandbox.path());
-    let outcome = haul.args(["ctl", "socket"]).args(words.split(' ')).finish().unwrap();
+    haul.args(["ctl", "socket"]).args(words.split(' ')).finish().unwrap()
+}
+
+fn ctl(scene: &Scene, words: &str) -> String {
+    let outcome = try_ctl(scene, words);
     assert!(outcome.succeeded(), "{words}: {}", outcome.errors());
     outcome.printed()
 }
@@ -36,7 +41,8 @@ fn bytes(scene: &Scene) -> u64 {
 /// Starts a run that would take hours, and waits until the ranks have moved something.
 fn start(scene: &Scene) -> Running {
     let running = scene.start(&["--bwlimit=1", "--control=socket"]);
-    assert!(wait::until(SOON, || scene.sandbox.join("socket").exists()));
+    // It has a name before it is listened to.
+    assert!(wait::until(SOON, || try_ctl(scene, "status").succeeded()));
     assert!(wait::until(SOON, || bytes(scene) > 0));
     running
 }
@@ -86,6 +92,47 @@ fn ranks_that_complete_nothing_are_shown() {
         let is_shown = shown.contains(": nothing completed for 0:0") && shown.contains("rank 0 on ");
         assert!(is_shown, "{way:?}: {shown}");
     }
+}
+
+#[test]
+fn ranks_together_keep_to_a_limit_that_is_changed_while_they_wait() {
+    const RATE: f64 = 8e6;
+    for kind in KINDS {
+        require!(kind.needed());
+        for way in [Way::Clients(3), Way::Ranks(3)] {
+            let scene = Scene::new(&Mpi::find(kind).unwrap(), way, &[], FILES);
+            let running = start(&scene);
+            let (before, began) = (bytes(&scene), Instant::now());
+            ctl(&scene, "bwlimit 8MB");
+            let outcome = running.finish().unwrap();
+            assert!(outcome.succeeded(), "{kind:?} {way:?}: {:?} {}", outcome.ending, outcome.errors());
+            // But for what is made up for or granted ahead, and one block of each worker.
+            let left = (LARGE.iter().sum::<u64>() - before) as f64 - 6.0 * 262_144.0;
+            let least = left / RATE - 0.3;
+            assert!(began.elapsed().as_secs_f64() > least, "{kind:?} {way:?}: {:?}", began.elapsed());
+            assert!(scene.wrong(false).is_empty(), "{kind:?} {way:?}");
+        }
+    }
+}
+
+#[test]
+fn new_ranks_are_granted_what_those_before_waited_for() {
+    require!(Kind::OpenMpi4.needed());
+    let scene = Scene::new(&Mpi::find(Kind::OpenMpi4).unwrap(), Way::Clients(3), &[], FILES);
+    let running = start(&scene);
+    // Now the launch process waits too.
+    ctl(&scene, "iops-limit 1");
+    let rank = scene.find(Victim::Rank).unwrap();
+    let process = Pid::from_raw(rank.id.cast_signed()).unwrap();
+    kill_process(process, Signal::KILL).unwrap();
+    let again = || scene.find(Victim::Rank).is_some_and(|other| other.id != rank.id);
+    assert!(wait::until(SOON, again));
+    ctl(&scene, "bwlimit 100MB");
+    ctl(&scene, "iops-limit 100000");
+    let outcome = running.finish().unwrap();
+    assert!(outcome.succeeded(), "{:?} {}", outcome.ending, outcome.errors());
+    assert!(scene.wrong(false).is_empty());
+    scene.nobody_stays();
 }
 
 #[test]

@@ -28,7 +28,7 @@ use crate::start::{Process, Way, relatives, script};
 
 const DIRECTORIES: usize = 12;
 pub(crate) const FILES: usize = 1440;
-const LARGE: [u64; 3] = [5_000_000, 3_000_001, 4_194_304];
+pub(crate) const LARGE: [u64; 3] = [5_000_000, 3_000_001, 4_194_304];
 
 const DYING_MAX: Duration = Duration::from_secs(10);
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use haul_flow::{JobSpec, Problem, Report as Listens, SlowRank, lock};
+use haul_flow::{JobSpec, Load, Problem, Report as Listens, SlowRank, lock};
 use haul_journal::Journal;
 
 use super::failed_host::{Loss, failed_host};
@@ -65,6 +65,8 @@ pub(crate) enum Received {
     Remark(String),
     /// The ranks that are slow now.
     SlowRanks(Vec<SlowRank>),
+    /// What the limits allow of what was requested.
+    Grant(Load),
     /// Nothing of importance.
     Nothing,
     /// The attempt is lost, and why.
@@ -333,6 +335,7 @@ impl ProcessGroup {
                 let named = |(rank, since): (Rank, _)| SlowRank { rank: rank.0, host: host(rank), since };
                 Received::SlowRanks(slow.into_iter().map(named).collect())
             }
+            Some(Arrival::Message(ToLaunch::Grant(load))) => Received::Grant(load),
             Some(Arrival::Message(ToLaunch::Stopped { messages })) => {
                 attempt.stopped = Some(messages);
                 Received::Nothing
@@ -490,7 +493,7 @@ impl ProcessGroup {
             match self.receive(Duration::from_millis(50)) {
                 Received::Report(host, last) => self.tell(&host, last.news, report),
                 Received::Remark(text) => report.debug(&text),
-                Received::SlowRanks(_) | Received::Nothing => {}
+                Received::Grant(_) | Received::SlowRanks(_) | Received::Nothing => {}
                 Received::Lost(why) => break Err(why),
             }
             if let Some(messages) = lock(&self.attempt).as_mut().and_then(|attempt| attempt.stopped.take()) {

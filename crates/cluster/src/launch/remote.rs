@@ -17,7 +17,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use haul_flow::{
-    CancelToken, Driver, Entry, Executor, Feed, Job, JobSpec, Local, Operand, Policy, Problem, Sharers,
+    CancelToken, Driver, Entry, Executor, Feed, Job, JobSpec, Limits, Local, Operand, Policy, Problem,
     Status, lock, plan,
 };
 use haul_journal::{Journal, Stamp};
@@ -171,6 +171,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
                 Received::Report(host, report) => self.take(&host, *report),
                 Received::Remark(text) => self.spec.run.report.debug(&text),
                 Received::SlowRanks(slow) => self.spec.run.report.slow_ranks(slow),
+                Received::Grant(load) => self.with_limits(|limits| limits.grant(load)),
                 Received::Nothing => {}
                 Received::Lost(why) => {
                     self.spec.run.report.slow_ranks(Vec::new());
@@ -193,12 +194,21 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         }
     }
 
-    /// Sends the ranks the limits if they have changed.
+    fn with_limits(&self, act: impl FnOnce(&Limits)) {
+        if let Some(limits) = self.spec.run.limits {
+            act(limits);
+        }
+    }
+
+    /// Sends the limits if they have changed, and requests what the workers here will need of them.
     fn pass_on_limits(&self) {
         let Some(limits) = self.spec.run.limits else { return };
         let changes = limits.changes();
         if self.limits_sent.swap(changes, Ordering::Relaxed) != changes {
             self.group.post(ToMaster::Limits(limits.values()));
+        }
+        if let Some(load) = limits.ask() {
+            self.group.post(ToMaster::Request(load));
         }
     }
 
@@ -293,6 +303,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.closed.store(false, Ordering::Relaxed);
         self.called_off.store(false, Ordering::Relaxed);
         self.limits_sent.store(0, Ordering::Relaxed);
+        // Nor the request that the old rank 0 had.
+        self.with_limits(Limits::depend_on_grants);
         self.call_off();
         for sent in table.begin_attempt() {
             self.post(&sent.pending, &sent.item, sent.pending.entries());
@@ -306,6 +318,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     /// because the job is lost.
     fn give_up(&self) {
         self.spec.run.tool.lost();
+        self.with_limits(Limits::use_own_clocks);
         let left = self.table().give_up();
         left.into_iter().for_each(|(pending, item, feed)| self.abandon(pending, &item, feed));
         self.room.notify_all();
@@ -394,13 +407,11 @@ impl<T: Distributed + 'static> Executor<T> for ProcessGroup {
             spec.run.report.problem(problem);
             return Status::Failure;
         }
-        if let Some(limits) = spec.run.limits {
-            let processes = u32::try_from(self.workers()).unwrap_or(u32::MAX).saturating_add(1);
-            limits.share_among(Sharers { bytes: 1, operations: processes });
-        }
         let local = Local::of(&spec.run.settings, &Policy::default());
         let remote = Remote::new(&local, self, spec);
+        remote.with_limits(Limits::depend_on_grants);
         let status = remote.run(operands);
+        remote.with_limits(Limits::use_own_clocks);
         remote.tell_losses();
         if remote.has_failed() { Status::Failure } else { status }
     }
