@@ -82,7 +82,7 @@ mod tests {
     const BLOCK: u64 = 40_000;
     const TICK: Duration = Duration::from_millis(1);
 
-    /// A process with one worker, which moves blocks, each of which takes some time without a limit.
+    /// A process with one worker, which moves blocks. Without a limit each takes some time.
     struct Process {
         clock: Clock,
         block_time: Duration,
