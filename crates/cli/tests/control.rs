@@ -184,8 +184,12 @@ fn a_limit_can_be_set_where_there_was_none() {
     assert_eq!((&before["bwlimit"], &before["iops_limit"]), (&Value::Null, &Value::from(1)));
     scene.order("bwlimit 1");
     scene.order("iops-limit none");
+    scene.order("max-latency 50");
+    assert_eq!(scene.status()["max_latency"], 50);
+    scene.order("max-latency none");
     let after = scene.status();
     assert_eq!((&after["bwlimit"], &after["iops_limit"]), (&Value::from(1024), &Value::Null));
+    assert_eq!(after["max_latency"], Value::Null);
     scene.order("bwlimit 0");
     scene.assert_copied(&running.finish().unwrap());
 }

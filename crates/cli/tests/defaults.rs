@@ -183,6 +183,7 @@ fn flags_that_choose_what_is_written_are_not_marked() {
                 "stats",
                 "bwlimit",
                 "iops-limit",
+                "max-latency",
                 "block-size",
                 "ops",
                 "direct",

@@ -28,7 +28,7 @@ fn an_impossible_value_is_refused_before_anything_is_touched() {
     require!(ours.needs_haul());
     let sizes = "512 to 1G";
     let depths = "1 to 4096";
-    let cases: [(&[&str], &[&str]); 17] = [
+    let cases: [(&[&str], &[&str]); 18] = [
         (&["--block-size=0"], &[sizes]),
         (&["--block-size=511"], &[sizes]),
         (&["--block-size=1000000000000000000"], &[sizes]),
@@ -43,6 +43,7 @@ fn an_impossible_value_is_refused_before_anything_is_touched() {
         (&["--bwlimit=-1"], &["500K"]),
         (&["--iops-limit=-1"], &["whole number"]),
         (&["--iops-limit=1K"], &["whole number"]),
+        (&["--max-latency=3600001"], &["whole number from 0 to 3600000"]),
         (&["--ops=x"], &["single", "multi", "batch"]),
         (&["--direct", "--block-size=1000"], &["a multiple of 512"]),
         (&["--block-size=513", "--direct"], &["a multiple of 512"]),
@@ -268,6 +269,30 @@ fn a_slow_file_system_gets_more_workers() {
         assert_eq!(said.contains("more are started"), has_more, "{own:?}: {said}");
         let differences = compare_paths(&source, &target, Facts::CONTENT).unwrap();
         assert!(differences.is_empty(), "{own:?}: {differences}");
+        remove_tree(&target);
+    }
+}
+
+#[test]
+fn workers_rest_while_metadata_calls_take_too_long() {
+    require!(standin::needed());
+    let ours = program!();
+    require!(ours.needs_haul());
+    let standin = Standin::start(1, &["--metadata-latency=2ms"]).unwrap();
+    // A fast source must not hide a slow target.
+    let sandbox = Sandbox::in_memory().unwrap();
+    let (source, target) = (sandbox.join("source"), standin.client(0).join("target"));
+    let files = (0..100).map(|index| Node::file(0, format!("file-{index}"), index, 500));
+    Spec { nodes: files.collect() }.build(&source).unwrap();
+    for (latency, rest) in [("1", true), ("60000", false)] {
+        let run = ours.run().args(["--debug", "-r", "-T", "-j4"]).arg(format!("--max-latency={latency}"));
+        let outcome = run.args([&source, &target]).finish().unwrap();
+        assert!(outcome.succeeded(), "{latency}: {}", outcome.errors());
+        let said = outcome.printed() + &outcome.errors();
+        assert_eq!(said.contains("metadata latency"), rest, "{latency}: {said}");
+        assert_eq!(said.contains("from 2 workers to 1\n"), rest, "{latency}: {said}");
+        let differences = compare_paths(&source, &target, Facts::CONTENT).unwrap();
+        assert!(differences.is_empty(), "{latency}: {differences}");
         remove_tree(&target);
     }
 }

@@ -31,7 +31,7 @@ const VALUES: [(&str, &str); 13] = [
 ];
 
 /// Values that all flags of a name refuse, in any applet.
-const INVALID: [(&str, &str); 16] = [
+const INVALID: [(&str, &str); 17] = [
     ("jobs", "x"),
     ("engine", "none"),
     ("queue-depth", "0"),
@@ -47,6 +47,7 @@ const INVALID: [(&str, &str); 16] = [
     ("launcher", " "),
     ("mpi-lib", ""),
     ("iops-limit", "-1"),
+    ("max-latency", "-1"),
     ("control", "-"),
 ];
 

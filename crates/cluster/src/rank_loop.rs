@@ -237,10 +237,10 @@ impl<X: Transport> ReadyRank<X> {
         let Self { mut station, init_message } = self;
         let rank = station.transport.rank();
         let send_queue = Arc::new(SendQueue::<T>::new(rank, &init_message));
-        let driver = Local::of(&settings, &Policy::default());
+        let limits = init_message.config.limits.clone();
+        let driver = Local::of(&settings, &Policy::default()).limited(limits.as_ref());
         // If the job is lost, nobody waits for a worker that hangs in the file system, so the
         // worker's data must live as long as the process, which serves only once.
-        let limits = init_message.config.limits.clone();
         let pool = WorkerPool { tool, settings, cache, selector, driver, limits };
         let pool: &'static WorkerPool<T> = Box::leak(Box::new(pool));
         // Without a feed the workers would find nothing to do and end.

@@ -37,6 +37,11 @@ pub trait Driver<J: JobWeight + Send>: Sync {
     /// Called if the system refused the thread of a worker. No other worker is started.
     fn not_started(&self);
 
+    /// Removes and returns a line for `--debug` about the number of workers, if there is one.
+    fn take_remark(&self) -> Option<String> {
+        None
+    }
+
     /// Returns true if a worker should share half of what is left of a batch that it has had since
     /// `taken`: another worker has nothing to do.
     fn should_split(&self, _taken: Instant) -> bool {

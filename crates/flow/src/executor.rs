@@ -33,6 +33,6 @@ pub struct Alone;
 impl<T: Tool> Executor<T> for Alone {
     fn execute(&self, job: &JobSpec<'_, T>, operands: Vec<Operand<T::Directory>>) -> Status {
         let JobSpec { run: spec, .. } = job;
-        run(spec, &Local::of(&spec.settings, &spec.tool.policy()), operands)
+        run(spec, &Local::of(&spec.settings, &spec.tool.policy()).limited(spec.limits), operands)
     }
 }

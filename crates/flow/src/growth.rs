@@ -21,10 +21,18 @@
 //! (docs/measurements/choices.md, "Small files on one file system"). So if the processors have time
 //! left and it isn't a network that the workers wait for, half of them rest for a moment. If that
 //! keeps the processors busier, it stays so, until the same test speaks for all of them again.
+//!
+//! With `--max-latency`, the server's other users come first: as long as its metadata calls take
+//! longer than that, fewer workers make calls, down to one. Their number follows from Little's law,
+//! as if the latency were proportional to the calls in flight. When calls take much less than the
+//! limit, workers are added again one by one, or by a quarter, up to the number that was there
+//! before, and only then may growth go on.
 
 use std::time::Duration;
 
 use haul_sys::Usage;
+
+use crate::limits::CallTimes;
 
 /// Minimum length of an observation. Shorter ones see the scheduler rather than the file system.
 const PERIOD: Duration = Duration::from_millis(10);
@@ -67,6 +75,16 @@ const FAILURES_MAX: u32 = 2;
 /// Pause after a change that did not pay, and before the opposite of one that did.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// Minimum time over which latency is measured.
+const LATENCY_PERIOD: Duration = Duration::from_millis(100);
+
+/// Minimum calls of each worker in such a time.
+const CALLS_PER_WORKER: u64 = 2;
+
+/// Share of the maximum latency below which workers are added again. Above it, as many as there are
+/// suit the server.
+const LOW_LATENCY: f64 = 0.7;
+
 /// What a run has done so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Progress {
@@ -76,6 +94,9 @@ pub(crate) struct Progress {
     pub(crate) usage: Usage,
     /// Steps of all workers.
     pub(crate) steps: u64,
+    /// Maximum latency of metadata calls, and how long they took.
+    pub(crate) latency_max: Option<Duration>,
+    pub(crate) call_times: CallTimes,
 }
 
 /// What a run did for a while.
@@ -116,14 +137,33 @@ pub(crate) struct Growth {
     was_waiting: bool,
     phase: Phase,
     failures: u32,
+    /// When the latency was last measured; `None` before the first time.
+    measured: Option<Progress>,
+    /// Number of workers that there were before the latency was too high.
+    held_back: Option<usize>,
+    /// True if the number was changed for the latency: calls begun before that tell nothing.
+    has_just_changed: bool,
+    remark: Option<String>,
 }
 
 impl Growth {
     /// Begins with an unobserved run, of `first` workers now and at most `most`.
     pub(crate) fn new(first: usize, most: usize) -> Self {
         let (last, phase) = (Progress::default(), Phase::Steady(Duration::ZERO));
-        let next_look = PERIOD;
-        Self { processors: None, first, most, last, next_look, was_waiting: false, phase, failures: 0 }
+        Self {
+            processors: None,
+            first,
+            most,
+            last,
+            next_look: PERIOD,
+            was_waiting: false,
+            phase,
+            failures: 0,
+            measured: None,
+            held_back: None,
+            has_just_changed: false,
+            remark: None,
+        }
     }
 
     /// Lets the number of workers be.
@@ -140,6 +180,68 @@ impl Growth {
     pub(crate) fn pass_over(&mut self, now: Progress) {
         self.last = now;
         self.next_look = now.elapsed + PERIOD;
+    }
+
+    /// Returns the number of workers that the latency asks for; `None` if it asks for nothing.
+    pub(crate) fn regulate(&mut self, now: Progress, workers: usize) -> Option<usize> {
+        let Some(max) = now.latency_max else {
+            // As before the limit, which is no more.
+            let before = self.held_back.take()?;
+            return Some(self.go_on(now, before));
+        };
+        let as_now = self.held_back.map(|_| workers);
+        let Some(latency) = self.latency(now, workers) else {
+            self.next_look = now.elapsed + PERIOD;
+            return as_now;
+        };
+        self.measured = Some(now);
+        if std::mem::take(&mut self.has_just_changed) {
+            return as_now;
+        }
+        let ratio = latency.as_secs_f64() / max.as_secs_f64();
+        let wanted = match self.held_back {
+            _ if ratio > 1.0 => {
+                self.held_back.get_or_insert(workers);
+                ((workers as f64 / ratio) as usize).clamp(workers.div_ceil(2), workers.max(2) - 1)
+            }
+            Some(before) if ratio < LOW_LATENCY => (workers + (workers / 4).max(1)).min(before),
+            _ => return as_now,
+        };
+        if wanted == workers {
+            return as_now;
+        }
+        self.has_just_changed = true;
+        let milliseconds = latency.as_secs_f64() * 1e3;
+        self.remark =
+            Some(format!("metadata latency {milliseconds:.1} ms: from {workers} workers to {wanted}"));
+        if self.held_back == Some(wanted) {
+            self.held_back = None;
+        }
+        Some(self.go_on(now, wanted))
+    }
+
+    /// Lets growth begin anew a moment after the number of workers has changed for the latency.
+    fn go_on(&mut self, now: Progress, workers: usize) -> usize {
+        self.pass_over(now);
+        self.phase = Phase::Steady(now.elapsed + PAUSE);
+        workers
+    }
+
+    /// Returns the mean latency of the slower side since it was last measured, if there were enough
+    /// calls.
+    fn latency(&mut self, now: Progress, workers: usize) -> Option<Duration> {
+        let enough = CALLS_PER_WORKER * workers as u64;
+        let last = self.measured.get_or_insert(now);
+        let sides = now.call_times.into_iter().zip(last.call_times);
+        let sides = sides.map(|((time, calls), before)| (time - before.0, calls - before.1));
+        let slower =
+            sides.filter(|(_, calls)| *calls >= enough).map(|(time, calls)| time.div_f64(calls as f64));
+        slower.max().filter(|_| now.elapsed.saturating_sub(last.elapsed) >= LATENCY_PERIOD)
+    }
+
+    /// Returns what to log about the latest decision for the latency, once.
+    pub(crate) fn take_remark(&mut self) -> Option<String> {
+        self.remark.take()
     }
 
     /// Observes a run of `workers`, all of which have work. Returns how many there should be.
@@ -250,6 +352,11 @@ mod tests {
         contention: f64,
     }
 
+    /// Latency of a call while this many workers make calls: each is served alone, in turn.
+    fn served(service: Duration, workers: usize) -> Duration {
+        service * workers as u32
+    }
+
     const PROCESSORS: usize = 2;
     const FIRST: usize = 2 * PROCESSORS;
 
@@ -340,6 +447,71 @@ mod tests {
         for most in [4, 5, 7, 30] {
             assert_eq!(device.run(most, Duration::from_secs(5)).workers, most);
         }
+    }
+
+    /// Runs with a limit on the latency, on a server that takes `service` for each call. Returns
+    /// the number of workers at the end.
+    fn limit(run: &mut Run, max: Option<Duration>, service: Duration, seconds: u64) -> usize {
+        const TICK: Duration = Duration::from_millis(5);
+        let end = run.now.elapsed + Duration::from_secs(seconds);
+        run.now.latency_max = max;
+        while run.now.elapsed < end {
+            run.now.elapsed += TICK;
+            let latency = served(service, run.workers);
+            run.steps += run.workers as f64 * TICK.as_secs_f64() / latency.as_secs_f64();
+            let more = run.steps as u64 - run.now.steps;
+            run.now.steps += more;
+            run.now.usage.waits += more;
+            // A fast side hides nothing.
+            let [source, target] = &mut run.now.call_times;
+            (source.0, source.1) = (source.0 + Duration::from_micros(5) * more as u32, source.1 + more);
+            (target.0, target.1) = (target.0 + latency * more as u32, target.1 + more);
+            let regulated = run.growth.regulate(run.now, run.workers);
+            let is_fixed = run.growth.most == run.growth.first;
+            run.workers = match regulated {
+                Some(wanted) => wanted,
+                None if is_fixed => run.workers,
+                None => run.growth.observe(run.now, run.workers),
+            };
+            assert!((1..=run.growth.most).contains(&run.workers), "{} workers", run.workers);
+        }
+        run.workers
+    }
+
+    #[test]
+    fn fewer_workers_make_calls_that_take_too_long() {
+        let millis = Duration::from_millis;
+        for (first, most) in [(64, 64), (FIRST, 64), (2, 2), (1, 1)] {
+            let mut run = Run::new(most);
+            run.growth.first = first;
+            run.workers = most;
+            // No more than ten calls at once are answered within the limit.
+            let workers = limit(&mut run, Some(millis(20)), millis(2), 60);
+            assert!((most.min(6)..=most.min(10)).contains(&workers), "{workers} of {most}");
+            assert_eq!(limit(&mut run, Some(millis(20)), millis(30), 60), 1);
+            let workers = limit(&mut run, Some(millis(20)), millis(2), 60);
+            assert!((most.min(6)..=most.min(10)).contains(&workers), "{workers} of {most} again");
+            assert!(limit(&mut run, Some(millis(20)), Duration::from_micros(10), 60) >= first);
+        }
+    }
+
+    #[test]
+    fn latency_below_the_limit_changes_nothing() {
+        let mut run = Run::new(8);
+        run.workers = 8;
+        assert_eq!(limit(&mut run, Some(Duration::from_millis(20)), Duration::from_millis(2), 60), 8);
+        assert_eq!(run.growth.take_remark(), None);
+    }
+
+    #[test]
+    fn all_work_again_when_the_limit_is_no_more() {
+        let mut run = Run::new(16);
+        (run.growth.first, run.workers) = (16, 16);
+        let service = Duration::from_millis(30);
+        assert_eq!(limit(&mut run, Some(Duration::from_millis(20)), service, 60), 1);
+        let remark = run.growth.take_remark();
+        assert_eq!(remark.as_deref(), Some("metadata latency 60.0 ms: from 2 workers to 1"));
+        assert_eq!(limit(&mut run, None, service, 1), 16);
     }
 
     #[test]

@@ -36,15 +36,18 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 mod clock;
 mod granter;
+mod latency;
 
 use crate::lock::lock;
 use crate::policy::CancelToken;
 use clock::Clock;
 pub use granter::Granter;
+use latency::Latencies;
+pub(crate) use latency::{CallTimes, Side};
 
 /// Limits as the user sets them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -54,8 +57,16 @@ pub struct LimitValues {
     /// Maximum operations per second, over all workers and ranks. Each entry that isn't left out is
     /// one, and so is each block of data that is moved.
     pub operations_per_second: Option<u64>,
+    /// Mean time that a metadata call may take: if it takes longer, fewer workers make calls.
+    pub latency: Option<Duration>,
     /// True if nothing new is begun.
     pub is_paused: bool,
+}
+
+impl LimitValues {
+    fn has_rate(&self) -> bool {
+        self.bytes_per_second.is_some() || self.operations_per_second.is_some()
+    }
 }
 
 /// The limits of a run, which can be changed at any time. Clones share one state.
@@ -69,10 +80,11 @@ pub struct Limits {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// True if there is a limit or a pause: otherwise workers don't touch the lock.
+    /// True if there is a rate or a pause: otherwise workers don't touch the lock.
     is_active: AtomicBool,
     /// Number of changes so far.
     changes: AtomicU64,
+    latencies: Latencies,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -156,7 +168,8 @@ impl Limits {
         change(&mut values);
         state.set(values, Instant::now());
         // With the lock held, as all changes. Workers that see it late are late by one block.
-        self.shared.is_active.store(values != LimitValues::default(), Ordering::Relaxed);
+        self.shared.is_active.store(values.has_rate() || values.is_paused, Ordering::Relaxed);
+        self.shared.latencies.set_max(values.latency);
         self.shared.changes.fetch_add(1, Ordering::Release);
         self.shared.changed.notify_all();
     }
@@ -200,10 +213,9 @@ impl Limits {
         self.shared.changed.notify_all();
     }
 
-    /// Returns true if there is a limit other than a pause.
+    /// Returns true if there is a limit of bytes or operations per second.
     pub(crate) fn has_rate(&self) -> bool {
-        let LimitValues { bytes_per_second, operations_per_second, .. } = self.values();
-        bytes_per_second.is_some() || operations_per_second.is_some()
+        self.values().has_rate()
     }
 
     /// Returns the maximum bytes per second, over all workers and ranks.
@@ -211,9 +223,29 @@ impl Limits {
         self.state().bytes.per_second
     }
 
-    /// Returns true if there is a limit or a pause.
+    /// Returns true if there is such a limit, or a pause.
     pub(crate) fn is_active(&self) -> bool {
         self.shared.is_active.load(Ordering::Relaxed)
+    }
+
+    /// Returns how long a metadata call may take.
+    pub(crate) fn latency_max(&self) -> Option<Duration> {
+        self.shared.latencies.max()
+    }
+
+    /// Returns how long metadata calls took so far, as far as they were measured.
+    pub(crate) fn call_times(&self) -> CallTimes {
+        self.shared.latencies.times()
+    }
+
+    /// Returns the time as a metadata call begins, if it is to be measured.
+    pub(crate) fn begin_call(&self) -> Option<Instant> {
+        self.latency_max().map(|_| Instant::now())
+    }
+
+    /// Counts a metadata call that has begun at this time.
+    pub(crate) fn end_call(&self, side: Side, begun: Instant) {
+        self.shared.latencies.add(side, begun);
     }
 
     /// Has cancellation of a run end the waits of its workers.
@@ -247,10 +279,26 @@ impl Limits {
     }
 }
 
+/// Makes a metadata call, and measures it if the limits need that. `counts` says whether it is one,
+/// as its result shows.
+pub(crate) fn measured<R>(
+    limits: Option<&Limits>,
+    side: Side,
+    call: impl FnOnce() -> R,
+    counts: impl FnOnce(&R) -> bool,
+) -> R {
+    let begun = limits.and_then(Limits::begin_call);
+    let result = call();
+    if let (Some(limits), Some(begun)) = (limits, begun)
+        && counts(&result)
+    {
+        limits.end_call(side, begun);
+    }
+    result
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -20,7 +20,8 @@
 //! when there is work for them. The first one then works alone for a moment: a copy of a few small
 //! files is done before a thread has started. More are started if they wait (`growth.rs`). If that
 //! doesn't pay, the latest ones rest: they take no jobs, and others steal those in their queues
-//! (test: `jobs_of_workers_that_rest_are_done_by_others`). If the system refuses a thread, the
+//! (test: `jobs_of_workers_that_rest_are_done_by_others`). The same goes for those that would make
+//! metadata calls take too long. If the system refuses a thread, the
 //! existing workers do everything (test: `without_threads_the_first_worker_does_everything`).
 //!
 //! The counters are sequentially consistent, so at least one of a sharer and a sleeper sees the
@@ -39,6 +40,7 @@ use haul_sys::usage;
 use crate::decision::{Order, Policy};
 use crate::driver::{Driver, JobWeight};
 use crate::growth::{Growth, Progress};
+use crate::limits::Limits;
 use crate::lock::lock;
 use crate::ordered_queue::OrderedQueue;
 use crate::plan::{self, Precedence, Preference};
@@ -99,8 +101,10 @@ pub struct Local<J> {
     limit: AtomicUsize,
     /// Number of workers that a run begins with.
     first: usize,
-    /// Raises `limit` if the workers wait.
+    /// Raises `limit` if the workers wait, and lets workers rest.
     growth: Mutex<Option<Growth>>,
+    /// Limits of the run, one of which is on the latency.
+    limits: Option<Limits>,
     /// Start workers only when there is work for them.
     starts_late: AtomicBool,
     began: Instant,
@@ -134,6 +138,7 @@ impl<J: JobWeight + Send> Local<J> {
             limit: AtomicUsize::new(workers.max(1)),
             first: workers,
             growth: Mutex::default(),
+            limits: None,
             starts_late: AtomicBool::new(false),
             began: Instant::now(),
             over: AtomicBool::new(false),
@@ -157,6 +162,12 @@ impl<J: JobWeight + Send> Local<J> {
     #[must_use]
     pub fn in_walk_order(self, in_walk_order: bool) -> Self {
         Self { ordered_queue: in_walk_order.then(|| Mutex::new(OrderedQueue::new())), ..self }
+    }
+
+    /// Has the latency that these limits allow decide how many workers make calls.
+    #[must_use]
+    pub fn limited(self, limits: Option<&Limits>) -> Self {
+        Self { limits: limits.cloned(), ..self }
     }
 
     /// Returns true if every worker waits for a job and none is queued.
@@ -254,11 +265,16 @@ impl<J: JobWeight + Send> Local<J> {
         if growth.is_due(elapsed) {
             let steps = self.queues.iter().filter_map(|queues| queues.get());
             let steps = steps.map(|queues| queues.steps.load(Ordering::Relaxed)).sum();
-            let progress = Progress { elapsed, usage: usage(), steps };
+            let latency_max = self.limits.as_ref().and_then(Limits::latency_max);
+            let call_times = self.limits.as_ref().map(Limits::call_times).unwrap_or_default();
+            let progress = Progress { elapsed, usage: usage(), steps, latency_max, call_times };
+            let working = self.working(present);
             // Nobody else is needed as long as anybody sleeps.
-            match self.sleepers.load(Ordering::Relaxed) {
-                0 => self.set_workers(growth.observe(progress, self.working(present)), present),
-                _ => growth.pass_over(progress),
+            let may_grow = self.workers() > self.first && self.sleepers.load(Ordering::Relaxed) == 0;
+            match growth.regulate(progress, working) {
+                Some(wanted) => self.set_workers(wanted, present),
+                None if may_grow => self.set_workers(growth.observe(progress, working), present),
+                None => growth.pass_over(progress),
             }
         }
     }
@@ -273,7 +289,7 @@ impl<J: JobWeight + Send> Local<J> {
         match wanted {
             fewer if fewer < self.working(present) => self.rest_from(fewer.max(1)),
             more if more > self.working(present) => {
-                self.rest_from(usize::MAX);
+                self.rest_from(if more < present { more } else { usize::MAX });
                 self.limit.fetch_max(more, Ordering::Relaxed);
             }
             _ => {}
@@ -355,7 +371,7 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
         // Relaxed: they only decide whether this is the time. The exchange decides who starts it.
         let present = self.present.load(Ordering::Relaxed);
         if present >= self.limit.load(Ordering::Relaxed) {
-            if self.workers() > self.first {
+            if self.workers() > self.first || self.limits.is_some() {
                 self.note_step(me, present);
             }
             return None;
@@ -378,6 +394,11 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
         *growth = Some(Growth::over());
         self.limit.store(0, Ordering::Relaxed);
         self.present.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn take_remark(&self) -> Option<String> {
+        self.limits.as_ref().and_then(Limits::latency_max)?;
+        self.growth.try_lock().ok()?.as_mut()?.take_remark()
     }
 
     fn should_split(&self, taken: Instant) -> bool {

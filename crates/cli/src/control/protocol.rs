@@ -2,20 +2,20 @@
 //! command closes the connection.
 //!
 //! ```text
-//! status | pause | resume | bwlimit RATE | iops-limit N | stop
+//! status | pause | resume | bwlimit RATE | iops-limit N | max-latency MS | stop
 //! ok | ok JSON | error TEXT
 //! ```
 //!
-//! `RATE` and `N` are those of `--bwlimit` and `--iops-limit`, or `none`. The answer to `status`
-//! has a JSON object, which is a [`ControlStatus`]. Lines end with a newline and are at most
-//! [`LINE_BYTES_MAX`] long.
+//! `RATE`, `N` and `MS` are those of `--bwlimit`, `--iops-limit` and `--max-latency`, or `none`.
+//! The answer to `status` has a JSON object, which is a [`ControlStatus`]. Lines end with a newline
+//! and are at most [`LINE_BYTES_MAX`] long.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::amounts;
-use crate::flags::values::{OPERATIONS, Value};
+use crate::flags::values::{LATENCY, OPERATIONS, Value, milliseconds};
 
 /// Maximum length of a line, in bytes.
 pub(crate) const LINE_BYTES_MAX: usize = 1024;
@@ -30,6 +30,8 @@ pub(crate) enum ControlRequest {
     Bandwidth(Option<u64>),
     /// Limit the operations per second.
     Operations(Option<u64>),
+    /// Limit the latency of metadata calls.
+    Latency(Option<Duration>),
     Stop,
 }
 
@@ -61,10 +63,20 @@ impl ControlRequest {
                     format!("invalid number '{}': use a whole number, or none", shown(values[0]))
                 })
             }
-            (b"bwlimit" | b"iops-limit", []) => Err(format!("'{}' requires a value", shown(name))),
-            (b"status" | b"pause" | b"resume" | b"stop" | b"bwlimit" | b"iops-limit", [.., last]) => {
-                Err(format!("extra word '{}'", shown(last)))
+            (b"max-latency", [b"none"]) => Ok(Self::Latency(None)),
+            (b"max-latency", [count]) => {
+                let count = Value { flag: "max-latency", bytes: count, word: 0 }.count(LATENCY);
+                count
+                    .map(|count| Self::Latency(milliseconds(count)))
+                    .map_err(|_| format!("invalid number '{}': use milliseconds, or none", shown(values[0])))
             }
+            (b"bwlimit" | b"iops-limit" | b"max-latency", []) => {
+                Err(format!("'{}' requires a value", shown(name)))
+            }
+            (
+                b"status" | b"pause" | b"resume" | b"stop" | b"bwlimit" | b"iops-limit" | b"max-latency",
+                [.., last],
+            ) => Err(format!("extra word '{}'", shown(last))),
             _ => Err(format!("unknown command '{}'", shown(name))),
         }
     }
@@ -101,6 +113,8 @@ pub(crate) struct ControlStatus {
     pub(crate) bwlimit: Option<u64>,
     /// Maximum operations per second, if there is a limit.
     pub(crate) iops_limit: Option<u64>,
+    /// Maximum latency of metadata calls in milliseconds, if there is a limit.
+    pub(crate) max_latency: Option<u64>,
 }
 
 impl ControlStatus {
@@ -114,7 +128,8 @@ impl ControlStatus {
         };
         let bandwidth = self.bwlimit.map(|rate| format!("{}/s", amounts::bytes(rate)));
         let operations = self.iops_limit.map(|rate| format!("{rate} operations/s"));
-        let limits: Vec<_> = [bandwidth, operations].into_iter().flatten().collect();
+        let latency = self.max_latency.map(|latency| format!("latency {latency} ms"));
+        let limits: Vec<_> = [bandwidth, operations, latency].into_iter().flatten().collect();
         let limits =
             if limits.is_empty() { "no limit".to_owned() } else { format!("limit {}", limits.join(", ")) };
         format!(
@@ -145,11 +160,15 @@ mod tests {
             [Ok(ControlRequest::Bandwidth(None)), Ok(ControlRequest::Bandwidth(None))]
         );
         assert_eq!(parse("iops-limit 100"), Ok(ControlRequest::Operations(Some(100))));
+        assert_eq!(parse("max-latency 20"), Ok(ControlRequest::Latency(Some(Duration::from_millis(20)))));
+        assert_eq!(parse("max-latency none"), Ok(ControlRequest::Latency(None)));
         assert_eq!(parse("stop"), Ok(ControlRequest::Stop));
         for (line, why) in [
             ("bwlimit fast", "invalid rate 'fast'"),
             ("bwlimit", "'bwlimit' requires a value"),
             ("iops-limit 1K", "invalid number '1K'"),
+            ("max-latency 1s", "invalid number '1s'"),
+            ("max-latency", "'max-latency' requires a value"),
             ("pause now", "extra word 'now'"),
             ("Pause", "unknown command 'Pause'"),
             ("", "unknown command ''"),
@@ -170,10 +189,13 @@ mod tests {
             workers: Some(4),
             bwlimit: Some(100_000),
             iops_limit: None,
+            max_latency: None,
         };
         let line = "running for 1:07: 1.23k entries, 5.00 MB, 80.0 kB/s, 4 workers, limit 100 kB/s\n";
         assert_eq!(status.line(), line);
         let none = ControlStatus { bwlimit: None, state: RunState::WaitingForRoom, ..status };
         assert!(none.line().starts_with("waiting for room for") && none.line().ends_with(", no limit\n"));
+        let all = ControlStatus { bwlimit: Some(100_000), max_latency: Some(20), ..none };
+        assert!(all.line().ends_with(", limit 100 kB/s, latency 20 ms\n"));
     }
 }

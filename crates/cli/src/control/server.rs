@@ -177,6 +177,7 @@ impl Server {
             Ok(ControlRequest::Operations(rate)) => {
                 limits.change(|limits| limits.operations_per_second = rate)
             }
+            Ok(ControlRequest::Latency(latency)) => limits.change(|limits| limits.latency = latency),
         }
         answer(stream, "ok\n");
     }
@@ -214,6 +215,7 @@ impl Server {
             workers: figures.workers(),
             bwlimit: values.bytes_per_second,
             iops_limit: values.operations_per_second,
+            max_latency: values.latency.map(|latency| latency.as_millis() as u64),
         }
     }
 }

@@ -141,6 +141,18 @@ static OF_MACHINE: &[Flag] = &[
     )
     .configurable(),
     Flag::own(
+        "--max-latency",
+        Required("MS", |shared, value| {
+            let latency = values::milliseconds(value.count(values::LATENCY)?);
+            shared.limits().change(|limits| limits.latency = latency);
+            Ok(())
+        }),
+        "let fewer workers make calls as long as those for metadata, such as opening a file, take longer than MS \
+         milliseconds on average, and more again when they take much less (0: no limit); each rank sees to that by \
+         itself",
+    )
+    .configurable(),
+    Flag::own(
         "--control",
         Required("SOCKET", |shared, value| {
             shared.run.control = Some(value.output_path()?);

@@ -22,6 +22,14 @@ const RATE: Bounds = Bounds { least: 0, most: usize::MAX, text: "0" };
 /// `--iops-limit`, per second.
 pub(crate) const OPERATIONS: Bounds = Bounds { least: 0, most: usize::MAX, text: "0" };
 
+/// `--max-latency`, in milliseconds: up to an hour.
+pub(crate) const LATENCY: Bounds = Bounds { least: 0, most: 3_600_000, text: "0 to 3600000" };
+
+/// Returns a latency, given in milliseconds; `None` for 0, no limit.
+pub(crate) fn milliseconds(count: usize) -> Option<Duration> {
+    (count > 0).then(|| Duration::from_millis(count as u64))
+}
+
 /// Maximum walltime, in seconds: a year.
 const WALLTIME_SECONDS_MAX: u64 = 366 * 24 * 3600;
 

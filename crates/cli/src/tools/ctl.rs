@@ -34,18 +34,20 @@ static COMMAND: Command<Line> = Command {
         "SOCKET pause | resume | stop",
         "SOCKET bwlimit RATE",
         "SOCKET iops-limit N",
+        "SOCKET max-latency MS",
     ],
     about: "Look at a command that was started with --control=SOCKET, or change how it works.",
     sections: &[("", FLAGS)],
     sharing: Sharing::Nothing,
     notes: "\
 Commands:
-  status        print what it has done so far, its rate and its limits
-  pause         begin nothing new; workers stop after the block in hand
-  resume        go on after a pause
-  bwlimit RATE  move at most RATE of data per second; 0 or none: no limit
-  iops-limit N  do at most N operations per second; 0 or none: no limit
-  stop          end it as SIGINT does, but finish the files of a copy
+  status          print what it has done so far, its rate and its limits
+  pause           begin nothing new; workers stop after the block in hand
+  resume          go on after a pause
+  bwlimit RATE    move at most RATE of data per second; 0 or none: no limit
+  iops-limit N    do at most N operations per second; 0 or none: no limit
+  max-latency MS  use fewer workers while metadata calls take longer; 0 or none: no limit
+  stop            end it as SIGINT does, but finish the files of a copy
 
 Permissions:
 Only the user who started the command and root can connect.

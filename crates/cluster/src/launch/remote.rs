@@ -370,6 +370,10 @@ impl<T: Distributed + 'static> Driver<Job<T>> for Remote<'_, T> {
         self.local.not_started();
     }
 
+    fn take_remark(&self) -> Option<String> {
+        self.local.take_remark()
+    }
+
     fn share(&self, me: usize, job: Job<T>) {
         let claimed = matches!(job, Job::Entries(_));
         let tool = self.spec.run.tool;
@@ -407,7 +411,7 @@ impl<T: Distributed + 'static> Executor<T> for ProcessGroup {
             spec.run.report.problem(problem);
             return Status::Failure;
         }
-        let local = Local::of(&spec.run.settings, &Policy::default());
+        let local = Local::of(&spec.run.settings, &Policy::default()).limited(spec.run.limits);
         let remote = Remote::new(&local, self, spec);
         remote.with_limits(Limits::depend_on_grants);
         let status = remote.run(operands);

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use haul_engine::{Call, Outcome, Wait};
 use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, FileType, Open, Operation, Stat};
@@ -17,6 +18,7 @@ use super::stream::{Progress, Stream};
 use super::walk::replaced;
 use crate::cache_policy::CachePolicy;
 use crate::decision::{Failure, FileRange, Finished, Holes, OpenSource, Probe, Start, Transfer};
+use crate::limits::{Limits, Side, measured};
 use crate::open_file::MoveSetup;
 use crate::tool::{Context, DirNode, Entry, Job, OpenFile, Tool};
 
@@ -125,6 +127,8 @@ pub(super) struct Opening<T: Tool> {
     pub(super) follow: bool,
     /// Selects whether its first block is looked for.
     pub(super) probe: Probe,
+    /// When its open was submitted, if that is to be measured.
+    pub(super) begun: Option<Instant>,
 }
 
 impl<T: Tool> Opening<T> {
@@ -139,10 +143,14 @@ impl<T: Tool> Opening<T> {
         };
         let how = if self.follow { Open::READ.following() } else { Open::READ };
         let name = self.entry.name.clone();
-        Some(Next::Call(State::Opening(self), Call::Open { directory, name, how }))
+        let begun = cx.run.limits.and_then(Limits::begin_call);
+        Some(Next::Call(State::Opening(Self { begun, ..self }), Call::Open { directory, name, how }))
     }
 
     fn opened(self, cx: &Context<'_, T>, result: Result<Fd, Error>) -> Next<T> {
+        if let (Some(limits), Some(begun)) = (cx.run.limits, self.begun) {
+            limits.end_call(Side::Source, begun);
+        }
         match result {
             Ok(source) => {
                 let source = Arc::new(source);
@@ -250,7 +258,9 @@ impl<T: Tool> StatedFile<T> {
     pub(super) fn begin(self, cx: &Context<'_, T>, io: &mut Io, block: Option<(Buffer, usize)>) -> Next<T> {
         let first = block.as_ref().map(|(buffer, length)| &buffer.bytes()[..*length]);
         let opened = OpenSource { source: &self.source, stat: &self.stat, first };
-        let start = cx.open_file(&self.entry, &opened);
+        let open = || cx.open_file(&self.entry, &opened);
+        let has_target = |start: &Start<T::File>| matches!(start, Start::Move { .. });
+        let start = measured(cx.run.limits, Side::Target, open, has_target);
         let mut part = None;
         let (own, target, transfer, inspect, other) = match start {
             Start::Move { own, target, transfer, inspect, part: first } => {

@@ -103,6 +103,9 @@ fn start_workers<'s, T: Tool>(
             spec.report.debug(&format!("worker {other} could not be started: {cause}"));
         }
     }
+    if let Some(remark) = shared.driver.take_remark() {
+        spec.report.debug(&remark);
+    }
 }
 
 /// Shares the operands' jobs, before any worker runs.

@@ -19,7 +19,7 @@ use crate::batch::Batch;
 use crate::decision::{Enter, Failure, OpenDir, OpenSubdir, Plan};
 use crate::held::DirHandle;
 use crate::kind::FlowKind;
-use crate::limits::Load;
+use crate::limits::{Load, Side, measured};
 use crate::plan::{self, WINDOW_ENTRIES};
 use crate::report::{Problem, Tally};
 use crate::selection::Scope;
@@ -135,7 +135,7 @@ fn open_directory<T: Tool>(
     how: Open,
 ) -> Result<(Result<Arc<Fd>, Error>, Stat), Error> {
     let parent = cx.cache().open(&entry.node.source)?;
-    match open(&*parent, entry.name(), how) {
+    match measured(cx.run.limits, Side::Source, || open(&*parent, entry.name(), how), |_| true) {
         Ok(fd) => {
             let stat = stat(&fd)?;
             Ok((Ok(Arc::new(fd)), stat))

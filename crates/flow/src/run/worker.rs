@@ -43,7 +43,7 @@ use super::io::Io;
 use super::walk;
 use crate::batch::Batch;
 use crate::decision::{Failure, Plan};
-use crate::limits::Load;
+use crate::limits::{Load, Side, measured};
 use crate::policy::Gauge;
 use crate::report::{RunInfo, Tally};
 use crate::settings::Settings;
@@ -246,9 +246,11 @@ impl<'r, T: Tool> Worker<'r, T> {
             return self.cx.share(Job::Files(entry.node, batch));
         }
         self.cx.wait_for(Load::ENTRY);
-        match self.cx.run.tool.plan(&self.cx, &entry, classified.kind) {
+        let plan = || self.cx.run.tool.plan(&self.cx, &entry, classified.kind);
+        let looks = |plan: &Plan| matches!(plan, Plan::Skip);
+        match measured(self.cx.run.limits, Side::Source, plan, looks) {
             Plan::Read(probe) => {
-                let opening = Opening { entry, follow: classified.follow, probe };
+                let opening = Opening { entry, follow: classified.follow, probe, begun: None };
                 if let Some(next) = opening.begin(&self.cx) {
                     let slot = self.take_slot();
                     self.files += 1;

@@ -1,0 +1,57 @@
+//! How long calls for metadata take, for `--max-latency`.
+//!
+//! Measured are the open of a source file or directory, and how a tool looks at an entry that it
+//! then skips, on the source's side; and how a tool opens the target of a file. Both sides are
+//! counted by themselves: a local source must not hide a slow target.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The file system that calls are made to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Side {
+    Source,
+    Target,
+}
+
+/// Time that calls to each side took so far, and their number.
+pub(crate) type CallTimes = [(Duration, u64); 2];
+
+/// Latencies, and their limit.
+#[derive(Debug, Default)]
+pub(super) struct Latencies {
+    /// In nanoseconds; 0 if there is no limit, and nothing is measured.
+    max: AtomicU64,
+    /// Nanoseconds and calls of each side.
+    sides: [(AtomicU64, AtomicU64); 2],
+}
+
+impl Latencies {
+    pub(super) fn set_max(&self, max: Option<Duration>) {
+        self.max.store(max.map_or(0, nanoseconds), Ordering::Relaxed);
+    }
+
+    pub(super) fn max(&self) -> Option<Duration> {
+        match self.max.load(Ordering::Relaxed) {
+            0 => None,
+            max => Some(Duration::from_nanos(max)),
+        }
+    }
+
+    pub(super) fn add(&self, side: Side, begun: Instant) {
+        let (time, calls) = &self.sides[side as usize];
+        time.fetch_add(nanoseconds(begun.elapsed()), Ordering::Relaxed);
+        calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn times(&self) -> CallTimes {
+        let read = |(time, calls): &(AtomicU64, AtomicU64)| {
+            (Duration::from_nanos(time.load(Ordering::Relaxed)), calls.load(Ordering::Relaxed))
+        };
+        self.sides.each_ref().map(read)
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
