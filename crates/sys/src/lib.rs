@@ -89,7 +89,7 @@ pub use metadata::{Owner, Times, change_mode, change_owner, change_times};
 pub use names::{EntryType, ListedEntry, Name, Names, PackedNames, c_string};
 pub use open::{NONBLOCK, Open, open, open_parent, open_path, open_path_without_links};
 pub use operation::Operation;
-pub use pinned::{Pinned, list_xattrs_at};
+pub use pinned::{Pinned, has_xattrs_at};
 pub use pipe::Pipe;
 pub use posix_aio::{AioPassing, PosixAio};
 pub use process::{

@@ -11,7 +11,7 @@
 //! Each call tries one and falls back to the other: libraries that interpose the C library
 //! (fakeroot) know only paths, and a chroot may lack `/proc`.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::fs::{AtFlags, CWD, Mode as RawMode, OFlags, XattrFlags};
@@ -23,7 +23,7 @@ use crate::metadata::{Owner, Times, done};
 use crate::open::{Open, open};
 use crate::operation::Operation;
 use crate::stat::{FileType, Mode, Stat, stat};
-use crate::xattr::{XattrNames, empty_path, fitting, none_if_unsupported};
+use crate::xattr::{FIRST_TRY_BYTES, XattrNames, by_name, empty_path, fitting, none_if_unsupported};
 
 /// A file of any type, held by an `O_PATH` descriptor.
 #[derive(Debug)]
@@ -263,28 +263,39 @@ fn by_path_first(
     }
 }
 
-/// Lists the extended attributes of the entry `name` of a directory; if it is a symbolic link, the
-/// link's own. The list is empty if the file system has no attributes. One call, where pinning the
-/// entry takes three.
+/// Returns true if the entry `name` of a directory has extended attributes; if it is a symbolic
+/// link, of its own. One call, where pinning the entry takes three.
 ///
 /// # Errors
-/// Any error from `llistxattr(2)`.
-pub fn list_xattrs_at(directory: impl AsFd, name: &CStr) -> Result<XattrNames> {
+/// Any error from `listxattrat(2)` or `llistxattr(2)`.
+pub fn has_xattrs_at(directory: impl AsFd, name: &CStr) -> Result<bool> {
     let directory = directory.as_fd();
-    let path = || {
-        let mut path = through_proc(directory)?.into_bytes();
-        path.push(b'/');
-        path.extend_from_slice(name.to_bytes());
-        CString::new(path).map_err(|_| Errno::INVAL)
+    let call = || {
+        let mut names = [0; FIRST_TRY_BYTES];
+        let listed = by_name::list(directory, name, &mut names);
+        match listed.unwrap_or_else(|| list_through_proc(directory, name, &mut names)) {
+            Ok(length) => Ok(length > 0),
+            // More names than fit.
+            Err(Errno::RANGE) => Ok(true),
+            // Some file systems lack attributes, some kernels and sandboxes the calls.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+            Err(errno) => Err(errno),
+        }
     };
-    let list = |buffer: &mut [u8]| rustix::fs::llistxattr(path()?, buffer);
-    let call = || none_if_unsupported(fitting(list));
-    let what = || format!("{}, {name:?}", directory.as_raw_fd());
-    match gate::call(Operation::Flistxattr, call, what) {
+    match gate::call(Operation::Flistxattr, call, || format!("{}, {name:?}", directory.as_raw_fd())) {
         // There may be no `/proc`.
-        Err(cause) if cause.is(Errno::NOENT) => Pinned::open(directory, name)?.list_xattrs(),
-        outcome => outcome.map(XattrNames),
+        Err(cause) if cause.is(Errno::NOENT) => {
+            Pinned::open(directory, name)?.list_xattrs().map(|names| !names.is_empty())
+        }
+        outcome => outcome,
     }
+}
+
+fn list_through_proc(directory: BorrowedFd<'_>, name: &CStr, names: &mut [u8]) -> rustix::io::Result<usize> {
+    let mut path = through_proc(directory)?.into_bytes();
+    path.push(b'/');
+    path.extend_from_slice(name.to_bytes());
+    rustix::fs::llistxattr(path.as_slice(), names)
 }
 
 #[cfg(test)]
@@ -338,6 +349,36 @@ mod tests {
         // The link itself, not its target.
         link.link(&directory, c"further-link").unwrap();
         assert!(folder.join("further-link").symlink_metadata().unwrap().is_symlink());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn attributes_are_found_by_name_and_through_proc() {
+        let folder = folder("listed");
+        for name in ["without", "with", "many"] {
+            std::fs::write(folder.join(name), name).unwrap();
+        }
+        symlink("with", folder.join("link")).unwrap();
+        let directory = std::fs::File::open(&folder).unwrap();
+        let has = |name: &CStr| has_xattrs_at(&directory, name).unwrap();
+        // Where security modules label every file, all have some.
+        let is_labelled = has(c"without");
+        let set = |name: &CStr, key: &CStr| Pinned::open(&directory, name)?.set_xattr(key, b"value");
+        let can_set = set(c"with", c"user.key").is_ok();
+        for number in 0..if can_set { 20 } else { 0 } {
+            let key = std::ffi::CString::new(format!("user.{number:020}")).unwrap();
+            set(c"many", &key).unwrap();
+        }
+        assert_eq!(has(c"link"), is_labelled);
+        assert_eq!([has(c"with"), has(c"many")], [can_set || is_labelled; 2]);
+        assert!(has_xattrs_at(&directory, c"absent").unwrap_err().is(Errno::NOENT));
+        for name in [c"without", c"with", c"many", c"link", c"absent"] {
+            let (mut names, mut others) = ([0; FIRST_TRY_BYTES], [0; FIRST_TRY_BYTES]);
+            let listed = list_through_proc(directory.as_fd(), name, &mut names);
+            if let Some(other) = by_name::list(directory.as_fd(), name, &mut others) {
+                assert_eq!((listed, names), (other, others), "{name:?}");
+            }
+        }
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

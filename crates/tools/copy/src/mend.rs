@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString};
 
 use haul_flow::{Context, EntryOutcome, OpenDir, Problem};
 use haul_sys::{Cache, DirectoryReader, Errno, Error, Fd, FileType, Names, Open, Pinned, Stat};
-use haul_sys::{list_xattrs_at, open, read, read_link, stat_at};
+use haul_sys::{has_xattrs_at, open, read, read_link, stat_at};
 
 use super::attributes::NewAttributes;
 use super::entry_copy::EntryCopy;
@@ -141,15 +141,14 @@ fn differences(copy: EntryCopy<'_>, source: &Stat, there: &Stat) -> Differences 
 
 /// True unless neither source nor target has any xattrs that would have to be compared.
 fn may_have_xattrs(copy: EntryCopy<'_>, directory: &Fd) -> bool {
-    let has_none = || {
+    let has_some = || {
         let source = copy.cx.cache().open(&copy.entry.node.source)?;
         Ok::<_, Error>(
-            list_xattrs_at(&*source, copy.entry.name())?.is_empty()
-                && list_xattrs_at(directory, copy.target_name())?.is_empty(),
+            has_xattrs_at(&*source, copy.entry.name())? || has_xattrs_at(directory, copy.target_name())?,
         )
     };
     // By name, these would be a symbolic link's own. Failures show again when they are read.
-    copy.options.reads_xattrs() && (copy.follows() || !has_none().unwrap_or(false))
+    copy.options.reads_xattrs() && (copy.follows() || has_some().unwrap_or(true))
 }
 
 fn try_mend(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat) -> Result<(), Problem> {
