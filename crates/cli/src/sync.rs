@@ -89,7 +89,10 @@ fn find_earlier(request: &mut Request, to: &Path, messages: &Messages) -> Result
         match std::fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let why = format!("--link-dest: {} does not exist, so nothing is linked to it", shown(&path));
-                complain(&messages.debug(&format!("warning: {why}")));
+                // Of several ranks, one prints it.
+                if cluster::speaks() {
+                    complain(&messages.debug(&format!("warning: {why}")));
+                }
                 continue;
             }
             Err(error) => return refused(&format!("cannot be used: {}", reason(&error))),
@@ -119,20 +122,22 @@ fn find_backup(request: &mut Request, from: &Path, to: &Path) -> Result<(), Stri
         Ok(whole) => whole,
         Err(error) => return refused(&format!("cannot be used: {}", reason(&error))),
     };
-    let there = std::fs::metadata(&whole).or_else(|_| std::fs::metadata(whole.parent().unwrap_or(&whole)));
-    match there {
+    let above = match std::fs::metadata(whole.parent().unwrap_or(&whole)) {
+        Ok(above) => above,
         Err(error) => return refused(&format!("cannot be used: {}", reason(&error))),
-        Ok(there) if !there.is_dir() => return refused("is not a directory"),
-        Ok(there) if !is_on(to, there.dev()) => {
+    };
+    match std::fs::metadata(&whole).as_ref().unwrap_or(&above) {
+        there if !there.is_dir() => return refused("is not a directory"),
+        there if !is_on(to, there.dev()) => {
             return refused("is on another file system than TARGET, so files cannot be moved there");
         }
-        Ok(_) if [from, to].iter().any(|tree| whole.starts_with(tree) || tree.starts_with(&whole)) => {
+        _ if [from, to].iter().any(|tree| whole.starts_with(tree) || tree.starts_with(&whole)) => {
             return refused("must not be SOURCE or TARGET, inside one of them, or around one");
         }
-        Ok(_) => {}
+        _ => {}
     }
     let c_path = |path: &Path| CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
-    let place = BackupPlace { directory: c_path(&whole), target: c_path(to) };
+    let place = BackupPlace { directory: c_path(&whole), above: above.ino(), target: c_path(to) };
     if let Some(deletion) = &mut request.deletion {
         deletion.backup_place = Some(place.clone());
     }

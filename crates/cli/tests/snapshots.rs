@@ -257,7 +257,6 @@ fn a_directory_that_cannot_keep_files_is_refused() {
         ("--backup-dir=/proc/x s t", "another file system"),
         ("--backup-dir= s t", "--backup-dir"),
         ("--backup-dir=../kept --inplace s t", "--inplace"),
-        ("--backup-dir=../kept --clients=2 s t", "--clients"),
     ] {
         let output = haul(&ours, sandbox.path(), line);
         assert!(text(&output.stderr).contains(why), "{line}: {}", text(&output.stderr));

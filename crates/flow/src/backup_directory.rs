@@ -3,12 +3,16 @@
 //! Files keep their paths below the target. The directories above them are made when the first file
 //! needs them, with owner and mode of those in the target. What is replaced gets a second name in
 //! the backup, so that it has its own until the new file takes that; what is deleted is moved.
+//!
+//! Several processes can use one backup: each opens it by itself, and checks the directory above
+//! it by inode number. A directory that two of them need at once is made by one and found by the
+//! other.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex};
 
-use haul_sys::{Errno, Error, Fd, Mode, Open, Owner, c_string, change_mode, change_owner};
+use haul_sys::{Errno, Error, Fd, Mode, Open, Operation, Owner, c_string, change_mode, change_owner};
 use haul_sys::{effective_identity, link, make_directory, open, open_path, remove, rename, rename_across};
 use haul_sys::{stat, stat_at, temporary_name};
 
@@ -20,6 +24,8 @@ use crate::operand::Split;
 pub struct BackupPlace {
     /// The directory that receives files. It may be missing, but not the one above it.
     pub directory: CString,
+    /// Inode number of the directory above it, which must still be that one when it is opened.
+    pub above: u64,
     /// The directory that they come from.
     pub target: CString,
 }
@@ -52,7 +58,7 @@ impl BackupDirectory {
     ///
     /// # Errors
     /// The kernel's. `ENOTDIR` and `EISDIR` if the backup has something else under one of the
-    /// names.
+    /// names; `ESTALE` if the directory above the backup is another one by now.
     pub fn keep(&self, directory: &Fd, name: &CStr, below: &[u8]) -> Result<(), Error> {
         let backup = self.directory(below)?;
         match link(directory, name, &backup, name) {
@@ -112,6 +118,10 @@ impl BackupDirectory {
         let split = Split::of(&self.place.directory);
         let above = if split.display.is_empty() { b"." } else { split.display };
         let above = open_path(&c_string(above), Open::SEARCH.following())?;
+        if stat(&above)?.identity.inode != self.place.above {
+            let what = format!("the directory above {:?}, which is another one by now", self.place.directory);
+            return Err(Error::new(Operation::Openat, what, Errno::STALE));
+        }
         let original = open_path(&self.place.target, Open::SEARCH.following())?;
         Pair { original: Arc::new(original), backup: Arc::new(above) }.named(&c_string(split.base()), None)
     }
@@ -142,5 +152,33 @@ impl Pair {
             change_mode(&backup, like.mode.or(Mode::OWNER))?;
         }
         Ok(Self { original, backup: Arc::new(backup) })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn a_backup_in_another_directory_than_the_one_meant_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| c_string(folder.path().join(name).as_os_str().as_bytes());
+        fs::create_dir(folder.path().join("target")).unwrap();
+        fs::write(folder.path().join("target/file"), "old").unwrap();
+        let inode = fs::metadata(folder.path()).unwrap().ino();
+        let target = open_path(&path("target"), Open::DIRECTORY).unwrap();
+        let keep = |above| {
+            let place = BackupPlace { directory: path("kept"), above, target: path("target") };
+            BackupDirectory::new(place).keep(&target, c"file", b".")
+        };
+        assert!(keep(inode + 1).unwrap_err().is(Errno::STALE));
+        assert!(!folder.path().join("kept").exists());
+        keep(inode).unwrap();
+        assert_eq!(fs::read(folder.path().join("kept/file")).unwrap(), b"old");
     }
 }

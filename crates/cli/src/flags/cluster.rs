@@ -90,12 +90,8 @@ impl Typed {
         if self.dry_run && (is_rank || hosts.clients.is_some()) {
             return Err(Error::Exclusive { flag: "--dry-run", other: clients });
         }
-        let alone =
-            [("--link-dest", !self.link_dest.is_empty()), ("--backup-dir", self.backup_dir.is_some())];
-        if let Some((flag, _)) = alone.into_iter().find(|(_, given)| *given)
-            && (is_rank || hosts.clients.is_some())
-        {
-            return Err(Error::Exclusive { flag, other: clients });
+        if !self.link_dest.is_empty() && (is_rank || hosts.clients.is_some()) {
+            return Err(Error::Exclusive { flag: "--link-dest", other: clients });
         }
         let of_ranks = [
             ("--journal", hosts.journal.is_some()),

@@ -10,6 +10,7 @@
 //! - [`kills`]: processes killed at any moment.
 //! - [`journal`]: reruns with a journal.
 //! - [`hosts`]: three hosts, of which one is different, or gone.
+//! - [`sync`]: what `haul sync` keeps, links and foresees.
 //! - [`tools`]: the applets other than `cp`.
 //! - [`verify`]: verified copies, and manifests.
 //! - [`calls`]: what a new file costs a metadata server.
@@ -27,5 +28,6 @@ mod kills;
 mod large;
 mod matrix;
 mod start;
+mod sync;
 mod tools;
 mod verify;

@@ -17,18 +17,18 @@ const FACTS: Facts = Facts::PRESERVED.difference(Facts::MODIFIED).difference(Fac
 
 /// A command line, run in a directory with the tree `tree`, a slightly different one `other`, and
 /// the results of `before`.
-struct Line {
-    words: &'static str,
+pub(crate) struct Line {
+    pub(crate) words: &'static str,
     /// Shell command that runs first.
-    before: &'static str,
+    pub(crate) before: &'static str,
     /// True if the order of standard output matters.
-    ordered: bool,
+    pub(crate) ordered: bool,
     /// Shell command that prints a result in a form that depends only on its content. It removes
     /// the result, since the bytes may differ.
-    shown: &'static str,
+    pub(crate) shown: &'static str,
 }
 
-const fn line(words: &'static str) -> Line {
+pub(crate) const fn line(words: &'static str) -> Line {
     Line { words, before: "true", ordered: false, shown: "true" }
 }
 
@@ -154,14 +154,14 @@ fn run(program: &Path, line: &Line, folder: &Path, source: &Path) -> (Product, S
     let product = Product {
         status: outcome.status(),
         printed: lines_of(&outcome.stdout, line.ordered),
-        said: lines_of(&outcome.stderr, false),
+        said: lines_of(outcome.errors().replace(&*folder.to_string_lossy(), "").as_bytes(), false),
         shown: shell(line.shown, folder),
     };
     (product, Snapshot::take(folder, FACTS).unwrap(), outcome)
 }
 
 /// Compares lines run by one process and by several; returns the differences.
-fn differences(mpi: &Mpi, way: Way, lines: &[&Line]) -> Vec<String> {
+pub(crate) fn differences(mpi: &Mpi, way: Way, lines: &[&Line]) -> Vec<String> {
     let sandbox = Sandbox::in_memory().unwrap();
     let source = sandbox.join("source");
     fs::create_dir(&source).unwrap();
