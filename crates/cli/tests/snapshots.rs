@@ -168,7 +168,6 @@ fn a_directory_that_is_no_earlier_copy_is_refused_and_a_missing_one_is_told() {
         ("--link-dest= s t", "--link-dest"),
         ("--link-dest=../one --inplace s t", "--inplace"),
         ("--link-dest=../one --existing s t", "--existing"),
-        ("--link-dest=../one --clients=2 s t", "--clients"),
     ] {
         let output = haul(&ours, sandbox.path(), line);
         assert!(text(&output.stderr).contains(why), "{line}: {}", text(&output.stderr));

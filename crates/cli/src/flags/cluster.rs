@@ -90,9 +90,6 @@ impl Typed {
         if self.dry_run && (is_rank || hosts.clients.is_some()) {
             return Err(Error::Exclusive { flag: "--dry-run", other: clients });
         }
-        if !self.link_dest.is_empty() && (is_rank || hosts.clients.is_some()) {
-            return Err(Error::Exclusive { flag: "--link-dest", other: clients });
-        }
         let of_ranks = [
             ("--journal", hosts.journal.is_some()),
             ("--resume", self.resume),

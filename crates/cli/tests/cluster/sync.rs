@@ -1,10 +1,11 @@
-//! `haul sync` with what it keeps, by several processes: the same trees, lines and errors as by one.
+//! `haul sync` with what it keeps and links, by several processes: the same trees, lines and errors
+//! as by one.
 
 use haul_testkit::mpi::{Kind, Mpi};
 use haul_testkit::{needs, note, require};
 
 use crate::start::Way;
-use crate::tools::{Line, differences, line};
+use crate::tools::{Line, differences_with, line};
 
 /// Makes `t` an older copy of `tree`, with more in it. No file has several names: which of them is
 /// copied, and printed, is a matter of chance.
@@ -20,7 +21,33 @@ macro_rules! older {
     };
 }
 
+/// Prints which names below `new` are names of files of earlier copies.
+const LINKED: &str =
+    "[ -d new ] || exit 0; for e in monday sunday; do (cd new; find . -type f -o -type p | sort |
+    while read f; do if [ \"$f\" -ef \"../$e/$f\" ]; then echo $e $f; fi; done); done";
+
+/// Makes `monday` and `sunday` earlier copies of `tree`. `monday` lacks a directory, and has a file
+/// and a link in place of two others.
+const EARLIER: &str = "cp -a tree monday; cp -a tree sunday; echo more >>tree/a/1; chmod 600 tree/a/b/3.txt
+    mkdir -p tree/d/e tree/f tree/g; for n in 1 2 3; do echo $n >tree/d/e/$n; echo $n >tree/f/$n; echo $n >tree/g/$n; done
+    for t in monday sunday; do cp -a tree/d tree/g $t; done; rm -r monday/c monday/d; echo >monday/c
+    ln -s ../sunday/d monday/d; echo other >sunday/c/word-2; mkdir new; cp -a tree/g new; ln tree/g/1 tree/f/one";
+
 const LINES: &[Line] = &[
+    Line {
+        before: EARLIER,
+        shown: LINKED,
+        ..line("sync --link-dest=../monday --link-dest=../sunday tree new")
+    },
+    Line { before: EARLIER, shown: LINKED, ..line("sync --checksum --link-dest=../sunday tree new") },
+    Line {
+        before: "rm tree/a/twin; cp -a tree monday; echo more >>tree/a/1; chmod 4 tree/a/2; mkdir tree/d
+                         ln -s x tree/d/l; cp -a tree/d monday; mkfifo tree/d/f tree/d/g; cp -a tree/d/f monday/d",
+        shown: LINKED,
+        ..line("sync -i --link-dest=../monday tree new")
+    },
+    Line { before: "rm tree/a/twin", ..line("sync -i --link-dest=../monday tree new") },
+    Line { before: "echo >monday", ..line("sync -i --link-dest=../monday tree new") },
     Line { before: older!(""), ..line("sync -i --backup-dir=../kept tree t") },
     Line { before: older!("echo z >t/a/6/in"), ..line("sync -v --delete --backup-dir=../kept tree t") },
     Line {
@@ -41,8 +68,14 @@ fn what_is_kept_and_linked_is_the_same_by_ranks() {
     require!(needs::root(), Kind::OpenMpi4.needed());
     let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
     let all: Vec<_> = LINES.iter().collect();
-    let ways = [Way::Clients(2), Way::Clients(4), Way::Ranks(3)];
-    let failures: Vec<_> = ways.iter().flat_map(|way| differences(&mpi, *way, &all)).collect();
+    let ways: [(Way, &[&str]); 4] = [
+        (Way::Clients(2), &[]),
+        (Way::Clients(4), &[]),
+        (Way::Clients(3), &["--walk=ranks"]),
+        (Way::Ranks(3), &[]),
+    ];
+    let failures: Vec<_> =
+        ways.iter().flat_map(|(way, own)| differences_with(&mpi, *way, own, &all)).collect();
     note!("{} lines of sync by ranks: {} differ", ways.len() * all.len(), failures.len());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

@@ -161,13 +161,18 @@ fn run(program: &Path, line: &Line, folder: &Path, source: &Path) -> (Product, S
 }
 
 /// Compares lines run by one process and by several; returns the differences.
-pub(crate) fn differences(mpi: &Mpi, way: Way, lines: &[&Line]) -> Vec<String> {
+fn differences(mpi: &Mpi, way: Way, lines: &[&Line]) -> Vec<String> {
+    differences_with(mpi, way, &[], lines)
+}
+
+/// The same, where the several processes get options of their own.
+pub(crate) fn differences_with(mpi: &Mpi, way: Way, own: &[&str], lines: &[&Line]) -> Vec<String> {
     let sandbox = Sandbox::in_memory().unwrap();
     let source = sandbox.join("source");
     fs::create_dir(&source).unwrap();
     prepare(&source);
     let one = fs::canonicalize(program!().path()).unwrap();
-    let several: PathBuf = script(&sandbox, mpi, way, &[]).path().to_owned();
+    let several: PathBuf = script(&sandbox, mpi, way, own).path().to_owned();
     let mut failures = Vec::new();
     for line in lines {
         let (wanted, there, _) = run(&one, line, &sandbox.join("one"), &source);
@@ -175,7 +180,7 @@ pub(crate) fn differences(mpi: &Mpi, way: Way, lines: &[&Line]) -> Vec<String> {
         let differs = compare(&there, &here, FACTS).unwrap();
         if wanted != found || !differs.list.is_empty() {
             failures.push(format!(
-                "{} {way:?}: {}: status {:?}, not {:?}; {differs:?}\n{}{}",
+                "{} {way:?} {own:?}: {}: status {:?}, not {:?}; {differs:?}\n{}{}",
                 mpi.kind().name(),
                 line.words,
                 found.status,

@@ -4,11 +4,16 @@
 //! if nothing has its name in the target, and an earlier copy has a file of that name with the same
 //! content and attributes. It isn't opened for that. Of a source with several names only the first
 //! to be copied is looked up; the others become names of the same file as always.
+//!
+//! A rank is sent the remote paths of the earlier directories with that of the target directory,
+//! and checks them the same way.
 
 use std::ffi::CString;
 use std::sync::Arc;
 
 use haul_flow::{DirHandle, EntryOutcome};
+#[cfg(feature = "distributed")]
+use haul_sys::Identity;
 use haul_sys::{EntryType, Fd, FileType, Open, Stat, link_at_path, open, stat, stat_at};
 
 use super::entry_copy::EntryCopy;
@@ -35,6 +40,42 @@ pub(super) fn counterparts(copy: EntryCopy<'_>) -> Box<[Arc<DirHandle>]> {
         Some(cache.hold(above, copy.target_name(), Open::SEARCH, identity, Some(Arc::new(fd))))
     };
     copy.entry.node.own.earlier.iter().filter_map(below).collect()
+}
+
+/// A directory of an earlier copy, as another process has found it below one that it was sent.
+#[cfg(feature = "distributed")]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+pub(super) struct FoundBelow {
+    /// Inode number of the directory above it; `None` if it is the top of the earlier copy.
+    above: Option<u64>,
+    inode: u64,
+}
+
+/// Describes directories of earlier copies for the process that sent those above them.
+#[cfg(feature = "distributed")]
+pub(super) fn found_below(earlier: &[Arc<DirHandle>]) -> Vec<FoundBelow> {
+    let found = |held: &Arc<DirHandle>| {
+        let above = held.parent().map(|above| above.identity().inode);
+        FoundBelow { above, inode: held.identity().inode }
+    };
+    earlier.iter().map(found).collect()
+}
+
+/// Holds the directories of earlier copies that another process has found for an entry. Each is
+/// opened, and checked, when a file is looked up in it.
+#[cfg(feature = "distributed")]
+pub(super) fn hold_found(copy: EntryCopy<'_>, found: &[FoundBelow]) -> Box<[Arc<DirHandle>]> {
+    if copy.entry.is_operand() {
+        return counterparts(copy);
+    }
+    let hold = |found: &FoundBelow| {
+        let is_above = |held: &&Arc<DirHandle>| Some(held.identity().inode) == found.above;
+        let above = copy.entry.node.own.earlier.iter().find(is_above)?;
+        // Device numbers differ between hosts. Nothing can be linked to another file system.
+        let identity = Identity { device: above.identity().device, inode: found.inode };
+        Some(copy.cx.cache().hold(above, copy.target_name(), Open::SEARCH, identity, None))
+    };
+    found.iter().filter_map(hold).collect()
 }
 
 /// Links an entry that was not opened, if an earlier copy has it. True if it is done.

@@ -26,6 +26,7 @@ pub(super) use ranges::ReceivedRanges;
 pub(super) use resumed::open_temporary;
 
 use super::default_label;
+use super::earlier::{self, FoundBelow};
 use super::entry_copy::EntryCopy;
 use super::links::{self, NameClaim};
 use super::open_target::CopiedFile;
@@ -52,6 +53,8 @@ struct Brief {
 #[derive(Serialize, Deserialize)]
 struct PackedTarget {
     held: RemotePath,
+    /// The same directory in earlier copies.
+    earlier: Vec<RemotePath>,
     rename: Option<CString>,
     index: usize,
     source: Vec<u8>,
@@ -70,14 +73,17 @@ struct EnteredTarget {
     follow: bool,
     made: MadeDirectory,
     gives_access_list: bool,
+    /// The same directory in earlier copies.
+    earlier: Vec<FoundBelow>,
 }
 
 /// Packs a target directory for the process that will finish it.
 fn pack_entered(own: &TargetDirectory) -> Vec<u8> {
     let Some(made) = &own.made else { return Vec::new() };
     let (identity, gives_access_list) = (own.held.identity(), own.gives_access_list);
+    let earlier = earlier::found_below(&own.earlier);
     // The fields of an [`EnteredTarget`], in order, without copying them.
-    let packed = (identity, own.follows(), made, gives_access_list);
+    let packed = (identity, own.follows(), made, gives_access_list, earlier);
     postcard::to_allocvec(&packed).unwrap_or_default()
 }
 
@@ -221,6 +227,7 @@ impl Distributed for Copier {
     fn pack(&self, own: &TargetDirectory) -> Vec<u8> {
         let packed = PackedTarget {
             held: RemotePath::to(&own.held),
+            earlier: own.earlier.iter().map(|directory| RemotePath::to(directory)).collect(),
             rename: own.rename.clone(),
             index: own.operand.index,
             source: own.operand.source.clone(),
@@ -253,10 +260,12 @@ impl Distributed for Copier {
         let made =
             MadeDirectory { before, plain_mode: None, xattrs: crate::xattr_rules::SourceXattrs::default() };
         let operand = OperandCopy::new(packed.index, packed.source, packed.target);
+        // What can't be found any more, or is another directory, is not linked to.
+        let earlier = packed.earlier.iter().filter_map(|way| receiver.hold(way).ok()).collect();
         Ok(TargetDirectory {
             held,
             rename: packed.rename,
-            earlier: Box::default(),
+            earlier,
             operand: Arc::new(operand),
             made: (!packed.is_place).then_some(made),
             reflink_refused: AtomicBool::new(false),
@@ -282,13 +291,14 @@ impl Distributed for Copier {
         packed: &[u8],
     ) -> Option<TargetDirectory> {
         let above = &entry.node.own;
-        let EnteredTarget { identity, follow, made, gives_access_list } = match postcard::from_bytes(packed) {
-            Ok(entered) => entered,
-            Err(_) => {
-                cx.problem(Problem::new(CopyKind::CannotCreateDirectory).naming(target_path(entry)));
-                return None;
-            }
-        };
+        let EnteredTarget { identity, follow, made, gives_access_list, earlier } =
+            match postcard::from_bytes(packed) {
+                Ok(entered) => entered,
+                Err(_) => {
+                    cx.problem(Problem::new(CopyKind::CannotCreateDirectory).naming(target_path(entry)));
+                    return None;
+                }
+            };
         // Of another host's identity only the inode number is meaningful here.
         let identity = Identity { device: above.held.identity().device, ..identity };
         if made.before.is_none() && !above.is_new() && !self.tops.record(identity, above.operand.index) {
@@ -302,7 +312,7 @@ impl Distributed for Copier {
         Some(TargetDirectory {
             held,
             rename: None,
-            earlier: Box::default(),
+            earlier: earlier::hold_found(EntryCopy::new(self, cx, entry), &earlier),
             operand: Arc::clone(&above.operand),
             made: Some(made),
             reflink_refused: AtomicBool::new(false),
