@@ -54,6 +54,11 @@ const LINES: &[Line] = &[
         before: older!("ln tree/a/5 tree/c/five; ln tree/a/1 tree/c/one; echo q >>t/a/7; ln t/a/7 t/c/seven"),
         ..line("sync --delete --backup-dir=../kept tree t")
     },
+    // A directory that keeps something is in the way of a file.
+    Line {
+        before: older!("echo z >t/a/6/in; echo z >t/a/6/kept.o"),
+        ..line("sync -i --delete --exclude=*.o tree t")
+    },
     // What was kept before makes way, unless it is a directory.
     Line {
         before: older!("mkdir -p kept/a/b kept/c/link; echo earlier >kept/a/b/3.txt; echo x >kept/c/link/in"),

@@ -109,6 +109,8 @@ pub fn run(
         if waiting.must_go_on(status) {
             copier = copier.for_the_rest();
             status = copy_groups(&session, executor, &copier, &groups, &mut left_out);
+            // Ranks were sent the options once, so they leave directories in the way a second time.
+            status = status.max(waiting.report_left());
         }
     }
     Ok(match status {

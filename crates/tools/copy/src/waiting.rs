@@ -25,15 +25,22 @@ impl<'a> Waiting<'a> {
 
     /// True if entries wait and can be copied now. If they can't, reports them.
     pub(super) fn must_go_on(&self, status: Status) -> bool {
-        let problems = std::mem::take(&mut *lock(&self.problems));
-        if status == Status::Success {
-            self.is_second.store(true, Ordering::Relaxed);
-            return !problems.is_empty();
+        if status == Status::Failure {
+            self.report_left();
+            return false;
         }
+        self.is_second.store(true, Ordering::Relaxed);
+        !std::mem::take(&mut *lock(&self.problems)).is_empty()
+    }
+
+    /// Reports the entries that wait as errors. Returns `Failure` if there are any.
+    pub(super) fn report_left(&self) -> Status {
+        let problems = std::mem::take(&mut *lock(&self.problems));
+        let status = if problems.is_empty() { Status::Success } else { Status::Failure };
         let (kind, severity) = (CopyKind::OtherOntoDirectory.into(), Severity::Error);
         let is_left = |problem| Problem { kind, severity, ..problem };
         problems.into_iter().map(is_left).for_each(|problem| self.report.problem(problem));
-        false
+        status
     }
 }
 
