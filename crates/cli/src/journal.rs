@@ -31,7 +31,7 @@ pub(crate) fn open(request: &Request) -> Result<Option<Arc<Journal>>, String> {
     let Request { operands, run, resume, .. } = request;
     let has_ranks = run.hosts.clients.is_some() || is_under_launcher();
     // The hashes of what a requeued job would skip are not in its manifest.
-    let is_kept = has_ranks && request.manifest.is_none();
+    let is_kept = has_ranks && request.manifest.is_none() && !request.options.dry_run;
     let of_job = || is_kept.then(Spool::of_process).flatten().map(|spool| spool.journal());
     let hidden = resume.then(|| hidden_path(operands, fingerprint(request))).flatten();
     let given = run.hosts.journal.clone();

@@ -167,7 +167,7 @@ fn a_dry_run_makes_no_call_that_writes() {
 fn what_needs_a_real_copy_is_refused_with_a_dry_run() {
     let ours = program!();
     require!(ours.needs_haul());
-    for other in ["--resume", "--journal=j", "--manifest=m", "--interactive", "--clients=2"] {
+    for other in ["--resume", "--journal=j", "--manifest=m", "--interactive"] {
         let sandbox = Sandbox::in_memory().unwrap();
         sandbox.script(SCENE).unwrap();
         let run = ours.run_with(&["--dry-run", other]).args(["-r", "s", "new"]).in_folder(sandbox.path());

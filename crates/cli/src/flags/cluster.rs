@@ -87,9 +87,6 @@ impl Typed {
             // Each rank would wait by itself, and a rank that waits looks like one that is stuck.
             return Err(Error::Exclusive { flag: "--on-full=pause", other: clients });
         }
-        if self.dry_run && (is_rank || hosts.clients.is_some()) {
-            return Err(Error::Exclusive { flag: "--dry-run", other: clients });
-        }
         let of_ranks = [
             ("--journal", hosts.journal.is_some()),
             ("--resume", self.resume),

@@ -1,10 +1,13 @@
-//! `haul sync` with what it keeps and links, by several processes: the same trees, lines and errors
-//! as by one.
+//! `haul sync` with what it keeps, links and foresees, by several processes: the same trees, lines
+//! and errors as by one.
+
+use std::time::Duration;
 
 use haul_testkit::mpi::{Kind, Mpi};
-use haul_testkit::{needs, note, require};
+use haul_testkit::run::Run;
+use haul_testkit::{Sandbox, needs, note, require};
 
-use crate::start::Way;
+use crate::start::{Way, script};
 use crate::tools::{Line, differences_with, line};
 
 /// Makes `t` an older copy of `tree`, with more in it. No file has several names: which of them is
@@ -67,6 +70,64 @@ const LINES: &[Line] = &[
     Line { before: older!("echo >kept"), ..line("sync --backup-dir=../kept tree t") },
     Line { before: older!(""), ..line("sync --backup-dir=../no/kept tree t") },
 ];
+
+/// Dry runs. Their lines are also those of the runs that follow.
+const DRY: &[Line] = &[
+    Line { before: older!(""), ..line("sync -n tree t") },
+    Line { before: older!("echo z >t/a/6/in"), ..line("sync -n -i --delete tree t") },
+    Line {
+        before: older!("mkdir t/new"),
+        ..line("sync -n -i --checksum --delete --backup-dir=../kept tree t")
+    },
+    Line { before: "rm tree/a/twin", ..line("sync -n -i tree t") },
+    Line { before: older!("rm -r t/a"), ..line("sync -n -i --link-dest=../other tree t") },
+    Line { before: older!("echo >t/a/b/x; chmod 7 tree/a"), ..line("sync -n -i --existing tree t") },
+    Line { before: "rm tree/a/twin", ..line("cp -an tree other") },
+    Line { before: "rm tree/a/twin", ..line("cp -a --dry-run tree other") },
+    Line { before: "rm tree/a/twin", ..line("cp -r --dry-run --parents tree/a tree/c/word-1 other") },
+    Line { before: "mkdir t; cp -a tree/a t/c", ..line("cp -rT --dry-run tree t") },
+    line("cp -r --dry-run missing tree/a other/no/such"),
+];
+
+#[test]
+fn a_dry_run_by_ranks_says_the_same() {
+    require!(needs::root(), Kind::OpenMpi4.needed());
+    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    let all: Vec<_> = DRY.iter().collect();
+    let ways: [(Way, &[&str]); 3] =
+        [(Way::Clients(2), &[]), (Way::Clients(4), &["--walk=ranks"]), (Way::Ranks(3), &[])];
+    let failures: Vec<_> =
+        ways.iter().flat_map(|(way, own)| differences_with(&mpi, *way, own, &all)).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// With files of several names, the lines are those of the run by ranks that follows, up to which
+/// name comes first.
+#[test]
+fn a_dry_run_by_ranks_prints_as_many_links_as_the_run_makes() {
+    require!(Kind::OpenMpi4.needed());
+    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox
+        .script(
+            "mkdir -p s/d s/e t/d; for n in 1 2 3 4 5 6 7 8 9; do echo $n >s/$n; ln s/$n s/d/$n; ln s/$n s/e/$n; done
+             echo other >t/d/3",
+        )
+        .unwrap();
+    let haul = script(&sandbox, &mpi, Way::Clients(3), &[]);
+    let run = |words: &str| {
+        let run = Run::new(haul.path()).args(words.split(' ')).in_folder(sandbox.path());
+        let outcome = run.within(Duration::from_secs(60)).finish().unwrap();
+        assert!(outcome.succeeded(), "{words}: {}", outcome.errors());
+        outcome.printed()
+    };
+    let count = |printed: &str, start: &str| printed.lines().filter(|line| line.starts_with(start)).count();
+    let (dry, real) = (run("sync -n -i s t"), run("sync -i s t"));
+    for start in ["hf", ">f", "cd", "."] {
+        assert_eq!(count(&dry, start), count(&real, start), "{start}:\n{dry}\n{real}");
+    }
+    assert_eq!((count(&real, ">f"), count(&real, "hf")), (9, 18), "{real}");
+}
 
 #[test]
 fn what_is_kept_and_linked_is_the_same_by_ranks() {

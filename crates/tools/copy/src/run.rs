@@ -142,7 +142,8 @@ fn copy_groups(
         targets.sort_unstable_by_key(|held| (held.identity().device, held.identity().inode));
         targets.dedup_by_key(|held| held.identity());
         if copier.options.dry_run {
-            status = status.max(session.run(executor, copier, targets, operands));
+            // No other process leaves or looks for anything in the targets.
+            status = status.max(session.run(executor, copier, Vec::new(), operands));
             continue;
         }
         targets.iter().for_each(|held| durable::note_directory(copier, cache, held));

@@ -15,10 +15,11 @@ use std::sync::{Arc, OnceLock};
 use haul_cluster::{Distributed, ItemReceiver, Joined, RemotePath};
 use haul_digest::{Algorithm, PIECE_BYTES};
 use haul_flow::{
-    CancelToken, Context, DirHandle, DirNode, Entry, FlowKind, Kind, OpenFile, OpenSource, Problem, is_shared,
+    CancelToken, Context, DirHandle, DirNode, Entry, FlowKind, Handled, Kind, OpenFile, OpenSource, Problem,
+    is_shared,
 };
 use haul_striping::{Striping, striping};
-use haul_sys::{Error, Fd, FileType, Identity, Open, stat, stat_path};
+use haul_sys::{Error, Fd, FileType, Identity, Open, c_string, stat, stat_path};
 use serde::{Deserialize, Serialize};
 
 pub(super) use digests::{emit_digest, list_digest, note_left};
@@ -26,6 +27,7 @@ pub(super) use ranges::ReceivedRanges;
 pub(super) use resumed::open_temporary;
 
 use super::default_label;
+use super::dry_run;
 use super::earlier::{self, FoundBelow};
 use super::entry_copy::EntryCopy;
 use super::links::{self, NameClaim};
@@ -52,7 +54,7 @@ struct Brief {
 /// A target directory as sent to another process.
 #[derive(Serialize, Deserialize)]
 struct PackedTarget {
-    held: RemotePath,
+    held: PackedHandle,
     /// The same directory in earlier copies.
     earlier: Vec<RemotePath>,
     rename: Option<CString>,
@@ -63,6 +65,20 @@ struct PackedTarget {
     is_place: bool,
     is_shared: bool,
     gives_access_list: bool,
+}
+
+/// The handle of a target directory.
+#[derive(Serialize, Deserialize)]
+enum PackedHandle {
+    There(RemotePath),
+    /// A dry run would make it. It has this path.
+    Absent(Vec<u8>),
+}
+
+impl PackedHandle {
+    fn of(held: &DirHandle) -> Self {
+        if held.is_absent() { Self::Absent(held.path()) } else { Self::There(RemotePath::to(held)) }
+    }
 }
 
 /// A target directory that another process created or found: what is needed to finish it.
@@ -146,7 +162,7 @@ impl Distributed for Copier {
     fn from_init(init_message: &[u8]) -> Option<Self> {
         let Brief { options, temporary_names, listed_hash }: Brief =
             postcard::from_bytes(init_message).ok()?;
-        if let Label::Given(context) = &options.label {
+        if let (Label::Given(context), false) = (&options.label, options.dry_run) {
             haul_sys::set_creation_label(context).ok()?;
         }
         let contexts = default_label::open(&options).ok()?;
@@ -221,12 +237,13 @@ impl Distributed for Copier {
     fn may_travel(&self, node: &DirNode<Self>) -> bool {
         let existing = &self.options.existing;
         let is_simple = !existing.backs_up() && !existing.ask && !existing.keep_directory_symlink;
-        is_simple && !self.made_targets.are_kept() && !node.own.held.is_absent()
+        let is_there = self.options.dry_run || !node.own.held.is_absent();
+        is_simple && !self.made_targets.are_kept() && is_there
     }
 
     fn pack(&self, own: &TargetDirectory) -> Vec<u8> {
         let packed = PackedTarget {
-            held: RemotePath::to(&own.held),
+            held: PackedHandle::of(&own.held),
             earlier: own.earlier.iter().map(|directory| RemotePath::to(directory)).collect(),
             rename: own.rename.clone(),
             index: own.operand.index,
@@ -250,12 +267,15 @@ impl Distributed for Copier {
             (Vec::new(), Error::new(haul_sys::Operation::Read, what, haul_sys::Errno::PROTO))
         };
         let packed: PackedTarget = postcard::from_bytes(packed).map_err(unreadable)?;
-        let held = receiver.hold(&packed.held)?;
-        let before = if packed.is_new {
+        let held = match packed.held {
+            PackedHandle::There(way) => receiver.hold(&way)?,
+            PackedHandle::Absent(path) => receiver.cache.hold_absent(&c_string(&path), Open::SEARCH, path),
+        };
+        let before = if packed.is_new || held.is_absent() {
             None
         } else {
             let looked = receiver.cache.open(&held).and_then(|fd| stat(&*fd));
-            Some(looked.map_err(|cause| (packed.held.path(), cause))?)
+            Some(looked.map_err(|cause| (held.path(), cause))?)
         };
         let made =
             MadeDirectory { before, plain_mode: None, xattrs: crate::xattr_rules::SourceXattrs::default() };
@@ -276,6 +296,10 @@ impl Distributed for Copier {
     }
 
     fn may_be_entered_elsewhere(&self, node: &DirNode<Self>, inode: u64) -> bool {
+        // In a dry run, most don't exist. Those of the source are only listed.
+        if self.options.dry_run {
+            return false;
+        }
         // A directory that the run created, or that is another operand, is refused by identity,
         // which only this process knows. A named directory is recorded when entered, and refused
         // once copied.
@@ -323,6 +347,13 @@ impl Distributed for Copier {
     }
 
     fn decide_returned(&self, cx: &Context<'_, Self>, entry: &mut Entry<Self>) -> bool {
+        if self.options.dry_run {
+            // Decided here: nothing is made that would show later which name came first.
+            if let Handled::Over = dry_run::handle(EntryCopy::new(self, cx, entry), entry.kind) {
+                cx.complete(entry);
+            }
+            return false;
+        }
         let follow = self.follows_here(entry);
         let looked = cx
             .cache()
