@@ -46,7 +46,8 @@ Commands:
   resume          go on after a pause
   bwlimit RATE    move at most RATE of data per second; 0 or none: no limit
   iops-limit N    do at most N operations per second; 0 or none: no limit
-  max-latency MS  use fewer workers while metadata calls take longer; 0 or none: no limit
+  max-latency MS  use fewer workers while metadata calls take longer;
+                  0 or none: no limit
   stop            end it as SIGINT does, but finish the files of a copy
 
 Permissions:
