@@ -333,10 +333,11 @@ fn a_new_small_file_costs_at_most_eight_calls() {
                 continue;
             }
             // On a busy machine a ring is waited for more often, so retry.
-            let each = (0..3).map(|_| calls_for_a_file(own, &sandbox, cold)).find(|each| *each <= 8.05);
-            // Reading the directory costs one more call per few hundred files.
+            let each = (0..3).map(|_| calls_for_a_file(own, &sandbox, cold)).find(|each| *each <= 8.1);
+            // Reading the directory costs one more call per few hundred files, and a run that lasts
+            // for a second starts the thread for SIGUSR1, with 30 calls.
             let each = each.unwrap_or(f64::INFINITY);
-            assert!(each <= 8.05, "{each} calls for each new file with {own:?}, cold: {cold}");
+            assert!(each <= 8.1, "{each} calls for each new file with {own:?}, cold: {cold}");
             assert!(each >= 1.0, "the count is not believable: {each} with {own:?}");
         }
     }
