@@ -54,7 +54,7 @@ impl Scene {
     /// Starts a command that is limited and controlled, and waits until its socket is there.
     fn start(&self, words: &str) -> Running {
         let running = self.run(words).arg("--control=socket").start().unwrap();
-        assert!(wait::until(SOON, || self.socket().exists()), "no socket: {words}");
+        assert!(wait::until(SOON, || UnixStream::connect(self.socket()).is_ok()), "no socket: {words}");
         running
     }
 
@@ -123,7 +123,7 @@ fn the_socket_is_for_this_user_and_goes_with_the_run() {
     for umask in [0, 0o022, 0o077] {
         let run = scene.run("--bwlimit=1 -r s t --control=socket").umask(umask);
         let running = run.start().unwrap();
-        assert!(wait::until(SOON, || scene.socket().exists()));
+        assert!(wait::until(SOON, || UnixStream::connect(scene.socket()).is_ok()));
         let there = fs::symlink_metadata(scene.socket()).unwrap();
         assert!(there.file_type().is_socket());
         assert_eq!(there.permissions().mode() & 0o777, 0o600, "umask {umask:o}");
@@ -238,7 +238,7 @@ fn a_stopped_sync_deletes_nothing() {
     let haul = Run::new(&fs::canonicalize(scene.ours.path()).unwrap()).in_folder(scene.sandbox.path());
     let run = haul.args(["sync", "--delete", "--iops-limit=1", "-j1", "--control=socket", "s", "t"]);
     let running = run.start().unwrap();
-    assert!(wait::until(SOON, || scene.socket().exists()));
+    assert!(wait::until(SOON, || UnixStream::connect(scene.socket()).is_ok()));
     scene.order("stop");
     assert_eq!(running.finish().unwrap().ending, Ending::Signalled(libc::SIGINT));
     assert!(scene.sandbox.join("t/old").exists());
@@ -253,7 +253,7 @@ fn a_command_that_cannot_finish_early_ends_at_once() {
     };
     for words in ["sum --iops-limit=1 --control=socket s", "each --control=socket s -- sleep 1000"] {
         let running = haul(words);
-        assert!(wait::until(SOON, || scene.socket().exists()), "{words}");
+        assert!(wait::until(SOON, || UnixStream::connect(scene.socket()).is_ok()), "{words}");
         scene.order("stop");
         let outcome = running.finish().unwrap();
         assert_eq!(outcome.ending, Ending::Signalled(libc::SIGINT), "{words}: {}", outcome.errors());

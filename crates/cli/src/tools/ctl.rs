@@ -27,6 +27,8 @@ const TROUBLE: u8 = 1;
 
 /// Maximum wait for the answer. The thread that answers does nothing else.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// How long after its creation a command listens on a socket.
+const LISTENS_WITHIN: Duration = Duration::from_millis(100);
 
 static COMMAND: Command<Line> = Command {
     usage: &[
@@ -126,10 +128,22 @@ fn parse(line: &Line) -> Result<(&OsStr, ControlRequest, Vec<u8>), Error> {
     Ok((socket, request, words.join(b" ".as_slice())))
 }
 
+/// Connects. A socket has its name a moment before the command listens on it.
+fn connect(socket: &OsStr) -> std::io::Result<UnixStream> {
+    let is_refused = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionRefused;
+    match UnixStream::connect(socket) {
+        Err(error) if is_refused(&error) => {
+            std::thread::sleep(LISTENS_WITHIN);
+            UnixStream::connect(socket)
+        }
+        outcome => outcome,
+    }
+}
+
 /// Sends a request, and returns the line that answers it.
 fn ask(socket: &OsStr, words: &[u8]) -> Result<String, String> {
     let cannot_connect = |error: std::io::Error| format!("cannot connect: {}", reason(&error));
-    let mut stream = UnixStream::connect(socket).map_err(cannot_connect)?;
+    let mut stream = connect(socket).map_err(cannot_connect)?;
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => "no answer".to_owned(),
         _ => reason(&error),
