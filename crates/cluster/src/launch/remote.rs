@@ -163,18 +163,19 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
 
     /// Receives reports until the run ends or the job is lost for good.
     fn receive(&self) {
+        let report = self.spec.run.report;
         let mut patience = HEARING.0;
         while !self.over.load(Ordering::Acquire) {
             let heard = self.group.receive(patience);
             patience = if let Received::Nothing = heard { (patience * 2).min(HEARING.1) } else { HEARING.0 };
             match heard {
                 Received::Report(host, report) => self.take(&host, *report),
-                Received::Remark(text) => self.spec.run.report.debug(&text),
-                Received::SlowRanks(slow) => self.spec.run.report.slow_ranks(slow),
+                Received::Remark(text) => report.debug(&text),
+                Received::SlowRanks(slow) => report.slow_ranks(slow),
                 Received::Grant(load) => self.with_limits(|limits| limits.grant(load)),
                 Received::Nothing => {}
                 Received::Lost(why) => {
-                    self.spec.run.report.slow_ranks(Vec::new());
+                    report.slow_ranks(Vec::new());
                     match self.group.begin_again(self.spec, &why) {
                         Some(again) => self.go_on(again),
                         None => return self.give_up(),
@@ -185,6 +186,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             self.pass_on_limits();
             self.close();
         }
+        // Deletion may follow, which shows progress too.
+        report.slow_ranks(Vec::new());
     }
 
     /// Sends the ranks, once, the cancellation of the run.
