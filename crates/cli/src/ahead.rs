@@ -153,8 +153,8 @@ mod tests {
         }
     }
 
-    /// Returns the latest birth time in a tree, which may be missing. A clock that is set meanwhile
-    /// can be behind it.
+    /// Returns the latest birth time in a tree; `None` if there is no tree. If the clock was set
+    /// back, that time is still to come.
     fn youngest(path: &Path) -> Option<Timestamp> {
         let found = c_string(path.as_os_str().as_bytes());
         let born = stat_path(None::<&Fd>, &found, false).ok().and_then(|stat| stat.born);

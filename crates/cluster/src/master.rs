@@ -60,9 +60,9 @@ pub struct Master {
     messages: u64,
     stopping: bool,
     standstill: Standstill,
-    /// When the launch process was last sent the slow ranks, and if there were any.
+    /// When the slow ranks were last looked for, and whether there were any.
     slow_told: (Instant, bool),
-    /// The clocks of the limits. `None` as a process is the launch process.
+    /// The clocks of the limits. The launch process's requests are those of `None`.
     granter: Granter<Option<Rank>>,
 }
 

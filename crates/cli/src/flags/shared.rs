@@ -55,7 +55,7 @@ pub(crate) enum When {
 pub(crate) struct Shared {
     pub(crate) run: RunOptions,
     pub(crate) information: Option<Information>,
-    /// How often `-g` was given.
+    /// How many times `-g` was given.
     pub(super) progress_flags: usize,
     /// First flag about how a job is started.
     pub(super) without_job: Option<&'static str>,
@@ -147,9 +147,8 @@ static OF_MACHINE: &[Flag] = &[
             shared.limits().change(|limits| limits.latency = latency);
             Ok(())
         }),
-        "let fewer workers make calls as long as those for metadata, such as opening a file, take longer than MS \
-         milliseconds on average, and more again when they take much less (0: no limit); each rank sees to that by \
-         itself",
+        "use fewer workers while metadata calls, such as opening a file, take longer than MS milliseconds on average, \
+         and more again when they take much less (0: no limit); each rank decides for itself",
     )
     .configurable(),
     Flag::own(

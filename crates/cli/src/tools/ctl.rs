@@ -27,7 +27,7 @@ const TROUBLE: u8 = 1;
 
 /// Maximum wait for the answer. The thread that answers does nothing else.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// How long after its creation a command listens on a socket.
+/// How long to wait for a command that doesn't listen on its socket yet.
 const LISTENS_WITHIN: Duration = Duration::from_millis(100);
 
 static COMMAND: Command<Line> = Command {
