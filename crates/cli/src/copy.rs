@@ -15,7 +15,6 @@ use haul_sys::Fd;
 use crate::ahead;
 use crate::batch;
 use crate::cluster;
-use crate::deletion;
 use crate::flags::{self, Environment, Information, Parsed, Request};
 use crate::journal;
 use crate::manifest::Manifest;
@@ -195,12 +194,14 @@ impl<'a> Copy<'a> {
             journal: journal.filter(|_| !self.of_ranks),
             deletion: None,
         };
-        let copy =
-            |request: CopyRequest<'_>| Self::status(haul_copy::run(executor, request, console), console);
-        let mut status = match &self.request.deletion {
-            Some(options) => deletion::run(request, options, console, copy),
-            None => copy(request),
-        };
+        let deletion = self
+            .request
+            .deletion
+            .clone()
+            .map(|options| haul_delete::Options { own_files: console.log_files().collect(), ..options });
+        let has_failed = || console.has_failed();
+        let outcome = haul_sync::run(executor, request, deletion.as_ref(), &has_failed, console);
+        let mut status = Self::status(outcome, console);
         if let Some(journal) = journal {
             let succeeded = status == 0 && !console.has_failed();
             let is_written = journal::conclude(journal, self.request, succeeded, console);

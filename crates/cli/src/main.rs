@@ -29,7 +29,6 @@ mod configuration;
 mod control;
 mod copy;
 mod definitions;
-mod deletion;
 mod events;
 mod flags;
 mod journal;

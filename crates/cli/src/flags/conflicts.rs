@@ -38,11 +38,9 @@ impl Typed {
             return Err(Error::Exclusive { flag: "--dry-run", other });
         }
         self.check_manifest()?;
-        if self.backup_dir.is_some() && self.atomic == Some(Atomic::Never) {
-            return Err(Error::Exclusive { flag: "--backup-dir", other: "--inplace" });
-        }
-        if let Some(other) = self.not_linked() {
-            return Err(Error::Exclusive { flag: "--link-dest", other });
+        // The files that are linked aren't read.
+        if !self.link_dest.is_empty() && self.manifest.is_some() {
+            return Err(Error::Exclusive { flag: "--link-dest", other: "--manifest" });
         }
         if let Some(other) = self.not_atomic() {
             return Err(Error::Exclusive { flag: "--atomic", other });
@@ -60,18 +58,6 @@ impl Typed {
             .keep_directory_symlink
             .then_some("--keep-directory-symlink")
             .or(self.attributes_only.then_some("--attributes-only"))
-    }
-
-    /// Returns a given option that `--link-dest` rules out: one that would write to files that the
-    /// earlier copy has too, makes no new files, or needs the content of every file.
-    fn not_linked(&self) -> Option<&'static str> {
-        let useless = [
-            ("--inplace", self.atomic == Some(Atomic::Never)),
-            ("--existing", self.sync.is_some_and(|difference| difference.only_existing)),
-            ("--manifest", self.manifest.is_some()),
-        ];
-        let given = useless.into_iter().find(|(_, given)| *given && !self.link_dest.is_empty());
-        given.map(|(flag, _)| flag)
     }
 
     /// Returns a given option that needs a real copy.

@@ -32,11 +32,10 @@ pub(crate) struct Request {
     pub(crate) resume: bool,
     /// True if the exit status is that of rsync (`haul sync --rsync-status`).
     pub(crate) rsync_status: bool,
-    /// What is deleted from the target afterwards, if anything (`haul sync --delete`).
+    /// What `haul sync` does besides copying.
+    pub(crate) sync: haul_sync::Options,
+    /// What is deleted from the target afterwards, if anything, once the operands are checked.
     pub(crate) deletion: Option<haul_delete::Options>,
-    /// `--link-dest` and `--backup-dir`, as they were given.
-    pub(crate) link_dest: Vec<PathBuf>,
-    pub(crate) backup_dir: Option<PathBuf>,
 }
 
 /// An item of an attribute list.
@@ -394,12 +393,7 @@ impl Typed {
     /// When they contradict each other; checked in GNU's order.
     pub(super) fn lower(mut self, environment: &Environment) -> Result<Request, Error> {
         let update = match (self.interactive, self.sync) {
-            (_, Some(difference)) => {
-                // Otherwise nothing might take the place of a directory that makes way.
-                let is_whole = !difference.only_existing && !difference.only_missing;
-                let deletes_later = self.deletion.wanted && is_whole;
-                Update::Different(Difference { deletes_later, ..difference })
-            }
+            (_, Some(difference)) => Update::Different(difference),
             (Interactive::Keep, None) => Update::None,
             (_, None) => self.existing.update,
         };
@@ -415,7 +409,17 @@ impl Typed {
         self.settle_block_bytes()?;
         self.check_sectors()?;
         let options = CopyOptions { existing, ..self.copy_options(environment, label) };
-        let deletion = self.deletion(&options)?;
+        let sync = haul_sync::Options {
+            deletion: self.deletion()?,
+            link_dest: std::mem::take(&mut self.link_dest),
+            backup_dir: self.backup_dir.take(),
+        };
+        if self.sync.is_some()
+            && let Some(conflict) = sync.conflict(&options, &self.shared.run.config.selection)
+        {
+            let (flag, other) = conflict.flags();
+            return Err(Error::Exclusive { flag, other });
+        }
         let operands = Operands {
             names: self.names.into_iter().map(name).collect::<Result<_, _>>()?,
             target_directory: self.target_directory,
@@ -427,22 +431,11 @@ impl Typed {
         let (format, algorithm) = (self.manifest_format.unwrap_or_default(), self.hash.unwrap_or_default());
         let manifest = self.manifest.map(|path| ManifestRequest { path, format, algorithm });
         let (resume, rsync_status) = (self.resume, self.rsync_status);
-        let (link_dest, backup_dir) = (self.link_dest, self.backup_dir);
-        Ok(Request {
-            operands,
-            options,
-            run,
-            manifest,
-            resume,
-            rsync_status,
-            deletion,
-            link_dest,
-            backup_dir,
-        })
+        Ok(Request { operands, options, run, manifest, resume, rsync_status, sync, deletion: None })
     }
 
     /// Returns what is deleted, if anything.
-    fn deletion(&self, options: &CopyOptions) -> Result<Option<haul_delete::Options>, Error> {
+    fn deletion(&self) -> Result<Option<haul_sync::Deletion>, Error> {
         let Deletion { wanted, excluded, limit, really } = self.deletion;
         let further = [("--max-delete", limit.is_some()), ("--really", really)];
         match further.into_iter().find(|(_, given)| *given) {
@@ -450,23 +443,8 @@ impl Typed {
             None if !wanted => return Ok(None),
             _ => {}
         }
-        if self.shared.run.config.selection.list.is_some() {
-            return Err(Error::Exclusive { flag: "--delete", other: "--files-from" });
-        }
-        Ok(Some(haul_delete::Options {
-            excluded,
-            limit: limit.unwrap_or(Limit::HalfOfMany),
-            makes_way: options.existing.update.deletes_later(),
-            empty_source: really,
-            follows: options.dereference == Dereference::Always,
-            one_file_system: options.one_file_system,
-            keeps_times: options.preserve.contains(Preserve::TIMESTAMPS),
-            own_files: Vec::new(),
-            verbose: options.verbose,
-            itemize: options.itemize,
-            backup_place: None,
-            dry_run: options.dry_run,
-        }))
+        let usual = haul_sync::Deletion::default();
+        Ok(Some(haul_sync::Deletion { excluded, limit: limit.unwrap_or(usual.limit), really }))
     }
 
     /// `--fsync[=WHEN]`.

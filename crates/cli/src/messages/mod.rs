@@ -33,6 +33,7 @@ pub(crate) mod grep;
 mod quoting;
 mod spdcp;
 pub(crate) mod sum;
+mod sync;
 pub(crate) mod tar;
 
 use std::ffi::OsString;
@@ -48,6 +49,7 @@ use haul_each::EachKind;
 use haul_flow::{FlowKind, Kind, Line, Problem};
 use haul_grep::GrepKind;
 use haul_sum::SumKind;
+use haul_sync::SyncKind;
 use haul_tar::TarKind;
 
 pub(crate) use quoting::Charset;
@@ -208,6 +210,7 @@ impl Messages {
             .or_else(|| DeleteKind::of(kind).map(delete::sentence))
             .or_else(|| EachKind::of(kind).map(each::sentence))
             .or_else(|| SumKind::of(kind).map(sum::sentence))
+            .or_else(|| SyncKind::of(kind).map(sync::sentence))
             .or_else(|| SpdcpKind::of(kind).map(spdcp::sentence))
             .unwrap_or_else(|| kind.name())
     }

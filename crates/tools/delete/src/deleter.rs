@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{
-    BackupDirectory, Context, DirHandle, DirNode, Enter, Entry, EntryOutcome, EntryReport, Failure, Handled,
-    Line, OpenDir, OpenSource, Plan, Policy, Problem, Reported, Scope, Selector, Start, Tool, lock,
-    path_below,
+    BackupDirectory, CancelToken, Context, DirHandle, DirNode, Enter, Entry, EntryOutcome, EntryReport,
+    Failure, Handled, Line, OpenDir, OpenSource, Plan, Policy, Problem, Reported, Scope, Selector, Start,
+    Tool, lock, path_below,
 };
 use haul_sys::{
     EntryType, Errno, Error, Fd, FileType, Identity, Stat, Times, change_times, is_mount_root, remove,
@@ -67,6 +67,7 @@ pub(super) struct Deleter {
     /// Path of the target, for messages.
     target: Vec<u8>,
     selector: Selector,
+    cancel: CancelToken,
     /// Keeps what is deleted (`--backup-dir`).
     backup_directory: Option<BackupDirectory>,
     /// The directories that were counted.
@@ -76,11 +77,11 @@ pub(super) struct Deleter {
 
 impl Deleter {
     /// Creates the tool that counts. Entries that `selector` leaves out stay.
-    pub(super) fn counting(options: Options, target: &CStr, selector: Selector) -> Self {
+    pub(super) fn counting(options: Options, target: &CStr, selector: Selector, cancel: CancelToken) -> Self {
         let (known, counted) = (Mutex::default(), AtomicU64::new(0));
         let target = target.to_bytes().to_vec();
         let backup_directory = options.backup_place.clone().map(BackupDirectory::new);
-        Self { stage: Stage::Count, options, target, selector, backup_directory, known, counted }
+        Self { stage: Stage::Count, options, target, selector, cancel, backup_directory, known, counted }
     }
 
     /// Returns the tool that deletes what this one has counted.
@@ -246,7 +247,7 @@ impl Tool for Deleter {
     type File = ();
 
     fn policy(&self) -> Policy {
-        Policy { starts_workers_late: true, ..Policy::default() }
+        Policy { starts_workers_late: true, cancel: self.cancel.clone(), ..Policy::default() }
     }
 
     fn plan(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
@@ -257,7 +258,8 @@ impl Tool for Deleter {
                 || cx.cache().open(&entry.node.source).is_ok_and(|directory| selects(&directory))
         };
         // The survey has judged what is in a directory of both trees.
-        if !entry.is_operand() && (!is_selected() || self.is_own(cx, entry)) {
+        let is_kept = || !entry.is_operand() && (!is_selected() || self.is_own(cx, entry));
+        if self.cancel.is_cancelled() || is_kept() {
             Self::keep(entry);
             return Plan::Skip;
         }

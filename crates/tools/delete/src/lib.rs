@@ -25,8 +25,8 @@ use std::ffi::CStr;
 use std::sync::Mutex;
 
 use haul_flow::{
-    Config, EntryOutcome, EntryReport, Line, Operand, Problem, Report, Selector, Session, Severity, Split,
-    Standard, Status, Tally, lock,
+    CancelToken, Config, EntryOutcome, EntryReport, Line, Operand, Problem, Report, Selector, Session,
+    Severity, Split, Standard, Status, Tally, lock,
 };
 use haul_sys::{EntryType, Errno, Names, Times, c_string, stat};
 
@@ -47,6 +47,8 @@ pub struct DeleteRequest<'a> {
     pub options: &'a Options,
     /// How the machine is used, and what is left out.
     pub config: &'a Config,
+    /// Cancel this to delete no more.
+    pub cancel: &'a CancelToken,
 }
 
 /// Finds what only the target has, and runs `copy`. That calls the function it is passed with how
@@ -59,18 +61,18 @@ pub fn run<R>(
     report: &dyn Report,
     copy: impl FnOnce(&dyn Fn(Status) -> Status) -> R,
 ) -> Result<R, Problem> {
-    let DeleteRequest { source, target, options, config } = request;
+    let DeleteRequest { source, target, options, config, cancel } = request;
     let selection = config.selection.clone();
     let Config { jobs, nice, ref limits, .. } = *config;
     let config = Config { jobs, nice, limits: limits.clone(), selection, ..Config::default() };
     let problems = Problems::default();
     let mut session = Session::begin(&config, &problems)?;
-    let Found { operands, entries, source_is_empty } = survey(&session, (source, target), options);
+    let Found { operands, entries, source_is_empty } = survey(&session, (source, target), options, cancel);
     // The rules were applied to the source. They must not be applied to single directories of the
     // target as if each were a whole tree.
     let selector = std::mem::take(&mut session.selector);
     let selector = if options.excluded { Selector::default() } else { selector };
-    let deleter = Deleter::counting(options.clone(), request.target, selector);
+    let deleter = Deleter::counting(options.clone(), request.target, selector, cancel.clone());
     session.run_alone(&deleter, operands.iter().filter_map(only_directories));
     let directories = operands.iter().map(|operand| directories(operand).count() as u64).sum::<u64>();
     let top = operands.iter().map(|operand| operand.names.len() as u64).sum::<u64>();
@@ -87,6 +89,10 @@ pub fn run<R>(
     let (report, extras) = (OnlyDeleted(report), Mutex::new(Some((session, deleter, operands))));
     let delete = |copied: Status| {
         let Some((mut session, deleter, operands)) = lock(&extras).take() else { return copied };
+        // The survey may have been cut short.
+        if cancel.is_cancelled() {
+            return Status::Failure;
+        }
         if operands.is_empty() && problems.is_empty() {
             return copied;
         }
@@ -110,7 +116,12 @@ fn delete_all(session: &Session<'_>, deleter: Deleter, mut operands: Vec<Operand
 }
 
 /// Walks the source and returns what only the target has. What goes wrong is reported.
-fn survey(session: &Session<'_>, (source, target): (&CStr, &CStr), options: &Options) -> Found {
+fn survey(
+    session: &Session<'_>,
+    (source, target): (&CStr, &CStr),
+    options: &Options,
+    cancel: &CancelToken,
+) -> Found {
     let split = Split::of(target);
     let held = match split.hold(&session.cache) {
         Ok(held) => held,
@@ -122,7 +133,7 @@ fn survey(session: &Session<'_>, (source, target): (&CStr, &CStr), options: &Opt
             return Found::default();
         }
     };
-    let survey = Survey::new(options.clone());
+    let survey = Survey::new(options.clone(), cancel.clone());
     match session.operand(source, Counterpart::of_operand(held, c_string(split.name))) {
         Ok(operand) => drop(session.run_alone(&survey, [operand])),
         Err(problem) => session.report.problem(problem),

@@ -9,8 +9,8 @@ use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{
-    Context, DirHandle, DirNode, Enter, Entry, OpenDir, OpenSource, Operand, Plan, Policy, Pool, Problem,
-    Start, Tool, lock,
+    CancelToken, Context, DirHandle, DirNode, Enter, Entry, OpenDir, OpenSource, Operand, Plan, Policy, Pool,
+    Problem, Start, Tool, lock,
 };
 use haul_sys::{
     DirectoryReader, EntryType, Errno, Error, Fd, Identity, Names, Open, Operation, TEMPORARY_PREFIX, open,
@@ -52,6 +52,7 @@ pub(super) struct Found {
 
 pub(super) struct Survey {
     options: Options,
+    cancel: CancelToken,
     readers: Pool<DirectoryReader>,
     found: Mutex<Found>,
 }
@@ -74,8 +75,8 @@ struct Extras {
 }
 
 impl Survey {
-    pub(super) fn new(options: Options) -> Self {
-        Self { options, readers: Pool::default(), found: Mutex::default() }
+    pub(super) fn new(options: Options, cancel: CancelToken) -> Self {
+        Self { options, cancel, readers: Pool::default(), found: Mutex::default() }
     }
 
     pub(super) fn into_found(self) -> Found {
@@ -271,7 +272,7 @@ impl Tool for Survey {
     type File = ();
 
     fn policy(&self) -> Policy {
-        Policy { starts_workers_late: true, ..Policy::default() }
+        Policy { starts_workers_late: true, cancel: self.cancel.clone(), ..Policy::default() }
     }
 
     fn follow(&self, entry: &Entry<Self>) -> bool {
@@ -279,7 +280,8 @@ impl Tool for Survey {
     }
 
     fn plan(&self, _: &Context<'_, Self>, _: &Entry<Self>, kind: EntryType) -> Plan {
-        if kind == EntryType::Directory { Plan::Enter } else { Plan::Skip }
+        let is_entered = kind == EntryType::Directory && !self.cancel.is_cancelled();
+        if is_entered { Plan::Enter } else { Plan::Skip }
     }
 
     fn enter_dir(

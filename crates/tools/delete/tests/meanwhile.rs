@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use haul_delete::{DeleteKind, DeleteRequest, Limit, Options};
-use haul_flow::{Config, Line, Problem, Report, Standard, Status, Tally};
+use haul_flow::{CancelToken, Config, Line, Problem, Report, Standard, Status, Tally};
 use haul_testkit::Sandbox;
 
 #[derive(Default)]
@@ -62,7 +62,8 @@ fn delete(folder: &Path, script: &str) -> (Status, Reports) {
     let path = |name: &str| CString::new(folder.join(name).as_os_str().as_bytes()).unwrap();
     let (source, target) = (path("s"), path("t"));
     let (options, config, reports) = (options(), Config::default(), Reports::default());
-    let request = DeleteRequest { source: &source, target: &target, options: &options, config: &config };
+    let (config, cancel) = (&config, &CancelToken::default());
+    let request = DeleteRequest { source: &source, target: &target, options: &options, config, cancel };
     let status = haul_delete::run(request, &reports, |delete| {
         let mut shell = Command::new("sh");
         assert!(shell.args(["-ec", script]).current_dir(folder).status().unwrap().success(), "{script}");

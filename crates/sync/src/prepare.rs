@@ -1,0 +1,209 @@
+//! What is checked about the two trees before anything is touched.
+
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use haul_copy::{CopyOptions, Difference, Operands, Update};
+use haul_flow::{BackupPlace, Problem, Selection};
+use haul_sys::{Errno, Error, Open, Operation, is_mount_root, open_path};
+
+use super::kind::SyncKind;
+use super::options::Options;
+
+/// Checks the operands of a sync and completes its options: those of the copy are what
+/// [`copy_options`](crate::copy_options) returned, or were changed from that. Returns the deletion
+/// that follows the copy, if one does. Warnings go to `warn`.
+///
+/// If there aren't exactly two operands, or the source can't be reached, the copy reports it.
+///
+/// # Errors
+/// A [`SyncKind`] if the two can't be made equal. Nothing was touched.
+pub fn prepare(
+    operands: &mut Operands,
+    copy: &mut CopyOptions,
+    options: &Options,
+    selection: &Selection,
+    warn: &mut dyn FnMut(Problem),
+) -> Result<Option<haul_delete::Options>, Problem> {
+    if let Some(conflict) = options.conflict(copy, selection) {
+        let (one, other) = conflict.flags();
+        return Err(Problem::new(SyncKind::Conflict).naming(one).naming(other));
+    }
+    if let Update::Different(difference) = &mut copy.existing.update {
+        let Difference { only_existing, only_missing, .. } = *difference;
+        // Otherwise nothing might take the place of a directory that makes way.
+        difference.deletes_later = options.deletion.is_some() && !only_existing && !only_missing;
+    }
+    operands.no_target_directory = true;
+    let mut deletion = options.deletion_after(copy);
+    let Some(places) = places(operands, copy, selection)? else { return Ok(deletion) };
+    let Places { target, from, to } = &places;
+    copy.link_dest = earlier(&options.link_dest, to, warn)?;
+    copy.backup_place = options.backup_dir.as_deref().map(|given| backup(given, from, to)).transpose()?;
+    if let Some(deletion) = &mut deletion {
+        deletion.backup_place.clone_from(&copy.backup_place);
+        if !options.deletion.is_some_and(|deletion| deletion.really) {
+            check_deletion(target, to)?;
+        }
+    }
+    Ok(deletion)
+}
+
+/// The two trees.
+struct Places {
+    /// The target, as it was given.
+    target: PathBuf,
+    /// The whole paths of source and target.
+    from: PathBuf,
+    to: PathBuf,
+}
+
+/// Finds the two trees. `None` if the copy will report why it can't reach them.
+fn places(
+    operands: &mut Operands,
+    copy: &CopyOptions,
+    selection: &Selection,
+) -> Result<Option<Places>, Problem> {
+    let [source, target] = operands.names.as_mut_slice() else { return Ok(None) };
+    let source_path = path_of(source).to_owned();
+    let Ok(from) = std::fs::canonicalize(&source_path) else { return Ok(None) };
+    if !from.is_dir() {
+        return Err(problem(SyncKind::NotADirectory, &source_path));
+    }
+    let target_path = path_of(target).to_owned();
+    match std::fs::symlink_metadata(&target_path) {
+        // The user named the link, so it is the directory behind it that is meant.
+        Ok(there) if there.is_symlink() && target_path.is_dir() => {
+            let path = [target.as_bytes(), b"/."].concat();
+            *target = CString::new(path).unwrap_or_default();
+        }
+        Ok(there) if !there.is_dir() => return Err(problem(SyncKind::NotADirectory, &target_path)),
+        _ => {}
+    }
+    let Ok(to) = whole_path(&target_path) else { return Ok(None) };
+    let leaves_out = || may_leave_out(copy, selection, &from, &to);
+    if from.starts_with(&to) || (to.starts_with(&from) && !leaves_out()) {
+        let nested = problem(SyncKind::Nested, &source_path);
+        return Err(nested.naming(target_path.into_os_string().into_vec()));
+    }
+    Ok(Some(Places { target: target_path, from, to }))
+}
+
+/// Returns the whole paths of earlier copies. `to` is that of the target. As with rsync, a
+/// directory that is missing, like that of the day before the first, is no error.
+fn earlier(given: &[PathBuf], to: &Path, warn: &mut dyn FnMut(Problem)) -> Result<Vec<CString>, Problem> {
+    let mut found = Vec::new();
+    for given in given {
+        let path = without_dots(&to.join(given));
+        match std::fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                warn(problem(SyncKind::EarlierMissing, &path).as_warning());
+            }
+            Err(error) => return Err(unusable(SyncKind::EarlierUnusable, &path, &error)),
+            Ok(there) if !there.is_dir() => return Err(problem(SyncKind::EarlierNotADirectory, &path)),
+            Ok(there) if !is_on(to, there.dev()) => return Err(problem(SyncKind::EarlierElsewhere, &path)),
+            Ok(_) if std::fs::canonicalize(&path).is_ok_and(|whole| whole.starts_with(to)) => {
+                return Err(problem(SyncKind::EarlierInTarget, &path));
+            }
+            Ok(_) => found.push(c_path(&path)),
+        }
+    }
+    Ok(found)
+}
+
+/// Finds out where the directory for backups is. `from` and `to` are the whole paths of source and
+/// target.
+fn backup(given: &Path, from: &Path, to: &Path) -> Result<BackupPlace, Problem> {
+    let path = without_dots(&to.join(given));
+    let refused = |kind| Err(problem(kind, &path));
+    let failed = |error| unusable(SyncKind::BackupUnusable, &path, &error);
+    let whole = whole_path(&path).map_err(failed)?;
+    let above = std::fs::metadata(whole.parent().unwrap_or(&whole)).map_err(failed)?;
+    match std::fs::metadata(&whole).as_ref().unwrap_or(&above) {
+        there if !there.is_dir() => refused(SyncKind::BackupNotADirectory),
+        there if !is_on(to, there.dev()) => refused(SyncKind::BackupElsewhere),
+        _ if [from, to].iter().any(|tree| whole.starts_with(tree) || tree.starts_with(&whole)) => {
+            refused(SyncKind::BackupInside)
+        }
+        _ => Ok(BackupPlace { directory: c_path(&whole), above: above.ino(), target: c_path(to) }),
+    }
+}
+
+/// Refuses to delete below a directory whose name is easily typed by mistake. `to` is its whole
+/// path.
+fn check_deletion(target: &Path, to: &Path) -> Result<(), Problem> {
+    let home = std::env::var_os("HOME").and_then(|home| std::fs::canonicalize(home).ok());
+    // The root directory is around every source, which was refused already.
+    if home.is_some_and(|home| home == to) {
+        Err(problem(SyncKind::HomeDirectory, target))
+    } else if is_mounted(to) {
+        Err(problem(SyncKind::MountRoot, target))
+    } else {
+        Ok(())
+    }
+}
+
+/// Returns an absolute path without `.` and `..`.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut whole = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                whole.pop();
+            }
+            part => whole.push(part),
+        }
+    }
+    whole
+}
+
+/// True if a directory is on a device, or would be if it were made.
+fn is_on(directory: &Path, device: u64) -> bool {
+    let there = directory.ancestors().find_map(|above| std::fs::metadata(above).ok());
+    there.is_some_and(|there| there.dev() == device)
+}
+
+/// True if a file system is mounted at a directory.
+fn is_mounted(directory: &Path) -> bool {
+    open_path(&c_path(directory), Open::SEARCH).and_then(|fd| is_mount_root(&fd)).unwrap_or(false)
+}
+
+/// True if a copy of `from` may leave out `to`, a directory in it: because it is on another file
+/// system, or because of the user's rules. If it isn't left out, the copy reports an error.
+fn may_leave_out(copy: &CopyOptions, selection: &Selection, from: &Path, to: &Path) -> bool {
+    let device = |path: &Path| std::fs::metadata(path).map(|there| there.dev()).ok();
+    let is_elsewhere = || device(to).is_some_and(|there| device(from) != Some(there));
+    (copy.one_file_system && is_elsewhere()) || !selection.rules.is_empty() || selection.list.is_some()
+}
+
+/// Returns the path of a directory without symbolic links. The directory may be missing.
+fn whole_path(path: &Path) -> io::Result<PathBuf> {
+    match (std::fs::canonicalize(path), path.file_name()) {
+        (Err(error), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
+            let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+            Ok(std::fs::canonicalize(above.unwrap_or(Path::new(".")))?.join(name))
+        }
+        (outcome, _) => outcome,
+    }
+}
+
+fn problem(kind: SyncKind, path: &Path) -> Problem {
+    Problem::new(kind).naming(path.as_os_str().as_bytes())
+}
+
+fn unusable(kind: SyncKind, path: &Path, error: &io::Error) -> Problem {
+    let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
+    problem(kind, path).because(Error::new(Operation::Statx, format!("{path:?}"), errno))
+}
+
+/// Converts a path that was looked up, so that it has no NUL inside.
+fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
+}
+
+fn path_of(name: &CString) -> &Path {
+    Path::new(OsStr::from_bytes(name.as_bytes()))
+}
