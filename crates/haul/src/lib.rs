@@ -38,6 +38,29 @@
 //! # }
 //! ```
 //!
+//! A [`Sync`](struct@Sync) makes a directory equal to another, with the rules of `haul sync`:
+//!
+//! ```
+//! use haul::{SyncKind, Sync};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let (source, target) = (folder.path().join("source"), folder.path().join("target"));
+//! # std::fs::create_dir_all(&source)?;
+//! # std::fs::create_dir_all(&target)?;
+//! # std::fs::write(source.join("file"), "content")?;
+//! # std::fs::write(target.join("old"), "")?;
+//! let summary = Sync::new(&source, &target).delete().run()?;
+//! assert_eq!((summary.tally.files, summary.tally.deleted), (1, 1));
+//!
+//! match Sync::new(&source, source.join("below")).run() {
+//!     Err(haul::Error::NotStarted(problem)) => assert_eq!(problem.kind, SyncKind::Nested),
+//!     other => panic!("{other:?}"),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! The library prints nothing, asks nothing and doesn't change its process: no limit, no umask, no
 //! signal handler. It uses as many workers and descriptors as the limits allow; raise the limit of
 //! open descriptors for the fastest walk of a wide tree. One exception is [`Label::Given`], which
@@ -47,15 +70,22 @@
 //! `bzip2`, `compare`, `each`, `grep`, `sum`, `tar`. A tool of your own needs [`flow`] only.
 
 mod copy;
+mod outcome;
+mod sync;
 
 pub use haul_copy as options;
 pub use haul_copy::{CopyKind, CopyOptions, Label};
+pub use haul_delete::DeleteKind;
 pub use haul_flow as flow;
 pub use haul_flow::{
     CancelToken, Config, FlowKind, Kind, LimitValues, Limits, Problem, Report, Selection, Tally,
 };
 
-pub use copy::{Copy, Error, Summary};
+pub use haul_sync::{Deletion, Limit, SyncKind};
+
+pub use copy::Copy;
+pub use outcome::{Error, Summary};
+pub use sync::Sync;
 
 #[cfg(feature = "bzip2")]
 pub use haul_bzip2 as bzip2;
