@@ -61,6 +61,9 @@
 //! # }
 //! ```
 //!
+//! With the feature `sum`, [`hash_tree`] returns the hashes of all files of a tree, and [`Sum`]
+//! has more to choose.
+//!
 //! The library prints nothing, asks nothing and doesn't change its process: no limit, no umask, no
 //! signal handler. It uses as many workers and descriptors as the limits allow; raise the limit of
 //! open descriptors for the fastest walk of a wide tree. One exception is [`Label::Given`], which
@@ -71,6 +74,8 @@
 
 mod copy;
 mod outcome;
+#[cfg(feature = "sum")]
+mod sum_tree;
 mod sync;
 
 pub use haul_copy as options;
@@ -97,5 +102,9 @@ pub use haul_each as each;
 pub use haul_grep as grep;
 #[cfg(feature = "sum")]
 pub use haul_sum as sum;
+#[cfg(feature = "sum")]
+pub use haul_sum::{Algorithm, Digest, FileHash};
+#[cfg(feature = "sum")]
+pub use sum_tree::{Hashes, Sum, hash_tree};
 #[cfg(feature = "tar")]
 pub use haul_tar as tar;

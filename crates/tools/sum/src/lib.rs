@@ -24,18 +24,18 @@ use std::ffi::CString;
 
 use haul_digest::manifest::{WriteError, Writer};
 use haul_flow::{
-    Block, Config, Context, DirNode, Enter, Entry, EntryOutcome, EntryReport, Executor, Failure, Finished,
-    FlowKind, Handled, OpenDir, OpenFile, OpenSource, Plan, Pool, Probe, Problem, Report, Reported, Session,
+    Block, CancelToken, Config, Context, DirNode, Enter, Entry, EntryOutcome, EntryReport, Executor, Failure, Finished,
+    FlowKind, Handled, OpenDir, OpenFile, OpenSource, Plan, Policy, Pool, Probe, Problem, Report, Reported, Session,
     Start, Status, Tool, Write,
 };
 use haul_sys::{Buffer, EntryType, Open, Stat, open, standard_input};
 
 pub use against::{CompareOptions, Comparison, compare_by};
 pub use content::Hashing;
-pub use haul_digest::Algorithm;
+pub use haul_digest::{Algorithm, Digest};
 pub use haul_digest::manifest::{Creator, Format};
 pub use kind::SumKind;
-pub use listing::ManifestFile;
+pub use listing::{FileHash, ManifestFile};
 pub use options::{CheckOptions, Listing, Named, Options, Printed};
 pub use place::{Group, Place};
 
@@ -75,13 +75,39 @@ pub fn sum_by(
         };
         Problem::new(SumKind::NotInMhl).naming(algorithm)
     })?;
-    let session = Session::begin(config, report)?;
     let left_out = manifest.as_ref().map(ManifestFile::files).unwrap_or_default();
-    let hashes = Hashes::new(writer, manifest);
-    let first_input = named.iter().position(|named| *named == Named::Input);
     let options = Options { left_out, ..options.clone() };
-    let tool = Summer::new(options, Use::Sum { hashes, first_input });
-    let Use::Sum { hashes, .. } = &tool.usage else { return Ok(Outcome::Failure) };
+    let (hashes, cancel) = (Hashes::text(writer, manifest), CancelToken::default());
+    hash_all(executor, named, Summer::listing(options, named, hashes, cancel), config, report)
+        .map(|(outcome, _)| outcome)
+}
+
+/// Hashes the operands and returns the hashes, in the order in which [`sum_by`] lists them. Once
+/// `cancel` is cancelled no more files are begun.
+///
+/// # Errors
+/// If the engine is unavailable.
+pub fn hashes_by(
+    executor: &impl Executor<Summer>,
+    named: &[Named],
+    options: &Options,
+    cancel: &CancelToken,
+    config: &Config,
+    report: &dyn Report,
+) -> Result<(Outcome, Vec<FileHash>), Problem> {
+    let tool = Summer::listing(options.clone(), named, Hashes::values(), cancel.clone());
+    hash_all(executor, named, tool, config, report)
+}
+
+fn hash_all(
+    executor: &impl Executor<Summer>,
+    named: &[Named],
+    tool: Summer,
+    config: &Config,
+    report: &dyn Report,
+) -> Result<(Outcome, Vec<FileHash>), Problem> {
+    let session = Session::begin(config, report)?;
+    let Use::Sum { hashes, .. } = &tool.usage else { return Ok((Outcome::Failure, Vec::new())) };
     let mut operands = Vec::with_capacity(named.len());
     let mut status = Status::Success;
     for (index, named) in named.iter().enumerate() {
@@ -100,7 +126,10 @@ pub fn sum_by(
     }
     status = status.max(session.run(executor, &tool, Vec::new(), operands));
     let is_written = hashes.finish(report);
-    Ok(if status == Status::Success && is_written { Outcome::Success } else { Outcome::Failure })
+    let outcome = if status == Status::Success && is_written { Outcome::Success } else { Outcome::Failure };
+    drop(session);
+    let values = if let Use::Sum { hashes, .. } = tool.usage { hashes.into_values() } else { Vec::new() };
+    Ok((outcome, values))
 }
 
 /// Checks the files that manifests list; `executor` runs the jobs.
@@ -129,6 +158,7 @@ pub fn check_by(
 pub struct Summer {
     options: Options,
     usage: Use,
+    cancel: CancelToken,
     learned: Learned,
     buffers: Pool<Buffer>,
 }
@@ -151,7 +181,14 @@ enum Use {
 
 impl Summer {
     fn new(options: Options, usage: Use) -> Self {
-        Self { options, usage, learned: Learned::default(), buffers: Pool::default() }
+        let cancel = CancelToken::default();
+        Self { options, usage, cancel, learned: Learned::default(), buffers: Pool::default() }
+    }
+
+    /// Creates the tool that lists the hashes of operands.
+    fn listing(options: Options, named: &[Named], hashes: Hashes, cancel: CancelToken) -> Self {
+        let first_input = named.iter().position(|named| *named == Named::Input);
+        Self { cancel, ..Self::new(options, Use::Sum { hashes, first_input }) }
     }
 
     fn of_rank(options: Options) -> Self {
@@ -223,7 +260,14 @@ impl Tool for Summer {
         self.options.dereference || entry.is_operand()
     }
 
+    fn policy(&self) -> Policy {
+        Policy { cancel: self.cancel.clone(), ..Policy::default() }
+    }
+
     fn plan(&self, _: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
+        if self.cancel.is_cancelled() {
+            return Plan::Skip;
+        }
         if let (Use::Names(unlisted), true) = (&self.usage, kind != EntryType::Directory) {
             if kind == EntryType::Regular {
                 unlisted.see(entry);

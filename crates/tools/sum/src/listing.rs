@@ -1,11 +1,13 @@
-//! Lists the hashes: operands in order, the files of each tree sorted by path.
+//! Lists the hashes, as text or as values: operands in order, the files of each tree sorted by path.
 //!
 //! The files of an operand are sorted and written when all of them, and all operands before it, are
 //! complete. Until then each takes about 100 bytes plus its path.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{CStr, CString};
-use std::sync::{Arc, Mutex};
+use std::ffi::{CStr, CString, OsString};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_digest::manifest::{Record, WriteError, Writer};
 use haul_digest::{AtomicFile, CreateError, Digest};
@@ -79,17 +81,33 @@ impl ManifestFile {
     }
 }
 
+/// The hash of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileHash {
+    /// Its path, as it would be shown: that of the operand, and what is below it.
+    pub path: PathBuf,
+    /// Its length in bytes, if it was a regular file.
+    pub bytes: Option<u64>,
+    /// The hash.
+    pub digest: Digest,
+}
+
 /// The hashes of a run.
 pub(super) struct Hashes {
-    manifest: Option<ManifestFile>,
     state: Mutex<State>,
 }
 
+/// What the hashes are listed as.
+enum List {
+    /// Text, in a file or on standard output.
+    Text { writer: Writer, text: Vec<u8>, manifest: Option<ManifestFile> },
+    Values(Vec<FileHash>),
+}
+
 struct State {
-    writer: Writer,
-    text: Vec<u8>,
+    list: List,
     /// Files of operands that are not written yet.
-    waiting: BTreeMap<usize, Vec<FileHash>>,
+    waiting: BTreeMap<usize, Vec<UnlistedHash>>,
     /// Operands that are complete but not written yet.
     over: BTreeSet<usize>,
     /// Index of the operand that is written next.
@@ -97,25 +115,43 @@ struct State {
     has_failed: bool,
 }
 
-struct FileHash {
+struct UnlistedHash {
     path: Box<[u8]>,
     size: Option<u64>,
     digest: Digest,
 }
 
 impl Hashes {
-    pub(super) fn new(mut writer: Writer, manifest: Option<ManifestFile>) -> Self {
+    /// Lists them as text, in a file or on standard output.
+    pub(super) fn text(mut writer: Writer, manifest: Option<ManifestFile>) -> Self {
         let mut text = Vec::new();
         writer.begin(&mut text);
+        Self::new(List::Text { writer, text, manifest })
+    }
+
+    /// Lists them as values.
+    pub(super) fn values() -> Self {
+        Self::new(List::Values(Vec::new()))
+    }
+
+    fn new(list: List) -> Self {
         let (waiting, over) = (BTreeMap::new(), BTreeSet::new());
-        let state = State { writer, text, waiting, over, turn: 0, has_failed: false };
-        Self { manifest, state: Mutex::new(state) }
+        Self { state: Mutex::new(State { list, waiting, over, turn: 0, has_failed: false }) }
+    }
+
+    /// Returns the values that were listed.
+    pub(super) fn into_values(self) -> Vec<FileHash> {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match state.list {
+            List::Values(values) => values,
+            List::Text { .. } => Vec::new(),
+        }
     }
 
     /// Keeps the hash of a file below an operand.
     pub(super) fn take(&self, index: usize, path: Vec<u8>, size: Option<u64>, digest: Digest) {
         let mut state = lock(&self.state);
-        state.waiting.entry(index).or_default().push(FileHash { path: path.into(), size, digest });
+        state.waiting.entry(index).or_default().push(UnlistedHash { path: path.into(), size, digest });
     }
 
     /// Called when everything below an operand is complete. Writes what is due.
@@ -130,50 +166,63 @@ impl Hashes {
             state.turn += 1;
             let mut files = state.waiting.remove(&turn).unwrap_or_default();
             files.sort_unstable_by(|one, other| components(&one.path).cmp(components(&other.path)));
-            files.iter().for_each(|file| self.list(&mut state, report, file));
-        }
-    }
-
-    fn list(&self, state: &mut State, report: &dyn Report, file: &FileHash) {
-        let State { writer, text, .. } = state;
-        let record = Record { path: &file.path, size: file.size, digest: file.digest };
-        if let Err(error) = writer.record(text, &record) {
-            let kind = match error {
-                WriteError::NotInMhl(_) | WriteError::NameNotInMhl => SumKind::NotInMhl,
-            };
-            state.has_failed = true;
-            report.problem(Problem::new(kind).naming(file.path.to_vec()));
-        }
-        if state.text.len() >= TEXT_BYTES {
-            self.pass_on(state, report);
-        }
-    }
-
-    fn pass_on(&self, state: &mut State, report: &dyn Report) {
-        let text = std::mem::take(&mut state.text);
-        match &self.manifest {
-            None => report.output(Standard::Output, &text),
-            Some(manifest) => Self::note(state, report, manifest.write(&text)),
-        }
-    }
-
-    fn note(state: &mut State, report: &dyn Report, outcome: Result<(), Problem>) {
-        if let Err(problem) = outcome {
-            state.has_failed = true;
-            report.problem(problem);
+            files.into_iter().for_each(|file| state.list(report, file));
         }
     }
 
     /// Writes the end. Returns true if everything was written.
     pub(super) fn finish(&self, report: &dyn Report) -> bool {
         let mut state = lock(&self.state);
-        let State { writer, text, .. } = &mut *state;
-        writer.end(text);
-        self.pass_on(&mut state, report);
-        if let Some(manifest) = &self.manifest {
-            Self::note(&mut state, report, manifest.commit());
+        if let List::Text { writer, text, .. } = &mut state.list {
+            writer.end(text);
+        }
+        state.pass_on(report);
+        if let List::Text { manifest: Some(manifest), .. } = &state.list {
+            let committed = manifest.commit();
+            state.note(report, committed);
         }
         !state.has_failed
+    }
+}
+
+impl State {
+    fn list(&mut self, report: &dyn Report, file: UnlistedHash) {
+        let UnlistedHash { path, size, digest } = file;
+        let (writer, text) = match &mut self.list {
+            List::Text { writer, text, .. } => (writer, text),
+            List::Values(values) => {
+                let path = PathBuf::from(OsString::from_vec(path.into_vec()));
+                values.push(FileHash { path, bytes: size, digest });
+                return;
+            }
+        };
+        let listed = writer.record(text, &Record { path: &path, size, digest });
+        let is_due = text.len() >= TEXT_BYTES;
+        if let Err(WriteError::NotInMhl(_) | WriteError::NameNotInMhl) = listed {
+            self.note(report, Err(Problem::new(SumKind::NotInMhl).naming(path.to_vec())));
+        }
+        if is_due {
+            self.pass_on(report);
+        }
+    }
+
+    fn pass_on(&mut self, report: &dyn Report) {
+        let List::Text { text, manifest, .. } = &mut self.list else { return };
+        let text = std::mem::take(text);
+        match manifest {
+            None => report.output(Standard::Output, &text),
+            Some(manifest) => {
+                let written = manifest.write(&text);
+                self.note(report, written);
+            }
+        }
+    }
+
+    fn note(&mut self, report: &dyn Report, outcome: Result<(), Problem>) {
+        if let Err(problem) = outcome {
+            self.has_failed = true;
+            report.problem(problem);
+        }
     }
 }
 
