@@ -1,15 +1,17 @@
 //! Queue of work items: FIFO within a directory, round robin over directories.
 //!
 //! A bundle should span many directories, because a host's kernel lets only one process at a time
-//! create or rename a file in a directory. So items are queued in lanes, a directory always in the
-//! same one, and a bundle takes one item of each lane in turn.
+//! create or rename a file in a directory. So items are queued in lanes, and a bundle takes one item
+//! of each lane in turn. A directory's items are in one lane: that with the fewest directories when
+//! the first of them came. Lanes by hash would be uneven: 20 directories in 64 lanes leave two or
+//! three in one lane, and these are all that is left at the end of a run.
 //!
 //! Millions of entries may be queued, in items of one entry if the directories are small. So items
 //! are not kept as values with an allocation each, but packed back to back in blocks: number,
 //! directory, entries and length as variable-length integers, then the body. A block is freed when
 //! its last item has left.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -17,6 +19,10 @@ use super::{Item, ItemId};
 
 /// Number of lanes: usually more than a rank has workers.
 const LANES: usize = 64;
+
+/// Maximum directories whose lanes are remembered. The others have lanes by hash, which is even
+/// enough with so many.
+const DIRECTORIES_MAX: usize = 4 << 10;
 
 /// Size of a block, in bytes: large compared with an item, yet a block per lane is affordable.
 const BLOCK_BYTES: usize = 64 << 10;
@@ -28,6 +34,8 @@ const HEADER_BYTES_MAX: usize = 35;
 #[derive(Debug)]
 pub(crate) struct ItemQueue {
     lanes: Vec<Lane>,
+    /// Lane and number of queued items of each remembered directory.
+    directories: HashMap<u64, (usize, u64)>,
     /// Next lane to take from.
     turn: usize,
     items: u64,
@@ -36,7 +44,8 @@ pub(crate) struct ItemQueue {
 
 impl Default for ItemQueue {
     fn default() -> Self {
-        Self { lanes: (0..LANES).map(|_| Lane::default()).collect(), turn: 0, items: 0, entries: 0 }
+        let lanes = (0..LANES).map(|_| Lane::default()).collect();
+        Self { lanes, directories: HashMap::new(), turn: 0, items: 0, entries: 0 }
     }
 }
 
@@ -54,7 +63,39 @@ impl ItemQueue {
     pub(crate) fn push(&mut self, item: &Item) {
         self.items += 1;
         self.entries += u64::from(item.entries);
-        self.lanes[lane_of(item.directory)].push(item);
+        let lane = self.lane_of(item.directory);
+        self.lanes[lane].push(item);
+    }
+
+    /// Returns the lane of a directory, one of whose items is queued now.
+    fn lane_of(&mut self, directory: u64) -> usize {
+        if let Some((lane, items)) = self.directories.get_mut(&directory) {
+            *items += 1;
+            return *lane;
+        }
+        if self.directories.len() == DIRECTORIES_MAX {
+            // Hash the number: inode numbers may all be multiples of a power of two.
+            return (xxh3_64(&directory.to_le_bytes()) % LANES as u64) as usize;
+        }
+        let lanes = 0..self.lanes.len();
+        let lane = lanes.min_by_key(|&lane| self.lanes[lane].directories).unwrap_or(0);
+        self.lanes[lane].directories += 1;
+        self.directories.insert(directory, (lane, 1));
+        lane
+    }
+
+    /// Counts an item that has left its lane. One queued while too many directories were known may
+    /// be in another lane, or be counted as one of this lane, which is harmless.
+    fn left(&mut self, lane: usize, directory: u64) {
+        let Some((of, items)) = self.directories.get_mut(&directory) else { return };
+        if *of != lane {
+            return;
+        }
+        *items -= 1;
+        if *items == 0 {
+            self.directories.remove(&directory);
+            self.lanes[lane].directories -= 1;
+        }
     }
 
     /// Removes items with up to `entries` entries in total, but at least one if any is queued.
@@ -70,6 +111,7 @@ impl ItemQueue {
             self.items -= 1;
             self.entries -= u64::from(header.entries);
             bundle.push(self.lanes[lane].pop(&header));
+            self.left(lane, header.directory);
             sum = with;
         }
         bundle
@@ -82,16 +124,12 @@ impl ItemQueue {
     }
 }
 
-/// Returns the lane of a directory.
-fn lane_of(directory: u64) -> usize {
-    // Hash the number: inode numbers may all be multiples of a power of two.
-    (xxh3_64(&directory.to_le_bytes()) % LANES as u64) as usize
-}
-
 /// A FIFO of work items.
 #[derive(Debug, Default)]
 struct Lane {
     blocks: VecDeque<Vec<u8>>,
+    /// Number of remembered directories that have this lane.
+    directories: usize,
     /// Offset of the first item in the first block.
     start: usize,
 }
@@ -208,6 +246,48 @@ mod tests {
             left.sort_by_key(|item| item.directory);
             prop_assert_eq!(left, items);
         }
+    }
+
+    #[test]
+    fn directories_are_taken_from_evenly() {
+        // Fewer directories than lanes, as many, more.
+        for (directories, distance) in [(20, 1), (64, 1 << 12), (100, 7)] {
+            let mut queue = ItemQueue::default();
+            let mut left = HashMap::new();
+            for item in 0..directories * 8 {
+                let directory = item / 8 * distance;
+                queue.push(&Item { id: ItemId(item), directory, entries: 64, body: Vec::new() });
+                *left.entry(directory).or_insert(0) += 1;
+            }
+            let lanes: Vec<_> = queue.lanes.iter().map(|lane| lane.directories).collect();
+            let (least, most) = (lanes.iter().min().unwrap(), lanes.iter().max().unwrap());
+            assert!(most - least <= 1, "{lanes:?}");
+            while !queue.is_empty() {
+                for item in queue.pop_bundle(1024) {
+                    *left.get_mut(&item.directory).unwrap() -= 1;
+                }
+                let (least, most) = (left.values().min().unwrap(), left.values().max().unwrap());
+                assert!(directories as usize > LANES || most - least <= 1, "{left:?}");
+            }
+            assert!(queue.directories.is_empty() && queue.lanes.iter().all(|lane| lane.directories == 0));
+        }
+    }
+
+    #[test]
+    fn few_directories_are_remembered() {
+        let mut queue = ItemQueue::default();
+        for round in 0..2 {
+            for item in 0..3 * DIRECTORIES_MAX as u64 {
+                let directory = item % (DIRECTORIES_MAX as u64 + 100 * (round + 1));
+                queue.push(&Item { id: ItemId(item), directory, entries: 1, body: Vec::new() });
+            }
+            assert_eq!(queue.directories.len(), DIRECTORIES_MAX);
+            while queue.entries() > 100 * round.abs_diff(1) {
+                queue.pop_bundle(64);
+            }
+        }
+        assert!(queue.is_empty() && queue.directories.is_empty());
+        assert!(queue.lanes.iter().all(|lane| lane.directories == 0));
     }
 
     #[test]
