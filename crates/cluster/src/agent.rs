@@ -89,8 +89,10 @@ impl<T: Distributed + 'static> Agent<'_, T> {
 
     fn begin_item(&self, item: ItemId, packed: Result<PackedItem, Problem>) {
         let (ways, send_queue) = (Arc::clone(&self.ways), Arc::clone(&self.send_queue));
+        // There may be many more than a run begins with.
+        let workers = self.feed.working();
         self.feed.share(Job::Visit(Box::new(move |cx| {
-            let batch_entries = batch_entries(cx.settings().jobs, send_queue.items_in_hand());
+            let batch_entries = batch_entries(workers, send_queue.items_in_hand());
             match packed.and_then(|packed| admit(cx, &ways, &send_queue, packed, batch_entries)) {
                 Ok(jobs) => jobs.into_iter().for_each(|job| cx.share(job)),
                 Err(problem) => send_queue.refuse_item(item, problem),

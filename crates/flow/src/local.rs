@@ -350,6 +350,12 @@ impl<J: JobWeight + Send> Feed<'_, J> {
     pub fn share(&self, job: J) {
         self.driver.share(self.driver.workers(), job);
     }
+
+    /// Returns the number of workers now, without those that rest.
+    #[must_use]
+    pub fn working(&self) -> usize {
+        self.driver.working(self.driver.present.load(Ordering::Relaxed))
+    }
 }
 
 impl<J: JobWeight + Send> Drop for Feed<'_, J> {

@@ -27,7 +27,7 @@
 //! first bundle is done, each bundle has one work item. Once no more items come, a bundle is half
 //! of an even share of the rest, so that bundles shrink and all workers finish together (guided
 //! self-scheduling: Polychronopoulos and Kuck, IEEE Transactions on Computers C-36 (1987), with a
-//! factor of two for uneven items).
+//! factor of two for uneven items). A single worker has nobody to share with: it gets what there is.
 //!
 //! Guarantees (each a property test): every work item is given out once; every byte of a large file
 //! is in one range; nobody exceeds the credit; nobody is idle while anything is queued;
@@ -299,8 +299,9 @@ struct Pace {
 }
 
 impl Pace {
-    /// Weight of the newest bundle.
-    const WEIGHT: f64 = 0.2;
+    /// Weight of the newest bundle. The first ones are no measure: they are small, so of few
+    /// directories, and each rank has only the workers that it begins with.
+    const WEIGHT: f64 = 0.5;
 
     fn observe(&mut self, seconds: f64) {
         self.seconds = Some(self.seconds.map_or(seconds, |known| known + Self::WEIGHT * (seconds - known)));
@@ -438,6 +439,9 @@ impl Scheduler {
     /// True if a bundle may wait at a busy worker: it is a full one, and enough is left for
     /// the others.
     fn items_abound(&self) -> bool {
+        if self.group.len() == 1 {
+            return true;
+        }
         let (entries, full) = (self.items.entries(), u64::from(self.full()));
         match self.source {
             Source::Open => entries >= full,
@@ -451,6 +455,7 @@ impl Scheduler {
         let even = entries.div_ceil((self.group.idle() as u64).max(1));
         let least = u64::from(self.pace.entries_within(WORTH_A_MESSAGE));
         let guided = match self.source {
+            _ if self.group.len() == 1 => even,
             Source::Open => even,
             Source::Closed => entries.div_ceil(2 * self.group.len() as u64).max(least).min(even),
         };

@@ -1,6 +1,6 @@
 //! The scheduler with simulated ranks, which carry out orders in a seeded random order.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use haul_testkit::random::{Random, Rng as _, seeded};
 use proptest::prelude::*;
@@ -414,4 +414,50 @@ fn what_was_asked_for_is_not_changed_by_what_is_measured() {
     let fast = Some(1e6);
     assert!(exact.is_large(200, fast) && !exact.is_large(199, None) && !usual.is_large(200, fast));
     assert_eq!((exact.range_bytes(1 << 30, 3, fast), usual.range_bytes(1 << 30, 3, fast)), (100, 50_000));
+}
+
+/// Gives 8,000 entries of twenty directories to a single worker that needs 28 ms for an entry in
+/// each directory, with up to 64 entries in hand at a time, but one per directory. Returns the
+/// number of bundles, and the number of directories in hand after each but the first two.
+fn alone() -> (usize, Vec<usize>) {
+    let limits = Limits { bundle_entries: 1024, ..LIMITS };
+    let (mut scheduler, mut orders) = (Scheduler::new(vec![Rank(1)], limits), Vec::new());
+    let now = Duration::ZERO;
+    for id in 0..140 {
+        let (directory, entries) = (id / 7, if id % 7 < 6 { 64 } else { 16 });
+        let item = Item { id: ItemId(id), directory, entries, body: Vec::new() };
+        scheduler.note(Event::Item(item), now, &mut orders);
+    }
+    scheduler.take(Event::Closed, now, &mut orders);
+    let (mut now, mut bundles, mut seen) = (now, 0, Vec::new());
+    let mut hand = VecDeque::new();
+    loop {
+        let given = orders.drain(..).filter_map(|order| match order {
+            Order::Items { items, .. } => Some(items),
+            _ => None,
+        });
+        hand.extend(given);
+        assert!(hand.len() == 2 || scheduler.queued_entries() == 0, "{} bundles in hand", hand.len());
+        let directories: HashSet<_> = hand.iter().flatten().map(|item| item.directory).collect();
+        if bundles >= 2 && scheduler.queued_entries() > 0 {
+            seen.push(directories.len());
+        }
+        let Some(bundle) = hand.pop_front() else { return (bundles, seen) };
+        let entries: u32 = bundle.iter().map(|item| item.entries).sum();
+        now += Duration::from_millis(28) * entries / directories.len() as u32;
+        bundles += 1;
+        for item in bundle {
+            scheduler.take(Event::ItemDone { rank: Rank(1), item: item.id }, now, &mut orders);
+        }
+    }
+}
+
+#[test]
+fn a_single_worker_has_many_directories_in_hand_until_the_end() {
+    let (bundles, directories) = alone();
+    assert!(bundles <= 30, "{bundles} bundles");
+    // At least four at first, when the pace is that of few directories, then all.
+    assert!(directories.iter().all(|count| *count >= 4), "{directories:?}");
+    let all = directories.iter().filter(|count| **count == 20).count();
+    assert!(2 * all > directories.len(), "{directories:?}");
 }
