@@ -308,3 +308,34 @@ fn other_file_systems_are_asked_once_and_left_alone() {
         assert_eq!(names, vec!["fstatfs"; asked], "{option}");
     }
 }
+
+/// Returns how many operations of each kind `haul sync` makes for one of `files` files.
+fn operations_of_sync(standin: &Standin, files: u64, (from, to): (&Path, &Path)) -> [u64; 4] {
+    let kinds = ["lookup", "listxattr", "getxattr", "setxattr"];
+    let counts = || kinds.map(|kind| standin.count(&format!("metadata.{kind}")).unwrap());
+    let before = counts();
+    let run = Run::new(program!().path()).env("HAUL_TEST_STRIPED", "lustre").arg("sync").arg(from).arg(to);
+    run.succeed().unwrap();
+    let mut made = counts();
+    made.iter_mut().zip(before).for_each(|(after, before)| *after = (*after - before) / files);
+    made
+}
+
+#[test]
+fn the_file_systems_own_attributes_cost_sync_nothing() {
+    require!(is_ready());
+    const FILES: u64 = 50;
+    let standin = standin(1, 4);
+    let (from, to) = (standin.client(0).join("from"), standin.client(0).join("to"));
+    fs::create_dir(&from).unwrap();
+    (0..FILES).for_each(|number| fs::write(from.join(number.to_string()), "content").unwrap());
+    operations_of_sync(&standin, FILES, (&from, &to));
+    // Source and target are each looked up for the `stat`, and again for the list: all have the
+    // attributes of a layout, which are not read.
+    assert_eq!(operations_of_sync(&standin, FILES, (&from, &to)), [4, 2, 0, 0]);
+    // The user's own are.
+    setxattr(from.join("7"), "user.new", b"value", XattrFlags::empty()).unwrap();
+    operations_of_sync(&standin, FILES, (&from, &to));
+    let mut value = [0; 9];
+    assert_eq!(getxattr(to.join("7"), "user.new", &mut value[..]), Ok(5));
+}

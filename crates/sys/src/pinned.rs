@@ -263,18 +263,20 @@ fn by_path_first(
     }
 }
 
-/// Returns true if the entry `name` of a directory has extended attributes; if it is a symbolic
-/// link, of its own. One call, where pinning the entry takes three.
+/// Returns true if the entry `name` of a directory has extended attributes other than those for
+/// which `ignores` is true; if it is a symbolic link, of its own. One call, where pinning the entry
+/// takes three. Of more names than a list usually has, none is ignored.
 ///
 /// # Errors
 /// Any error from `listxattrat(2)` or `llistxattr(2)`.
-pub fn has_xattrs_at(directory: impl AsFd, name: &CStr) -> Result<bool> {
+pub fn has_xattrs_at(directory: impl AsFd, name: &CStr, ignores: impl Fn(&CStr) -> bool) -> Result<bool> {
     let directory = directory.as_fd();
+    let counts = |name: &[u8]| CStr::from_bytes_with_nul(name).is_ok_and(|name| !ignores(name));
     let call = || {
         let mut names = [0; FIRST_TRY_BYTES];
         let listed = by_name::list(directory, name, &mut names);
         match listed.unwrap_or_else(|| list_through_proc(directory, name, &mut names)) {
-            Ok(length) => Ok(length > 0),
+            Ok(length) => Ok(names[..length].split_inclusive(|byte| *byte == 0).any(counts)),
             // More names than fit.
             Err(Errno::RANGE) => Ok(true),
             // Some file systems lack attributes, some kernels and sandboxes the calls.
@@ -285,7 +287,7 @@ pub fn has_xattrs_at(directory: impl AsFd, name: &CStr) -> Result<bool> {
     match gate::call(Operation::Flistxattr, call, || format!("{}, {name:?}", directory.as_raw_fd())) {
         // There may be no `/proc`.
         Err(cause) if cause.is(Errno::NOENT) => {
-            Pinned::open(directory, name)?.list_xattrs().map(|names| !names.is_empty())
+            Pinned::open(directory, name)?.list_xattrs().map(|names| names.iter().any(|name| !ignores(name)))
         }
         outcome => outcome,
     }
@@ -360,7 +362,7 @@ mod tests {
         }
         symlink("with", folder.join("link")).unwrap();
         let directory = std::fs::File::open(&folder).unwrap();
-        let has = |name: &CStr| has_xattrs_at(&directory, name).unwrap();
+        let has = |name: &CStr| has_xattrs_at(&directory, name, |_| false).unwrap();
         // Where security modules label every file, all have some.
         let is_labelled = has(c"without");
         let set = |name: &CStr, key: &CStr| Pinned::open(&directory, name)?.set_xattr(key, b"value");
@@ -371,7 +373,9 @@ mod tests {
         }
         assert_eq!(has(c"link"), is_labelled);
         assert_eq!([has(c"with"), has(c"many")], [can_set || is_labelled; 2]);
-        assert!(has_xattrs_at(&directory, c"absent").unwrap_err().is(Errno::NOENT));
+        let others = |name: &CStr| has_xattrs_at(&directory, name, |key| key == c"user.key").unwrap();
+        assert_eq!([others(c"with"), others(c"many")], [is_labelled, can_set || is_labelled]);
+        assert!(has_xattrs_at(&directory, c"absent", |_| false).unwrap_err().is(Errno::NOENT));
         for name in [c"without", c"with", c"many", c"link", c"absent"] {
             let (mut names, mut others) = ([0; FIRST_TRY_BYTES], [0; FIRST_TRY_BYTES]);
             let listed = list_through_proc(directory.as_fd(), name, &mut names);

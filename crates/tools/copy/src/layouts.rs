@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_flow::Problem;
 use haul_striping::{Bearer, FileSystems, Layout, Refusal, Striped, create, is_placement};
-use haul_sys::{Error, Fd, Mode, Open, Stat, open, stat};
+use haul_sys::{Error, Fd, Identity, Mode, Open, Stat, open, stat};
 
 use super::CopyKind;
 use super::entry_copy::EntryCopy;
@@ -29,16 +29,29 @@ impl Layouts {
     /// True if an xattr is the file system's own record of where the bytes are. Matched by name,
     /// and only on file systems that keep one: elsewhere `trusted.link` may be anyone's.
     pub(super) fn is_account(&self, source: Object<'_>, key: &CStr) -> bool {
-        if ![Striped::Lustre, Striped::Ceph].into_iter().any(|how| is_placement(how, key)) {
+        if !may_be_account(key) {
             return false;
         }
         let file = source.descriptor();
         stat(file).is_ok_and(|stat| is_placement(self.systems.striped(file, stat.identity.device), key))
     }
 
+    /// The same for an xattr of an entry of the open `directory` that was found as `found`.
+    pub(super) fn is_account_in(&self, directory: &Fd, (of, found): (Identity, &Stat), key: &CStr) -> bool {
+        // A file that is a mount point is on another file system.
+        may_be_account(key)
+            && of.device == found.identity.device
+            && is_placement(self.systems.striped(directory, of.device), key)
+    }
+
     pub(super) fn is_striped(&self, file: &Fd, stat: &Stat) -> bool {
         self.systems.striped(file, stat.identity.device) != Striped::No
     }
+}
+
+/// True if an xattr records where the bytes are on some file system.
+fn may_be_account(key: &CStr) -> bool {
+    [Striped::Lustre, Striped::Ceph].into_iter().any(|how| is_placement(how, key))
 }
 
 /// The source a target is modelled on.

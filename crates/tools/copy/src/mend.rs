@@ -47,7 +47,7 @@ pub(super) fn mend(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &S
     if difference.keeps(source, there) {
         return;
     }
-    let differs = differences(copy, source, there).any() || may_have_xattrs(copy, directory);
+    let differs = differences(copy, source, there).any() || may_have_xattrs(copy, directory, source, there);
     if differs && let Err(problem) = try_mend(copy, directory, source, there) {
         copy.cx.problem(problem);
     }
@@ -95,7 +95,8 @@ pub(super) fn all_differences(copy: EntryCopy<'_>, source: &Stat, there: &Stat) 
 /// source.
 pub(super) fn has_same_attributes(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat) -> bool {
     let has_same_xattrs = || other_xattrs_at(copy, directory, there).is_some_and(|others| others.is_empty());
-    !differences(copy, source, there).any() && (!may_have_xattrs(copy, directory) || has_same_xattrs())
+    !differences(copy, source, there).any()
+        && (!may_have_xattrs(copy, directory, source, there) || has_same_xattrs())
 }
 
 /// Returns the [`other_xattrs`] of the file that was found as `there`; `None` if they can't be
@@ -139,16 +140,24 @@ fn differences(copy: EntryCopy<'_>, source: &Stat, there: &Stat) -> Differences 
     Differences { size, time, mode, owner, group, ..Differences::default() }
 }
 
-/// True unless neither source nor target has any xattrs that would have to be compared.
-fn may_have_xattrs(copy: EntryCopy<'_>, directory: &Fd) -> bool {
-    let has_some = || {
-        let source = copy.cx.cache().open(&copy.entry.node.source)?;
+/// True unless neither source nor target has any xattrs that would have to be compared. For root,
+/// every file on Lustre has some that say where its bytes are: they don't count.
+fn may_have_xattrs(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat) -> bool {
+    let EntryCopy { copier, entry, .. } = copy;
+    let layouts = &copier.layouts;
+    let have_some = || {
+        let (from, to) = (&entry.node.source, &entry.node.own.held);
+        let (source_directory, target_directory) = (copy.cx.cache().open(from)?, copy.open_directory()?);
+        let of_source = |key: &CStr| layouts.is_account_in(&source_directory, (from.identity(), source), key);
+        // `directory` may be that of an earlier copy, which is on the same file system.
+        let of_target = |key: &CStr| layouts.is_account_in(&target_directory, (to.identity(), there), key);
         Ok::<_, Error>(
-            has_xattrs_at(&*source, copy.entry.name())? || has_xattrs_at(directory, copy.target_name())?,
+            has_xattrs_at(&*source_directory, entry.name(), of_source)?
+                || has_xattrs_at(directory, copy.target_name(), of_target)?,
         )
     };
     // By name, these would be a symbolic link's own. Failures show again when they are read.
-    copy.options.reads_xattrs() && (copy.follows() || has_some().unwrap_or(true))
+    copy.options.reads_xattrs() && (copy.follows() || have_some().unwrap_or(true))
 }
 
 fn try_mend(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat) -> Result<(), Problem> {
