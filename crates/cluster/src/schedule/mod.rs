@@ -27,7 +27,8 @@
 //! first bundle is done, each bundle has one work item. Once no more items come, a bundle is half
 //! of an even share of the rest, so that bundles shrink and all workers finish together (guided
 //! self-scheduling: Polychronopoulos and Kuck, IEEE Transactions on Computers C-36 (1987), with a
-//! factor of two for uneven items). A single worker has nobody to share with: it gets what there is.
+//! factor of two for uneven items). A single worker has nobody to share with, so its bundles don't
+//! shrink.
 //!
 //! Guarantees (each a property test): every work item is given out once; every byte of a large file
 //! is in one range; nobody exceeds the credit; nobody is idle while anything is queued;

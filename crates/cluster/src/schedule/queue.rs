@@ -1,10 +1,10 @@
 //! Queue of work items: FIFO within a directory, round robin over directories.
 //!
 //! A bundle should span many directories, because a host's kernel lets only one process at a time
-//! create or rename a file in a directory. So items are queued in lanes, and a bundle takes one item
-//! of each lane in turn. A directory's items are in one lane: that with the fewest directories when
-//! the first of them came. Lanes by hash would be uneven: 20 directories in 64 lanes leave two or
-//! three in one lane, and these are all that is left at the end of a run.
+//! create or rename a file in a directory. So items are queued in lanes, and a bundle takes one
+//! item of each lane in turn. A directory's items are in one lane: the one with the fewest
+//! directories when its first item was queued. Lanes by hash would be uneven: of 20 directories in
+//! 64 lanes, two or three share one, and these are all that is left at the end of a run.
 //!
 //! Millions of entries may be queued, in items of one entry if the directories are small. So items
 //! are not kept as values with an allocation each, but packed back to back in blocks: number,
