@@ -284,6 +284,9 @@ fn disagreement(launched: &Launched, size: u32, rank: u32, library: &str) -> Opt
 }
 
 fn open_this(path: &Path) -> Result<Library, Refusal> {
+    if cfg!(target_feature = "crt-static") {
+        return Err(Refusal::Static);
+    }
     Library::open(path).map_err(|error| match error {
         NotOpened::Useless(refusal) => refusal,
         NotOpened::Missing => {
@@ -325,6 +328,9 @@ impl From<LauncherFamily> for launched::LibraryFamily {
 
 /// Opens the first library found.
 fn open_first(names: &[&str], folders: &[PathBuf]) -> Result<Library, Refusal> {
+    if cfg!(target_feature = "crt-static") {
+        return Err(Refusal::Static);
+    }
     let beside = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
     let mut useless = None;
     for path in beside.filter(|path| path.exists()).chain(names.iter().map(PathBuf::from)) {

@@ -28,6 +28,9 @@ impl Alignment {
     const USUAL: Alignment = Alignment { memory: 4096, offset: 4096 };
 }
 
+/// `AT_STATX_DONT_SYNC` of `linux/fcntl.h`; rustix doesn't name it for every C library.
+const STATX_DONT_SYNC: AtFlags = AtFlags::from_bits_retain(0x4000);
+
 /// Returns the alignment that direct transfers of the file need, or `None` if the file system
 /// reports that it has no direct I/O.
 ///
@@ -37,7 +40,7 @@ pub fn direct_alignment(file: impl AsFd) -> Result<Option<Alignment>> {
     let file = file.as_fd();
     // The alignment doesn't change, so cached attributes will do: a network file system needn't ask
     // its server.
-    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let flags = AtFlags::EMPTY_PATH | STATX_DONT_SYNC;
     let look = gate::call(
         Operation::Statx,
         || rustix::fs::statx(file, c"", flags, StatxFlags::DIOALIGN),

@@ -41,8 +41,12 @@ const LOCAL_TYPES: [u64; 17] = [
 /// Any error from `fstatfs(2)`.
 pub fn file_system_type(file: impl AsFd) -> Result<u64> {
     let file = file.as_fd();
-    gate::call(Operation::Fstatfs, || rustix::fs::fstatfs(file), || file.as_raw_fd().to_string())
-        .map(|answer| answer.f_type.cast_unsigned())
+    let answer =
+        gate::call(Operation::Fstatfs, || rustix::fs::fstatfs(file), || file.as_raw_fd().to_string())?;
+    // The sign of the field depends on the C library.
+    #[allow(clippy::unnecessary_cast)]
+    let kind = answer.f_type as u64;
+    Ok(kind)
 }
 
 /// Returns true if the file is on a local file system: no other host writes to it, and no process

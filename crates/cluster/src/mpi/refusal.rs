@@ -6,6 +6,8 @@ use std::path::PathBuf;
 /// Why MPI is not used. Each variant prints as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
+    /// This program is linked statically, and has no dynamic loader.
+    Static,
     /// No library was found.
     NotFound {
         /// Names that were tried.
@@ -87,6 +89,9 @@ impl fmt::Display for Unusable {
 impl fmt::Display for Refusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Static => out.write_str(
+                "this build of haul is static and can't load MPI; use the build for glibc",
+            ),
             Self::NotFound { tried } => {
                 write!(out, "no MPI library found (tried {})", tried.join(", "))
             }
