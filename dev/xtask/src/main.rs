@@ -4,11 +4,12 @@
 //! task stops at the first failure, prints what failed, and exits with status 1.
 
 mod check;
+mod dist;
 mod environment;
 mod generate;
+mod install;
 mod licences;
 mod oracle;
-mod release;
 mod sanitize;
 mod setup;
 mod skips;
@@ -31,7 +32,7 @@ enum Work {
 
 use Work::{Asked, Plain};
 
-const CHORES: [Chore; 8] = [
+const CHORES: [Chore; 9] = [
     ("setup", "install what the tests need (as root; else say what is missing)", Plain(setup::setup)),
     ("check", "format, lints, documentation, licences, width of prose, generated files", Plain(check::check)),
     ("test", "run every test, the fault sweep too, and tell what was skipped and why", Plain(test::test)),
@@ -43,7 +44,8 @@ const CHORES: [Chore; 8] = [
     ("oracle", "run GNU's own tests of cp with haul as cp", Asked(oracle::oracle)),
     ("ci", "check, test, sanitize and oracle", Plain(ci)),
     ("gen", "write the generated files anew", Plain(generate::write)),
-    ("release", "build haul as it is shipped: stripped, symbols apart", Plain(release::release)),
+    ("dist", "build archives and packages of haul", Asked(dist::dist)),
+    ("install", "build haul and install it below --prefix, or remove it", Asked(install::install)),
 ];
 
 fn main() -> ExitCode {

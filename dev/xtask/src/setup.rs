@@ -12,7 +12,7 @@ use crate::steps::{Failure, is_full_run, is_installed, run, say};
 /// skipped without it.
 type Need = (&'static str, &'static str, &'static str);
 
-const NEEDS: [Need; 57] = [
+const NEEDS: [Need; 61] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
     ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
@@ -70,6 +70,10 @@ const NEEDS: [Need; 57] = [
     ("git", "git", SELECTION),
     ("rsync", "rsync", SELECTION),
     ("xxhsum", "xxhash", SUMS),
+    ("musl-gcc", "musl-tools", DIST),
+    ("debootstrap", "debootstrap", DIST),
+    ("rpmbuild", "rpm", DIST),
+    ("lintian", "lintian", DIST),
 ];
 
 /// Large packages for few tests. Installed only in a full run (`HAUL_FULL=1`), but used if present.
@@ -91,6 +95,7 @@ const BZIP2: &str = "comparisons with bzip2";
 const GREP: &str = "comparisons with grep and ripgrep";
 const SELECTION: &str = "comparisons of patterns and lists with git and rsync";
 const SUMS: &str = "comparisons with b3sum and xxhsum";
+const DIST: &str = "tests of haul's own packages";
 const SLURM: &str = "tests in a real Slurm";
 const CEPH: &str = "tests on CephFS";
 const ORACLE: &str = "tests of GNU's";

@@ -89,9 +89,9 @@ impl fmt::Display for Unusable {
 impl fmt::Display for Refusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Static => out.write_str(
-                "this build of haul is static and can't load MPI; use the build for glibc",
-            ),
+            Self::Static => {
+                out.write_str("this build of haul is static and can't load MPI; use the build for glibc")
+            }
             Self::NotFound { tried } => {
                 write!(out, "no MPI library found (tried {})", tried.join(", "))
             }

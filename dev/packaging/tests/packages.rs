@@ -1,0 +1,174 @@
+//! The packages that `cargo xtask dist` makes, installed in systems of their own.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use haul_packaging::{run, workspace};
+use haul_testkit::{needs, require};
+
+/// Builds the packages once, and returns their directory.
+fn dist() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        run(Command::new(cargo).args(["xtask", "dist", "--quick"]).current_dir(workspace())).unwrap();
+        target().join("dist")
+    })
+}
+
+fn target() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    // `target/debug/deps/packages-…`
+    program.ancestors().nth(3).unwrap().to_owned()
+}
+
+fn found(ending: &str) -> PathBuf {
+    let mut entries = std::fs::read_dir(dist()).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .find(|path| path.to_string_lossy().ends_with(ending))
+        .unwrap_or_else(|| panic!("dist made no *{ending}"))
+}
+
+/// Returns a fresh copy of a minimal Debian, without Rust, in a temporary directory.
+fn debian() -> (tempfile::TempDir, PathBuf) {
+    static BASE: OnceLock<PathBuf> = OnceLock::new();
+    let base = BASE.get_or_init(|| {
+        let base = target().join("debian-12");
+        if !base.is_dir() {
+            let new = target().join("debian-12.new");
+            run(Command::new("rm").arg("-rf").arg(&new)).unwrap();
+            let mut debootstrap = Command::new("debootstrap");
+            debootstrap.args(["--variant=minbase", "bookworm"]).arg(&new).args(mirror());
+            run(&mut debootstrap).unwrap();
+            std::fs::rename(new, &base).unwrap();
+        }
+        base
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("root");
+    run(Command::new("cp").arg("-a").arg(base).arg(&root)).unwrap();
+    (folder, root)
+}
+
+/// Returns the archive from which apt installs on this machine, if apt says so.
+fn mirror() -> Option<String> {
+    let words = ["indextargets", "--format", "$(SITE)", "Created-By: Packages"];
+    let text = run(Command::new("apt-get").args(words)).ok()?;
+    text.lines().find(|site| !site.contains("security")).map(str::to_owned)
+}
+
+fn in_root(root: &Path, script: &str) -> Result<String, String> {
+    let mut command = Command::new("chroot");
+    command.arg(root).args(["/bin/sh", "-ec", script]).env_clear();
+    command.env("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C");
+    run(&mut command)
+}
+
+/// Puts the Debian packages in the root directory.
+fn with_packages(root: &Path) {
+    for package in ["haul", "haul-cp"] {
+        let file = found(&format!("/{package}_{}_amd64.deb", env!("CARGO_PKG_VERSION")));
+        std::fs::copy(file, root.join(format!("{package}.deb"))).unwrap();
+    }
+}
+
+/// Copies a small tree and compares content, modes and links.
+const COPY_AND_COMPARE: &str = "mkdir -p /tree/sub; echo text >/tree/file; ln -s file /tree/link
+    head -c 300000 /dev/urandom >/tree/sub/large; chmod 640 /tree/sub/large
+    haul cp -a /tree /copy; diff -r --no-dereference /tree /copy
+    [ \"$(stat -c %a /copy/sub/large)\" = 640 ]; [ \"$(readlink /copy/link)\" = file ]";
+
+#[test]
+fn packages_install_copy_and_give_cp_back() {
+    require!(needs::root(), needs::tool("debootstrap"), needs::tool("dpkg-deb"), needs::tool("musl-gcc"));
+    let (_folder, root) = debian();
+    with_packages(&root);
+    in_root(&root, "dpkg -i /haul.deb").unwrap();
+    in_root(&root, COPY_AND_COMPARE).unwrap();
+    let gnu = in_root(&root, "cp --version; sha256sum </bin/cp").unwrap();
+    assert!(gnu.contains("GNU coreutils"), "{gnu}");
+
+    in_root(&root, "dpkg -i /haul-cp.deb").unwrap();
+    let haul = in_root(&root, "cp --version; readlink /bin/cp").unwrap();
+    assert!(haul.contains("haul") && haul.ends_with("/usr/bin/haul\n"), "{haul}");
+    // Installing it again changes nothing.
+    in_root(&root, "dpkg -i /haul-cp.deb; cp.gnu --version | grep -q GNU").unwrap();
+    in_root(&root, "dpkg --remove haul-cp").unwrap();
+    assert_eq!(in_root(&root, "cp --version; sha256sum </bin/cp").unwrap(), gnu);
+    in_root(&root, "test -z \"$(dpkg-divert --list '*cp*')\"; test ! -e /bin/cp.gnu").unwrap();
+}
+
+#[test]
+fn an_interrupted_removal_leaves_a_cp_and_can_be_repeated() {
+    require!(needs::root(), needs::tool("debootstrap"), needs::tool("dpkg-deb"), needs::tool("musl-gcc"));
+    let (_folder, root) = debian();
+    with_packages(&root);
+    let gnu = in_root(&root, "sha256sum </bin/cp").unwrap();
+    in_root(&root, "dpkg -i /haul.deb /haul-cp.deb").unwrap();
+    // Ends the script before each of its steps, as if it had been killed there.
+    for step in ["rm -f", "mv -fT", "dpkg-divert --package"] {
+        let script = format!(
+            "sed 's|^ *{step}|exit 9; &|' /var/lib/dpkg/info/haul-cp.prerm >/broken
+             status=0; sh /broken remove || status=$?; [ $status = 9 ]; cp /haul.deb /somewhere"
+        );
+        in_root(&root, &script).unwrap();
+    }
+    in_root(&root, "dpkg --remove haul-cp").unwrap();
+    assert_eq!(in_root(&root, "sha256sum </bin/cp").unwrap(), gnu);
+    in_root(&root, "test -z \"$(dpkg-divert --list '*cp*')\"; test ! -e /bin/cp.gnu").unwrap();
+}
+
+#[test]
+fn the_archive_runs_where_nothing_is_installed() {
+    require!(needs::root(), needs::tool("debootstrap"), needs::tool("musl-gcc"));
+    let (_folder, root) = debian();
+    let archive = found("-x86_64-linux.tar.gz");
+    let mut tar = Command::new("tar");
+    tar.args(["--strip-components=1", "-xf"]).arg(archive).arg("-C").arg(root.join("usr/local"));
+    run(&mut tar).unwrap();
+    in_root(&root, COPY_AND_COMPARE).unwrap();
+    let refused = in_root(&root, "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 haul cp /tree/file /b");
+    let why = "this build of haul is static and can't load MPI; use the build for glibc";
+    assert!(refused.as_ref().is_err_and(|text| text.contains(why)), "{refused:?}");
+}
+
+#[test]
+fn the_rpm_installs_runs_and_goes() {
+    require!(needs::root(), needs::tool("debootstrap"), needs::tool("rpmbuild"), needs::tool("musl-gcc"));
+    let (_folder, root) = debian();
+    let rpm = |words: &[&str]| {
+        let mut command = Command::new("rpm");
+        command.arg("--root").arg(&root).args(["--dbpath", "/var/lib/rpm"]).args(words);
+        command
+    };
+    run(rpm(&["--nodeps", "--install"]).arg(found(".rpm"))).unwrap();
+    in_root(&root, COPY_AND_COMPARE).unwrap();
+    run(&mut rpm(&["--erase", "haul"])).unwrap();
+    in_root(&root, "test ! -e /usr/bin/haul; test ! -e /usr/share/doc/haul").unwrap();
+}
+
+#[test]
+fn lintian_finds_nothing() {
+    require!(needs::tool("lintian"), needs::tool("dpkg-deb"), needs::tool("musl-gcc"));
+    let packages = ["haul", "haul-cp"]
+        .map(|package| found(&format!("/{package}_{}_amd64.deb", env!("CARGO_PKG_VERSION"))));
+    let words = ["--allow-root", "--fail-on", "error,warning"];
+    run(Command::new("lintian").args(words).args(packages)).unwrap();
+}
+
+#[test]
+fn checksums_and_components_are_complete() {
+    require!(needs::tool("python3"), needs::tool("musl-gcc"));
+    run(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(dist())).unwrap();
+    let read = "import json, sys
+sbom = json.load(open(sys.argv[1]))
+assert (sbom['bomFormat'], sbom['specVersion']) == ('CycloneDX', '1.5')
+names = {c['name'] for c in sbom['components']}
+assert {'haul-copy', 'libc', 'zstd-sys', 'mimalloc'} <= names, names
+assert all(c['type'] and c['name'] and c['licenses'] for c in sbom['components'])
+refs = {c['bom-ref'] for c in sbom['components']} | {sbom['metadata']['component']['bom-ref']}
+assert len(refs) == len(sbom['components']) + 1
+assert all(d['ref'] in refs and set(d['dependsOn']) <= refs for d in sbom['dependencies'])";
+    run(Command::new("python3").args(["-c", read]).arg(found(".cdx.json"))).unwrap();
+}

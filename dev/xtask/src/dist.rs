@@ -1,0 +1,203 @@
+//! `dist`: builds haul as it is shipped, into `target/dist`.
+//!
+//! - a static program (musl) in an archive, for x86_64, and for aarch64 where there is a compiler;
+//! - a program for glibc, which can load MPI, in packages for dpkg and rpm;
+//! - the symbols of each in a file of its own, a list of components (CycloneDX), and checksums.
+//!
+//! The same commit gives the same bytes wherever it is built with the same tools: paths are mapped
+//! to fixed ones, all times are that of the commit, and archives are sorted.
+
+mod package;
+mod sbom;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Parser;
+
+use crate::install::{Layout, lay_out, names_in, put};
+use crate::setup::target_folder;
+use crate::steps::{Failure, cargo, is_installed, output_of, run, say, workspace};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+const GLIBC: &str = "x86_64-unknown-linux-gnu";
+
+/// Static builds: architecture, target, C compiler.
+const STATIC: [(&str, &str, &str); 2] = [
+    ("x86_64", "x86_64-unknown-linux-musl", "musl-gcc"),
+    ("aarch64", "aarch64-unknown-linux-musl", "aarch64-linux-gnu-gcc"),
+];
+
+/// Arguments of `cargo xtask dist`.
+#[derive(Parser)]
+#[command(name = "cargo xtask dist")]
+struct Arguments {
+    /// Builds for x86_64 only, with little optimisation, for tests.
+    #[arg(long)]
+    quick: bool,
+}
+
+/// What all steps of a run need to know.
+struct Dist {
+    is_quick: bool,
+    /// Time of the commit, in seconds since 1970.
+    epoch: String,
+    target: PathBuf,
+    /// Where the results go.
+    output: PathBuf,
+}
+
+pub(crate) fn dist(words: &[String]) -> Result<(), Failure> {
+    let program = std::iter::once("dist").chain(words.iter().map(String::as_str));
+    let arguments = Arguments::try_parse_from(program).map_err(|error| Failure(error.to_string()))?;
+    let epoch = output_of(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(workspace()))?;
+    let target = target_folder()?;
+    let dist = Dist {
+        is_quick: arguments.quick,
+        epoch: String::from_utf8_lossy(&epoch).trim().to_owned(),
+        output: target.join("dist"),
+        target,
+    };
+    if dist.output.exists() {
+        fs_err::remove_dir_all(&dist.output)?;
+    }
+    fs_err::create_dir_all(&dist.output)?;
+    for (architecture, triple, compiler) in STATIC {
+        if dist.is_quick && architecture != "x86_64" {
+            continue;
+        }
+        if !is_installed(compiler) || !has_target(triple)? {
+            say(&format!("left out: {architecture}, which needs {compiler} and Rust's target {triple}"));
+            continue;
+        }
+        let binary = dist.build(triple, compiler)?;
+        dist.archive(&binary, architecture)?;
+    }
+    let binary = dist.build(GLIBC, "cc")?;
+    package::packages(&dist, &binary)?;
+    put(sbom::sbom(&dist.epoch)?.as_bytes(), &dist.output.join(format!("haul-{VERSION}.cdx.json")), 0o644)?;
+    dist.checksums()
+}
+
+/// Returns true if Rust's standard library is installed for a target.
+fn has_target(triple: &str) -> Result<bool, Failure> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let folder = output_of(Command::new(rustc).args(["--print", "target-libdir", "--target", triple]))?;
+    Ok(Path::new(String::from_utf8_lossy(&folder).trim()).is_dir())
+}
+
+impl Dist {
+    /// Builds the program for a target, and moves its symbols to a file among the results.
+    fn build(&self, triple: &str, compiler: &str) -> Result<PathBuf, Failure> {
+        let profile = if self.is_quick { "quick" } else { "release" };
+        let home = std::env::var("CARGO_HOME")
+            .or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")))
+            .map_err(|error| Failure(format!("HOME: {error}")))?;
+        let maps = [
+            (self.target.display().to_string(), "/haul/target"),
+            (workspace().display().to_string(), "/haul"),
+            (home, "/cargo"),
+        ];
+        // Of several mappings that fit, rustc takes the last, gcc too.
+        let maps = || maps.iter().rev();
+        let mut flags: Vec<_> = maps().map(|(from, to)| format!("--remap-path-prefix={from}={to}")).collect();
+        if triple != GLIBC {
+            // At a fixed address, as crates/cli/build.rs links for glibc.
+            flags.push("-Crelocation-model=static".to_owned());
+        }
+        if triple.starts_with("aarch64") {
+            flags.push(format!("-Clinker={compiler}"));
+        }
+        let name = triple.replace('-', "_");
+        let c_flags: Vec<_> = maps().map(|(from, to)| format!("-ffile-prefix-map={from}={to}")).collect();
+        run(cargo(&[
+            "build",
+            "--locked",
+            "--package",
+            "haul-cli",
+            "--profile",
+            profile,
+            "--target",
+            triple,
+        ])
+        .env("SOURCE_DATE_EPOCH", &self.epoch)
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
+        .env("CARGO_INCREMENTAL", "0")
+        .env("CARGO_TARGET_DIR", &self.target)
+        .env(format!("CC_{name}"), compiler)
+        .env(format!("CFLAGS_{name}"), c_flags.join(" ")))?;
+        self.split(&self.target.join(triple).join(profile).join("haul"), triple)
+    }
+
+    /// Copies a program without its symbols, which go to `haul-TARGET.debug`. gdb and perf find
+    /// that by the link in the program, if it is beside it.
+    fn split(&self, built: &Path, triple: &str) -> Result<PathBuf, Failure> {
+        let folder = self.target.join("dist-work").join(triple);
+        if folder.exists() {
+            fs_err::remove_dir_all(&folder)?;
+        }
+        fs_err::create_dir_all(&folder)?;
+        let symbols = format!("haul-{VERSION}-{triple}.debug");
+        let tool = match triple.split('-').next() {
+            Some("aarch64") => "aarch64-linux-gnu-objcopy",
+            _ => "objcopy",
+        };
+        let objcopy = |words: &[&str]| run(Command::new(tool).args(words).current_dir(&folder));
+        let built = built.to_string_lossy();
+        objcopy(&["--only-keep-debug", "--compress-debug-sections", &built, &symbols])?;
+        objcopy(&[
+            "--strip-all",
+            "--remove-section=.comment",
+            &format!("--add-gnu-debuglink={symbols}"),
+            &built,
+            "haul",
+        ])?;
+        fs_err::rename(folder.join(&symbols), self.output.join(&symbols))?;
+        Ok(folder.join("haul"))
+    }
+
+    /// Makes the archive that a user unpacks below a prefix.
+    fn archive(&self, binary: &Path, architecture: &str) -> Result<(), Failure> {
+        let name = format!("haul-{VERSION}-{architecture}-linux");
+        let parent = self.target.join("dist-work").join(architecture);
+        let stage = self.stage(&parent, &name)?;
+        lay_out(binary, &stage, &Layout { zsh: "share/zsh/site-functions", is_compressed: false })?;
+        for file in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
+            put(&fs_err::read(workspace().join(file))?, &stage.join("share/doc/haul").join(file), 0o644)?;
+        }
+        let archive = self.output.join(format!("{name}.tar.gz"));
+        run(Command::new("tar")
+            .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"])
+            .args([
+                "--mode=u+rw,go+r-w",
+                &format!("--mtime=@{}", self.epoch),
+                "--use-compress-program=gzip -9n",
+            ])
+            .arg("-cf")
+            .arg(archive)
+            .arg("-C")
+            .arg(parent)
+            .arg(&name))
+    }
+
+    /// Creates an empty directory for the files of a package.
+    fn stage(&self, parent: &Path, name: &str) -> Result<PathBuf, Failure> {
+        let stage = parent.join(name);
+        if stage.exists() {
+            fs_err::remove_dir_all(&stage)?;
+        }
+        fs_err::create_dir_all(&stage)?;
+        Ok(stage)
+    }
+
+    fn checksums(&self) -> Result<(), Failure> {
+        let names = names_in(&self.output)?;
+        let sums = output_of(Command::new("sha256sum").args(&names).current_dir(&self.output))?;
+        put(&sums, &self.output.join("SHA256SUMS"), 0o644)?;
+        for name in names {
+            let bytes = fs_err::metadata(self.output.join(&name))?.len();
+            say(&format!("{:>6.1} MB  {name}", bytes as f64 / 1e6));
+        }
+        Ok(())
+    }
+}
