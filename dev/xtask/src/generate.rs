@@ -6,6 +6,7 @@
 //! can't parse as GNU does (order of errors, ambiguous abbreviations, attached arguments).
 
 mod bash;
+mod chart;
 mod definitions;
 mod fish;
 mod man;
@@ -75,6 +76,11 @@ fn generated() -> Result<Vec<Generated>, Failure> {
             generated.push((format!("docs/man/haul-{name}.1"), man::tool(command).into_bytes()));
         }
     }
+    let figures = fs::read_to_string(workspace().join("docs/measurements/comparison.md"))?;
+    let pictures = ["small-files", "trees"].into_iter().zip(chart::drawn(&figures)?);
+    let pictures =
+        pictures.map(|(name, picture)| (format!("docs/pictures/{name}.svg"), picture.into_bytes()));
+    generated.extend(pictures);
     let map = "ARCHITECTURE.md";
     let text = fs::read_to_string(workspace().join(map))?;
     generated.push((map.to_owned(), path::counted(&text, &workspace().join("crates"))?.into_bytes()));
