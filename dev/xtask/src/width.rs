@@ -2,7 +2,7 @@
 
 use fs_err as fs;
 
-use crate::steps::{Failure, output_of, say, workspace};
+use crate::steps::{Failure, known_files, say, workspace};
 
 /// Maximum width of a comment line or a line of prose, in columns.
 const COLUMNS_MAX: usize = 100;
@@ -11,17 +11,10 @@ const COLUMNS_MAX: usize = 100;
 /// that git knows.
 pub(crate) fn check() -> Result<(), Failure> {
     let workspace = workspace();
-    let mut list = std::process::Command::new("git");
-    let listed = output_of(list.arg("-C").arg(&workspace).args(["ls-files", "-z"]))?;
     let mut count = 0;
-    for path in String::from_utf8_lossy(&listed).split_terminator('\0') {
-        let Some(prose) = prose_of(path) else { continue };
-        let text = match fs::read_to_string(workspace.join(path)) {
-            Ok(text) => text,
-            // Removed, but not yet in the index.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error.into()),
-        };
+    for path in known_files()? {
+        let Some(prose) = prose_of(&path) else { continue };
+        let text = fs::read_to_string(workspace.join(&path))?;
         for number in too_wide(&text, prose) {
             say(&format!("{path}:{number}: wider than {COLUMNS_MAX} columns"));
             count += 1;

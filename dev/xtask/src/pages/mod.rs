@@ -1,0 +1,123 @@
+//! `pages`: checks the Markdown pages, and makes the site of them.
+//!
+//! Every link between files of the repository leads to a file and an anchor that exist, every page
+//! of `docs/` is in `docs/SUMMARY.md`, and every option that a page names for a command of haul is
+//! in that command's help.
+
+pub(crate) mod book;
+mod commands;
+mod markdown;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fs_err as fs;
+
+use crate::steps::{Failure, known_files, say, workspace};
+use markdown::Page;
+
+/// The table of contents of the site.
+const SUMMARY: &str = "docs/SUMMARY.md";
+
+/// Checks links, contents and commands of all pages.
+pub(crate) fn check() -> Result<(), Failure> {
+    say("==> pages");
+    let files: BTreeSet<_> = known_files()?.into_iter().collect();
+    let pages = parsed(&files)?;
+    let mut mistakes = dead_links(&files, &pages);
+    mistakes.extend(unlisted(&pages));
+    mistakes.extend(commands::mistakes(&pages)?);
+    mistakes.iter().for_each(|mistake| say(mistake));
+    match mistakes.len() {
+        0 => Ok(()),
+        count => Err(Failure(format!("{count} mistakes in Markdown pages"))),
+    }
+}
+
+fn parsed(files: &BTreeSet<String>) -> Result<BTreeMap<String, Page>, Failure> {
+    let pages = files.iter().filter(|path| path.ends_with(".md"));
+    let parse = |path: &String| Ok((path.clone(), Page::parse(&fs::read_to_string(workspace().join(path))?)));
+    pages.map(parse).collect()
+}
+
+/// Returns the links that lead to no file, directory or anchor.
+fn dead_links(files: &BTreeSet<String>, pages: &BTreeMap<String, Page>) -> Vec<String> {
+    let mut dead = Vec::new();
+    for (path, page) in pages {
+        for link in &page.links {
+            let Some((file, anchor)) = resolved(path, &link.to) else { continue };
+            let folder = format!("{file}/");
+            let exists = files.contains(&file) || files.iter().any(|known| known.starts_with(&folder));
+            let has_anchor = pages.get(&file).is_none_or(|page| page.anchors.contains(&anchor));
+            if !exists {
+                dead.push(format!("{path}: no file for the link {}", link.to));
+            } else if !anchor.is_empty() && !has_anchor {
+                dead.push(format!("{path}: no heading for the link {}", link.to));
+            }
+        }
+    }
+    dead
+}
+
+/// Returns the path in the workspace that a link leads to, and its anchor; `None` if the link leads
+/// to another site.
+fn resolved(page: &str, link: &str) -> Option<(String, String)> {
+    if link.contains("://") || link.starts_with("mailto:") {
+        return None;
+    }
+    let (to, anchor) = link.split_once('#').unwrap_or((link, ""));
+    if to.is_empty() {
+        return Some((page.to_owned(), anchor.to_owned()));
+    }
+    let mut parts: Vec<_> = page.split('/').collect();
+    parts.pop();
+    for part in to.trim_end_matches('/').split('/') {
+        match part {
+            ".." if parts.last().is_some_and(|last| *last != "..") => drop(parts.pop()),
+            "." => {}
+            _ => parts.push(part),
+        }
+    }
+    Some((parts.join("/"), anchor.to_owned()))
+}
+
+/// Returns the pages of `docs/` that the table of contents leaves out.
+fn unlisted(pages: &BTreeMap<String, Page>) -> Vec<String> {
+    let links = pages.get(SUMMARY).map(|page| page.links.as_slice()).unwrap_or_default();
+    let listed: BTreeSet<_> = links.iter().filter_map(|link| resolved(SUMMARY, &link.to)).collect();
+    let listed: BTreeSet<_> = listed.into_iter().map(|(file, _)| file).collect();
+    let missing = pages.keys().filter(|path| path.starts_with("docs/") && *path != SUMMARY);
+    let missing = missing.filter(|path| !listed.contains(*path));
+    missing.map(|path| format!("{path}: not in {SUMMARY}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages(texts: &[(&str, &str)]) -> (BTreeSet<String>, BTreeMap<String, Page>) {
+        let pages = texts.iter().map(|(path, text)| ((*path).to_owned(), Page::parse(text))).collect();
+        (texts.iter().map(|(path, _)| (*path).to_owned()).collect(), pages)
+    }
+
+    #[test]
+    fn a_dead_link_is_found_and_a_good_one_is_not() {
+        let (files, pages) = pages(&[
+            ("README.md", "[a](docs/a.md#there) [b](docs) [c](https://example.org/x) [d](docs/b.md)"),
+            ("docs/a.md", "# There\n\n[up](../README.md) [here](#there) [nowhere](#here) [e](../docs/a.md)"),
+        ]);
+        let expected =
+            ["README.md: no file for the link docs/b.md", "docs/a.md: no heading for the link #here"];
+        assert_eq!(dead_links(&files, &pages), expected);
+    }
+
+    #[test]
+    fn a_page_that_the_contents_leave_out_is_found() {
+        let (_, pages) = pages(&[
+            ("README.md", ""),
+            ("docs/SUMMARY.md", "- [A](a.md)"),
+            ("docs/a.md", ""),
+            ("docs/design/b.md", ""),
+        ]);
+        assert_eq!(unlisted(&pages), ["docs/design/b.md: not in docs/SUMMARY.md"]);
+    }
+}
