@@ -196,7 +196,7 @@ static OWN: &[Flag] = &[
     Flag::own(
         "--resume",
         Plain(|typed| typed.resume = true),
-        "go on where an interrupted run of the same command stopped; what is done is recorded in a hidden file, which is          removed when the copy is complete",
+        "go on where an interrupted run of the same command stopped; what is done is recorded in a hidden file, which is removed when the copy is complete",
     ),
     Flag::own(
         "--journal",
