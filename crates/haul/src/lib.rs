@@ -104,7 +104,7 @@ pub use haul_grep as grep;
 pub use haul_sum as sum;
 #[cfg(feature = "sum")]
 pub use haul_sum::{Algorithm, Digest, FileHash};
-#[cfg(feature = "sum")]
-pub use sum_tree::{Hashes, Sum, hash_tree};
 #[cfg(feature = "tar")]
 pub use haul_tar as tar;
+#[cfg(feature = "sum")]
+pub use sum_tree::{Hashes, Sum, hash_tree};

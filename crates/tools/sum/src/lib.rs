@@ -24,16 +24,16 @@ use std::ffi::CString;
 
 use haul_digest::manifest::{WriteError, Writer};
 use haul_flow::{
-    Block, CancelToken, Config, Context, DirNode, Enter, Entry, EntryOutcome, EntryReport, Executor, Failure, Finished,
-    FlowKind, Handled, OpenDir, OpenFile, OpenSource, Plan, Policy, Pool, Probe, Problem, Report, Reported, Session,
-    Start, Status, Tool, Write,
+    Block, CancelToken, Config, Context, DirNode, Enter, Entry, EntryOutcome, EntryReport, Executor, Failure,
+    Finished, FlowKind, Handled, OpenDir, OpenFile, OpenSource, Plan, Policy, Pool, Probe, Problem, Report,
+    Reported, Session, Start, Status, Tool, Write,
 };
 use haul_sys::{Buffer, EntryType, Open, Stat, open, standard_input};
 
 pub use against::{CompareOptions, Comparison, compare_by};
 pub use content::Hashing;
-pub use haul_digest::{Algorithm, Digest};
 pub use haul_digest::manifest::{Creator, Format};
+pub use haul_digest::{Algorithm, Digest};
 pub use kind::SumKind;
 pub use listing::{FileHash, ManifestFile};
 pub use options::{CheckOptions, Listing, Named, Options, Printed};

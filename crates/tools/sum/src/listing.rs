@@ -100,7 +100,11 @@ pub(super) struct Hashes {
 /// What the hashes are listed as.
 enum List {
     /// Text, in a file or on standard output.
-    Text { writer: Writer, text: Vec<u8>, manifest: Option<ManifestFile> },
+    Text {
+        writer: Writer,
+        text: Vec<u8>,
+        manifest: Option<ManifestFile>,
+    },
     Values(Vec<FileHash>),
 }
 
