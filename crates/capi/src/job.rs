@@ -1,0 +1,261 @@
+//! A job: what is to be done, how it goes, and what became of it. No pointers of C here.
+
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::OsStringExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+use haul::flow::{Line, Report, Severity, Standard, lock};
+use haul::options::{Fsync, IfChanged, Reflink, Verify};
+use haul::{CancelToken, Config, Copy, DeleteKind, Deletion, Error, FlowKind, Kind, Limit, Problem};
+use haul::{Summary, Sync, SyncKind, Tally};
+
+/// Time between two looks at the progress.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// How often a file that differs, or that was changed meanwhile, is copied again.
+const RETRIES: u32 = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tool {
+    Copy,
+    Sync,
+}
+
+/// `haul_status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub enum Status {
+    /// `HAUL_OK`
+    Ok = 0,
+    /// `HAUL_INCOMPLETE`
+    Incomplete = 1,
+    /// `HAUL_CANCELLED`
+    Cancelled = 2,
+    /// `HAUL_NOT_STARTED`
+    NotStarted = 3,
+    /// `HAUL_INVALID`
+    Invalid = 4,
+    /// `HAUL_INTERNAL`
+    Internal = 5,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Setup {
+    pub(crate) sources: Vec<PathBuf>,
+    pub(crate) target: Option<PathBuf>,
+    pub(crate) recursive: bool,
+    pub(crate) preserve: bool,
+    pub(crate) exact: bool,
+    pub(crate) delete: bool,
+    pub(crate) delete_max: Option<u64>,
+    pub(crate) really: bool,
+    pub(crate) by_content: bool,
+    pub(crate) dry_run: bool,
+    pub(crate) verify: bool,
+    pub(crate) fsync: bool,
+    pub(crate) config: Config,
+}
+
+/// A problem with strings for C.
+#[derive(Debug)]
+pub(crate) struct ListedProblem {
+    pub(crate) message: CString,
+    pub(crate) kind: CString,
+    pub(crate) path: Option<CString>,
+    pub(crate) error_number: i32,
+    pub(crate) is_warning: bool,
+}
+
+/// A job.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) tool: Tool,
+    pub(crate) setup: Mutex<Setup>,
+    has_begun: AtomicBool,
+    /// Set by `haul_cancel`. A signal handler can do no more than that; the token takes a lock.
+    is_cancelled: AtomicBool,
+    tally: Mutex<Tally>,
+    problems: OnceLock<Vec<ListedProblem>>,
+}
+
+impl Job {
+    pub(crate) fn new(tool: Tool) -> Self {
+        Self {
+            tool,
+            setup: Mutex::default(),
+            has_begun: AtomicBool::new(false),
+            is_cancelled: AtomicBool::new(false),
+            tally: Mutex::default(),
+            problems: OnceLock::new(),
+        }
+    }
+
+    /// Changes what is to be done. Returns `Invalid` if the job has begun or `change` refuses.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Setup) -> Option<()>) -> Status {
+        if self.has_begun.load(Ordering::Acquire) {
+            return Status::Invalid;
+        }
+        change(&mut lock(&self.setup)).map_or(Status::Invalid, |()| Status::Ok)
+    }
+
+    pub(crate) fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        *lock(&self.tally)
+    }
+
+    pub(crate) fn problems(&self) -> &[ListedProblem] {
+        self.problems.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Runs the job in a thread of its own, and calls `progress` in this one. If that returns
+    /// false, the job is cancelled.
+    pub(crate) fn run(&self, mut progress: impl FnMut(Tally) -> bool) -> Status {
+        let setup = lock(&self.setup).clone();
+        let Some(work) = self.work(setup) else { return Status::Invalid };
+        if self.has_begun.swap(true, Ordering::AcqRel) {
+            return Status::Invalid;
+        }
+        let token = CancelToken::default();
+        if self.is_cancelled.load(Ordering::Acquire) {
+            token.cancel();
+        }
+        let (ended, is_ended) = mpsc::channel();
+        let outcome = std::thread::scope(|scope| {
+            let (token, work) = (&token, &work);
+            scope.spawn(move || {
+                // A panic must not reach the scope, which would pass it on to the caller.
+                let outcome = catch_unwind(AssertUnwindSafe(|| work.run(token, self)));
+                drop(ended.send(outcome.ok()));
+            });
+            loop {
+                let waited = is_ended.recv_timeout(INTERVAL);
+                if !progress(self.tally()) {
+                    self.cancel();
+                }
+                if self.is_cancelled.load(Ordering::Acquire) {
+                    token.cancel();
+                }
+                match waited {
+                    Ok(outcome) => return outcome,
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return None,
+                }
+            }
+        });
+        let (status, problems) = match outcome {
+            None => (Status::Internal, Vec::new()),
+            Some(Ok(summary)) => (Status::Ok, summary.problems),
+            Some(Err(Error::Incomplete(summary))) => (Status::Incomplete, summary.problems),
+            Some(Err(Error::Cancelled(summary))) => (Status::Cancelled, summary.problems),
+            Some(Err(Error::NotStarted(problem))) => (Status::NotStarted, vec![problem]),
+            Some(Err(_)) => (Status::Invalid, Vec::new()),
+        };
+        self.problems.get_or_init(|| problems.iter().map(ListedProblem::of).collect());
+        status
+    }
+
+    /// Returns what a setup means, or `None` if it isn't complete or makes no sense.
+    fn work(&self, setup: Setup) -> Option<Work> {
+        let Setup { sources, target, config, .. } = &setup;
+        let target = target.as_ref()?;
+        let of_copy = setup.recursive || setup.preserve || setup.exact;
+        let of_sync = setup.delete || setup.delete_max.is_some() || setup.really || setup.by_content;
+        let change = |copy: &mut haul::CopyOptions| {
+            (copy.dry_run, copy.verbose) = (setup.dry_run, setup.dry_run);
+            if setup.fsync {
+                copy.fsync = Fsync::End;
+            }
+            if setup.verify {
+                // Shared blocks and copies inside the kernel show nothing to compare.
+                copy.reflink = Reflink::Never;
+                (copy.verify, copy.if_changed) = (Verify::Target, IfChanged::Retry(RETRIES));
+            }
+        };
+        match (self.tool, sources.as_slice()) {
+            (Tool::Copy, [_, ..]) if of_sync => None,
+            (Tool::Copy, [_, _, ..]) if setup.exact => None,
+            (Tool::Copy, [first, others @ ..]) => {
+                let copy = match others {
+                    [] if setup.exact => Copy::exactly(first, target),
+                    [] => Copy::new(first, target),
+                    _ => Copy::into_directory(sources, target),
+                };
+                let copy = if setup.recursive { copy.recursive() } else { copy };
+                let copy = if setup.preserve { copy.preserve_all() } else { copy };
+                Some(Work::Copy(copy.options(change).config(config.clone())))
+            }
+            (Tool::Sync, [_]) if of_copy => None,
+            (Tool::Sync, [_]) if !setup.delete && (setup.delete_max.is_some() || setup.really) => None,
+            (Tool::Sync, [source]) => {
+                let sync = Sync::new(source, target).options(change).config(config.clone());
+                let usual = Deletion::default();
+                let limit = setup.delete_max.map_or(usual.limit, Limit::Entries);
+                let deletion = Deletion { limit, really: setup.really, ..usual };
+                let sync = if setup.delete { sync.delete_with(deletion) } else { sync };
+                Some(Work::Sync(if setup.by_content { sync.by_content() } else { sync }))
+            }
+            _ => None,
+        }
+    }
+}
+
+enum Work {
+    Copy(Copy),
+    Sync(Sync),
+}
+
+impl Work {
+    fn run(&self, token: &CancelToken, job: &Job) -> Result<Summary, Error> {
+        match self {
+            Self::Copy(copy) => copy.clone().cancel_with(token).run_with(job),
+            Self::Sync(sync) => sync.clone().cancel_with(token).run_with(job),
+        }
+    }
+}
+
+impl ListedProblem {
+    fn of(problem: &Problem) -> Self {
+        let text = |text: String| CString::new(text.replace('\0', " ")).unwrap_or_default();
+        // The names of some problems are values.
+        let is_path = ![FlowKind::CannotUseEngine, FlowKind::BadPattern, FlowKind::BadIgnoreLine]
+            .map(Kind::from)
+            .contains(&problem.kind)
+            && problem.kind != SyncKind::Conflict;
+        let path = match problem.kind == DeleteKind::TooMany {
+            true => problem.names.last(),
+            false => problem.names.first().filter(|_| is_path),
+        };
+        Self {
+            message: text(problem.to_string()),
+            kind: text(problem.kind.to_string()),
+            path: path.and_then(|name| CString::new(name.clone()).ok()),
+            error_number: problem.cause.as_ref().map_or(0, |cause| cause.errno().raw_os_error()),
+            is_warning: problem.severity == Severity::Warning,
+        }
+    }
+}
+
+/// The problems are in the summary.
+impl Report for Job {
+    fn count(&self, more: Tally) {
+        *lock(&self.tally) += more;
+    }
+    fn problem(&self, _: Problem) {}
+    fn line(&self, _: Line) {}
+    fn output(&self, _: Standard, _: &[u8]) {}
+    fn debug(&self, _: &str) {}
+}
+
+/// Converts a path from C.
+pub(crate) fn path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsString::from_vec(bytes.to_vec()))
+}

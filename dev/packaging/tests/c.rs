@@ -1,0 +1,238 @@
+//! The C library: a C program is compiled against its header, linked, and run.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use haul_packaging::{run, workspace};
+use haul_testkit::require;
+
+/// The program: `folder` has a tree `source`. It exits with the line of the first check that fails.
+const PROGRAM: &str = r#"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <libhaul.h>
+
+#define CHECK(what) do { if (!(what)) { fprintf(stderr, "line %d: %s\n", __LINE__, #what); return 1; } } while (0)
+
+static haul_job *signalled;
+
+static void on_signal(int number) {
+    (void)number;
+    haul_cancel(signalled);
+}
+
+static int on_progress(const haul_counts *counts, void *data) {
+    *(haul_counts *)data = *counts;
+    return 0;
+}
+
+/* Cancels, and then ends what the job waits for. */
+static int refuse(const haul_counts *counts, void *data) {
+    (void)counts;
+    if (++*(int *)data > 1) {
+        int writer = open("fifo", O_WRONLY | O_NONBLOCK);
+        if (writer >= 0) close(writer);
+    }
+    return 1;
+}
+
+static haul_job *job_of(haul_tool tool, const char *source, const char *target) {
+    haul_job *job = haul_new(tool);
+    haul_source(job, source);
+    haul_target(job, target);
+    return job;
+}
+
+static int copies(void) {
+    haul_counts seen = { .size = 0 }, counts = { .size = sizeof counts };
+    haul_job *job = job_of(HAUL_COPY, "source", "target");
+    CHECK(haul_set(job, HAUL_RECURSIVE, 1) == HAUL_OK);
+    CHECK(haul_set(job, HAUL_PRESERVE, 1) == HAUL_OK);
+    CHECK(haul_set(job, HAUL_JOBS, 2) == HAUL_OK);
+    CHECK(haul_exclude(job, "*.o") == HAUL_OK);
+    CHECK(haul_on_progress(job, on_progress, &seen) == HAUL_OK);
+    CHECK(haul_run(job) == HAUL_OK);
+    CHECK(haul_counts_of(job, &counts) == HAUL_OK);
+    CHECK(counts.size == sizeof counts && memcmp(&seen, &counts, sizeof seen) == 0);
+    CHECK(counts.files == 2 && counts.bytes == 8 && counts.excluded == 1);
+    CHECK(haul_problem_count(job) == 0);
+    CHECK(access("target/below/file", F_OK) == 0 && access("target/a.o", F_OK) != 0);
+    /* A job runs once. */
+    CHECK(haul_run(job) == HAUL_INVALID && haul_set(job, HAUL_PRESERVE, 0) == HAUL_INVALID);
+    /* A program made for a library with fewer counts. */
+    struct { size_t size; uint64_t discovered, untouched; } few = { 2 * sizeof(uint64_t), 0, 7 };
+    CHECK(haul_counts_of(job, (haul_counts *)(void *)&few) == HAUL_OK);
+    CHECK(few.discovered == counts.discovered && few.untouched == 7);
+    haul_free(job);
+    return 0;
+}
+
+static int reports_errors(void) {
+    haul_job *job = job_of(HAUL_COPY, "miss\xff", "target");
+    haul_problem problem = { .size = sizeof problem };
+    CHECK(haul_run(job) == HAUL_INCOMPLETE);
+    CHECK(haul_problem_count(job) == 1);
+    CHECK(haul_problem_at(job, 0, &problem) == HAUL_OK);
+    CHECK(problem.error_number == ENOENT && !problem.is_warning);
+    CHECK(strcmp(problem.kind, "cannot-stat") == 0 && strstr(problem.message, "cannot-stat"));
+    CHECK(problem.path_length == 5 && memcmp(problem.path, "miss\xff", 6) == 0);
+    CHECK(haul_problem_at(job, 1, &problem) == HAUL_INVALID);
+    haul_free(job);
+    return 0;
+}
+
+static int is_cancelled(void) {
+    int calls = 0;
+    signalled = job_of(HAUL_COPY, "source", "none");
+    haul_set(signalled, HAUL_RECURSIVE, 1);
+    signal(SIGUSR1, on_signal);
+    raise(SIGUSR1);
+    CHECK(haul_run(signalled) == HAUL_CANCELLED);
+    CHECK(access("none", F_OK) != 0);
+    haul_free(signalled);
+    /* By the progress function, while the job waits for a FIFO. */
+    haul_job *job = job_of(HAUL_COPY, "fifo", "none");
+    CHECK(haul_on_progress(job, refuse, &calls) == HAUL_OK);
+    CHECK(haul_run(job) == HAUL_CANCELLED && calls > 0);
+    haul_free(job);
+    return 0;
+}
+
+static int synchronizes(void) {
+    haul_counts counts = { .size = sizeof counts };
+    haul_problem problem = { .size = sizeof problem };
+    haul_job *job = job_of(HAUL_SYNC, "source", "target");
+    CHECK(haul_set(job, HAUL_DELETE, 1) == HAUL_OK && haul_set(job, HAUL_MAX_DELETE, 1) == HAUL_OK);
+    CHECK(haul_run(job) == HAUL_OK && haul_counts_of(job, &counts) == HAUL_OK);
+    CHECK(counts.deleted == 1 && access("target/extra", F_OK) != 0);
+    haul_free(job);
+    job = job_of(HAUL_SYNC, "source", "source/below");
+    CHECK(haul_set(job, HAUL_DELETE, 1) == HAUL_OK);
+    CHECK(haul_run(job) == HAUL_NOT_STARTED && haul_problem_at(job, 0, &problem) == HAUL_OK);
+    CHECK(strcmp(problem.kind, "nested") == 0);
+    haul_free(job);
+    return 0;
+}
+
+static int refuses_nonsense(void) {
+    CHECK(haul_new((haul_tool)9) == NULL);
+    CHECK(haul_run(NULL) == HAUL_INVALID && haul_problem_count(NULL) == 0);
+    haul_free(NULL);
+    haul_job *job = haul_new(HAUL_SYNC);
+    CHECK(haul_run(job) == HAUL_INVALID);
+    CHECK(haul_source(job, NULL) == HAUL_INVALID && haul_set(job, (haul_option)99, 1) == HAUL_INVALID);
+    CHECK(haul_set(job, HAUL_DELETE, 2) == HAUL_INVALID && haul_set(job, HAUL_JOBS, 0) == HAUL_INVALID);
+    haul_source(job, "source");
+    haul_target(job, "target");
+    haul_set(job, HAUL_REALLY, 1);
+    CHECK(haul_run(job) == HAUL_INVALID);
+    haul_free(job);
+    return 0;
+}
+
+int main(void) {
+    if (copies() || reports_errors() || is_cancelled()) return 1;
+    FILE *extra = fopen("target/extra", "w");
+    if (!extra || fclose(extra)) return 1;
+    if (synchronizes() || refuses_nonsense()) return 1;
+    puts(haul_version());
+    return 0;
+}
+"#;
+
+/// Builds the library as the tests are built, and installs it below a folder as a package would.
+fn install(prefix: &Path) {
+    let top = workspace();
+    // In the profile of the tests, whose dependencies are built already.
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(&top).args(["build", "--quiet", "--profile=test", "--package=haul-capi"]);
+    run(&mut cargo).unwrap();
+    let built = target_directory().join("debug");
+    for folder in ["include", "lib/pkgconfig"] {
+        fs::create_dir_all(prefix.join(folder)).unwrap();
+    }
+    let library = prefix.join("lib");
+    fs::copy(built.join("libhaul_capi.so"), library.join("libhaul.so.0")).unwrap();
+    fs::copy(built.join("libhaul_capi.a"), library.join("libhaul.a")).unwrap();
+    std::os::unix::fs::symlink("libhaul.so.0", library.join("libhaul.so")).unwrap();
+    let package = top.join("crates/capi");
+    fs::copy(package.join("include/libhaul.h"), prefix.join("include/libhaul.h")).unwrap();
+    let template = fs::read_to_string(package.join("libhaul.pc.in")).unwrap();
+    let text = template.replace("@PREFIX@", prefix.to_str().unwrap());
+    let text = text.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
+    fs::write(library.join("pkgconfig/libhaul.pc"), text).unwrap();
+}
+
+fn target_directory() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from)
+}
+
+/// Compiles the program, with all warnings as errors.
+fn compile(folder: &Path, program: &str, arguments: &[String]) {
+    let mut compiler = Command::new("gcc");
+    compiler.current_dir(folder).args(["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra"]);
+    compiler.args(["-Wpedantic", "-Werror", "-g", "-o", program, "program.c"]).args(arguments);
+    run(&mut compiler).unwrap();
+}
+
+#[test]
+fn a_c_program_copies_synchronizes_cancels_and_reads_errors() {
+    require!(haul_testkit::needs::tool("gcc"));
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("prefix");
+    install(&prefix);
+    fs::write(folder.path().join("program.c"), PROGRAM).unwrap();
+    let [include, library] = ["include", "lib"].map(|name| prefix.join(name).display().to_string());
+    let shared = [format!("-I{include}"), format!("-L{library}"), "-lhaul".to_owned()];
+    compile(folder.path(), "shared", &shared);
+    let needed = run(Command::new("readelf").args(["-d", "shared"]).current_dir(&folder)).unwrap();
+    assert!(needed.contains("[libhaul.so.0]"), "{needed}");
+    let version = format!("{}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(run_in_tree(folder.path(), &["../shared"], &library), version);
+
+    // The static library, with what pkg-config says it needs.
+    let described = fs::read_to_string(prefix.join("lib/pkgconfig/libhaul.pc")).unwrap();
+    let private = described.lines().find_map(|line| line.strip_prefix("Libs.private: ")).unwrap();
+    let mut with_all = vec![format!("-I{include}"), format!("{library}/libhaul.a")];
+    with_all.extend(private.split(' ').map(str::to_owned));
+    compile(folder.path(), "static", &with_all);
+    assert_eq!(run_in_tree(folder.path(), &["../static"], "/nonexistent"), version);
+}
+
+#[test]
+fn a_c_program_uses_no_memory_wrongly() {
+    require!(haul_testkit::needs::tool("gcc"), haul_testkit::needs::tool("valgrind"));
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("prefix");
+    install(&prefix);
+    fs::write(folder.path().join("program.c"), PROGRAM).unwrap();
+    let [include, library] = ["include", "lib"].map(|name| prefix.join(name).display().to_string());
+    compile(folder.path(), "shared", &[format!("-I{include}"), format!("-L{library}"), "-lhaul".to_owned()]);
+    // The standard library and crossbeam keep memory that belongs to no job.
+    let leaks = ["--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"];
+    let valgrind = [&["valgrind", "--quiet", "--error-exitcode=9"][..], &leaks, &["../shared"]].concat();
+    run_in_tree(folder.path(), &valgrind, &library);
+}
+
+/// Runs a command in a new tree, with the shared library of a folder. Returns its output.
+fn run_in_tree(folder: &Path, command: &[&str], library: &str) -> String {
+    let tree = folder.join("tree");
+    if tree.exists() {
+        fs::remove_dir_all(&tree).unwrap();
+    }
+    fs::create_dir_all(tree.join("source/below")).unwrap();
+    fs::write(tree.join("source/file"), "one").unwrap();
+    fs::write(tree.join("source/below/file"), "three").unwrap();
+    fs::write(tree.join("source/a.o"), "object").unwrap();
+    run(Command::new("mkfifo").arg(tree.join("fifo"))).unwrap();
+    let mut program = Command::new(command[0]);
+    program.args(&command[1..]).current_dir(&tree).env("LD_LIBRARY_PATH", library);
+    run(&mut program).unwrap()
+}
