@@ -1,0 +1,74 @@
+//! The crates: what is needed to publish them, and the Rust version that they name.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::process::Command;
+
+use haul_packaging::{run, workspace};
+use haul_testkit::{needs, require};
+use serde_json::Value;
+
+/// Crates that are published, as cargo describes them.
+fn published() -> Vec<Value> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(workspace()).args(["metadata", "--format-version=1", "--no-deps", "--offline"]);
+    let metadata: Value = serde_json::from_str(&run(&mut cargo).unwrap()).unwrap();
+    let packages = metadata["packages"].as_array().unwrap().clone();
+    // `publish = false` is an empty list of registries.
+    packages.into_iter().filter(|package| package["publish"].is_null()).collect()
+}
+
+#[test]
+fn published_crates_say_what_they_are_and_need_only_what_is_published() {
+    let crates = published();
+    let names: Vec<_> = crates.iter().map(|package| package["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"haul") && names.contains(&"haul-cli") && names.contains(&"haul-capi"));
+    assert!(!names.contains(&"haul-testkit"), "{names:?}");
+    for package in &crates {
+        let name = package["name"].as_str().unwrap();
+        for field in ["description", "license", "readme", "rust_version"] {
+            assert!(package[field].is_string(), "{name} has no {field}");
+        }
+        // The registry's limits.
+        for field in ["keywords", "categories"] {
+            assert!((1..=5).contains(&package[field].as_array().unwrap().len()), "{name}: {field}");
+        }
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let (needed, version) =
+                (dependency["name"].as_str().unwrap(), dependency["req"].as_str().unwrap());
+            let is_ours = dependency["path"].is_string();
+            // Cargo leaves out what only tests need, if it has a path and no version.
+            let is_left_out = dependency["kind"] == "dev" && version == "*";
+            assert!(!is_ours || is_left_out || version != "*", "{name}: {needed} has no version");
+            assert!(!is_ours || is_left_out || names.contains(&needed), "{name}: {needed} isn't published");
+            assert!(is_left_out || needed != name, "{name} needs itself to be published");
+        }
+    }
+}
+
+#[test]
+fn every_published_crate_can_be_packaged() {
+    require!(needs::full_run());
+    let mut cargo = Command::new(env!("CARGO"));
+    // With what is not committed, and without building each once more.
+    cargo.current_dir(workspace()).args(["package", "--no-verify", "--allow-dirty", "--quiet"]);
+    for package in published() {
+        cargo.args(["--package", package["name"].as_str().unwrap()]);
+    }
+    run(&mut cargo).unwrap();
+}
+
+#[test]
+fn the_rust_version_that_the_crates_name_is_enough() {
+    let crates = published();
+    let version = crates[0]["rust_version"].as_str().unwrap();
+    let mut rustup = Command::new("rustup");
+    let has_it = rustup.args(["run", version, "cargo", "--version"]).output();
+    let missing = !has_it.is_ok_and(|output| output.status.success());
+    require!(missing.then(|| format!("needs the Rust toolchain {version}")));
+    let mut cargo = Command::new("rustup");
+    cargo.args(["run", version, "cargo", "check", "--quiet", "--package=haul-cli", "--package=haul"]);
+    cargo.current_dir(workspace()).env("CARGO_TARGET_DIR", workspace().join("target/oldest-rust"));
+    cargo.env_remove("RUSTC").env_remove("RUSTDOC").env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
+    run(&mut cargo).unwrap();
+}
