@@ -31,11 +31,6 @@ fn haul_deb(dist: &Dist, binary: &Path) -> Result<(), Failure> {
     let stage = dist.stage(&dist.target.join("dist-work"), "deb-haul")?;
     let layout = Layout { zsh: "share/zsh/vendor-completions", is_compressed: true };
     lay_out(binary, &stage.join("usr"), &layout)?;
-    put(
-        recipe("debian/haul.lintian-overrides")?.as_bytes(),
-        &stage.join("usr/share/lintian/overrides/haul"),
-        0o644,
-    )?;
     let control = recipe("debian/haul.control")?.replace("@GLIBC@", &glibc_of(binary)?);
     deb(dist, &stage, "haul", &control)
 }
@@ -57,6 +52,8 @@ fn deb(dist: &Dist, stage: &Path, package: &str, control: &str) -> Result<(), Fa
     let licence = lines.collect::<Vec<_>>().join("\n");
     let copyright = recipe("debian/copyright")?.replace("@MIT@", &licence);
     put(copyright.as_bytes(), &documents.join("copyright"), 0o644)?;
+    let overrides = recipe(&format!("debian/{package}.lintian-overrides"))?;
+    put(overrides.as_bytes(), &stage.join("usr/share/lintian/overrides").join(package), 0o644)?;
     let date = output_of(Command::new("date").args(["-uR", "-d", &format!("@{}", dist.epoch)]))?;
     let date = String::from_utf8_lossy(&date).trim().to_owned();
     let maintainer = control.lines().find_map(|line| line.strip_prefix("Maintainer: ")).unwrap_or_default();
