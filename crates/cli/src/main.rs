@@ -55,11 +55,6 @@ use messages::{Charset, Messages};
 use report::{complain, print_information};
 use tools::Call;
 
-/// musl's own allocator has one lock for all threads (docs/measurements/packages.md).
-#[cfg(target_env = "musl")]
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     // Only works within the hard limit; the run takes what there is.
     haul_sys::raise_descriptor_limit(haul_flow::DESCRIPTORS_WANTED);
