@@ -15,6 +15,7 @@ type Need = (&'static str, &'static str, &'static str);
 
 const NEEDS: [Need; 61] = [
 const NEEDS: [Need; 58] = [
+const NEEDS: [Need; 60] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
     ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
@@ -77,6 +78,8 @@ const NEEDS: [Need; 58] = [
     ("rpmbuild", "rpm", DIST),
     ("lintian", "lintian", DIST),
     ("node", "nodejs", "tests of the npm package"),
+    ("lua5.4", "lua5.4", MODULES),
+    ("tclsh", "tcl", MODULES),
 ];
 
 /// Large packages for few tests. Installed only in a full run (`HAUL_FULL=1`), but used if present.
@@ -104,6 +107,7 @@ const SELECTION: &str = "comparisons of patterns and lists with git and rsync";
 const SUMS: &str = "comparisons with b3sum and xxhsum";
 const DIST: &str = "tests of haul's own packages";
 const SLURM: &str = "tests in a real Slurm";
+const MODULES: &str = "tests of environment modules";
 const CEPH: &str = "tests on CephFS";
 const ORACLE: &str = "tests of GNU's";
 /// Installs missing programs if possible, and lists those that are still missing.
