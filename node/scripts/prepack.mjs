@@ -38,7 +38,8 @@ function* filesBelow(folder) {
 
 function findBinary() {
   if (process.env.HAUL_BINARY) return process.env.HAUL_BINARY;
-  const dist = join(targetFolder, 'dist');
+  // Its archives are in `dist`, and what they are made of is here.
+  const dist = join(targetFolder, 'dist-work');
   const shipped = existsSync(dist) ? [...filesBelow(dist)] : [];
   const found = shipped.find((path) => path.endsWith('/haul') && isStatic(path));
   if (found !== undefined) return found;
