@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use haul::flow::{Line, Report, Standard, Tally};
@@ -70,6 +71,25 @@ fn an_error_can_be_matched() {
     assert!(
         matches!(Copy::new("a\0b", &missing).run(), Err(Error::NulInPath(path)) if path == Path::new("a\0b"))
     );
+}
+
+#[test]
+fn special_files_are_refused_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, target) = (folder.path().join("source"), folder.path().join("target"));
+    tree(&source);
+    let _socket = UnixListener::bind(source.join("socket")).unwrap();
+    let copy = Copy::exactly(&source, &target).recursive();
+    let Err(Error::Incomplete(summary)) = copy.clone().options(|options| options.refuse_special = true).run()
+    else {
+        panic!("a socket is copied")
+    };
+    let [problem] = summary.problems.as_slice() else { panic!("{summary:?}") };
+    assert_eq!(CopyKind::of(problem.kind), Some(CopyKind::SpecialRefused));
+    assert_eq!(problem.names, [source.join("socket").to_str().unwrap().as_bytes()]);
+    assert!(target.join("below/file").exists() && !target.join("socket").exists());
+    copy.run().unwrap();
+    assert!(target.join("socket").exists());
 }
 
 #[test]

@@ -541,6 +541,7 @@ impl Typed {
             },
             attributes_only: self.attributes_only,
             copy_contents: self.copy_contents,
+            refuse_special: false,
             one_file_system: self.one_file_system,
             // Shared blocks would bring the source's holes with them, and show nothing to hash.
             reflink: if self.sparse == Sparse::Never || self.reads_all().is_some() {

@@ -50,6 +50,7 @@ sentences! { sentence(CopyKind):
     CannotLink => "cannot create hard link {} to {}",
     CannotCreateFifo => "cannot create fifo {}",
     CannotCreateSpecial => "cannot create special file {}",
+    SpecialRefused => "not copying special file {}",
     UnknownType => "{} has unknown file type",
     FailedToClone => "failed to clone {} from {}",
     FailedToExtend => "failed to extend {}",

@@ -99,6 +99,8 @@ haul_flow::kinds! {
         CannotCreateFifo,
         /// A socket or device can't be created.
         CannotCreateSpecial,
+        /// A FIFO, socket or device, which are not to be copied.
+        SpecialRefused,
         /// Unknown file type.
         UnknownType,
         /// Blocks must be shared but can't be.

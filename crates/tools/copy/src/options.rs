@@ -301,6 +301,8 @@ pub struct CopyOptions {
     pub attributes_only: bool,
     /// Under `recursive`, read special files like regular ones (`--copy-contents`).
     pub copy_contents: bool,
+    /// Under `recursive`, FIFOs, sockets and devices are errors instead of being recreated.
+    pub refuse_special: bool,
     /// Leave directories on other file systems empty (`-x`).
     pub one_file_system: bool,
     /// Sharing of blocks with the source.
@@ -394,6 +396,7 @@ impl Default for CopyOptions {
             make: Make::Copy,
             attributes_only: false,
             copy_contents: false,
+            refuse_special: false,
             one_file_system: false,
             reflink: Reflink::Auto,
             sparse: Sparse::Auto,

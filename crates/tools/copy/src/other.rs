@@ -193,6 +193,9 @@ fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<M
         FileType::Unknown => return Err(Problem::new(CopyKind::UnknownType).naming(copy.entry.path())),
         _ => CopyKind::CannotCreateSpecial,
     };
+    if copy.options.refuse_special && source.kind != FileType::Symlink {
+        return Err(Problem::new(CopyKind::SpecialRefused).naming(copy.entry.path()));
+    }
     let directory = copy.open_place().map_err(|cause| copy.problem(cannot_create, cause))?;
     let content = match source.kind {
         FileType::Symlink => {
