@@ -16,6 +16,7 @@ type Need = (&'static str, &'static str, &'static str);
 const NEEDS: [Need; 61] = [
 const NEEDS: [Need; 58] = [
 const NEEDS: [Need; 60] = [
+const NEEDS: [Need; 58] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
     ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
@@ -59,6 +60,7 @@ const NEEDS: [Need; 60] = [
     ("mpirun.openmpi", "openmpi-bin", "tests with Open MPI 4"),
     ("mpiexec.mpich", "mpich", "tests with MPICH 4"),
     ("/usr/share/doc/python3-venv/copyright", "python3-venv", "tests with Open MPI 5 and MPICH 5"),
+    ("/usr/lib/python3.11/test/test_shutil.py", "libpython3.11-testsuite", "CPython's tests of copytree"),
     ("ip", "iproute2", "tests on several hosts"),
     ("unshare", "util-linux", "tests on several hosts"),
     ("faketime", "faketime", "tests of hosts whose clocks differ"),

@@ -1,0 +1,112 @@
+//! The Python package, as `pip install ./python` gives it, in an environment of its own.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use haul_packaging::{run, workspace};
+use haul_testkit::{needs, note, require, skip};
+
+/// Exit status of `cpython.py` where Python comes without its own tests.
+const NO_TESTS: i32 = 77;
+
+/// An environment with the package, built from the sources.
+struct Environment {
+    folder: tempfile::TempDir,
+}
+
+impl Environment {
+    /// Creates an environment with the build tools.
+    fn new() -> Result<Self, String> {
+        let environment = Self { folder: tempfile::tempdir().unwrap() };
+        run(Command::new("python3").args(["-m", "venv"]).arg(environment.place()))?;
+        run(environment.pip().args(["maturin>=1.9,<2", "mypy"]))?;
+        Ok(environment)
+    }
+
+    fn place(&self) -> PathBuf {
+        self.folder.path().join("environment")
+    }
+
+    /// Returns a command that runs Python away from the sources.
+    fn python(&self) -> Command {
+        let mut command = Command::new(self.place().join("bin/python"));
+        command.arg("-B").current_dir(self.folder.path());
+        command
+    }
+
+    fn script(&self, name: &str) -> Command {
+        let mut command = self.python();
+        command.arg(workspace().join("python/tests").join(name));
+        command
+    }
+
+    fn pip(&self) -> Command {
+        let mut command = self.python();
+        command.args(["-m", "pip", "--quiet", "--disable-pip-version-check", "install"]);
+        command
+    }
+
+    /// Installs the package.
+    fn install(&self) -> Result<String, String> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let paths = std::iter::once(self.place().join("bin")).chain(std::env::split_paths(&path));
+        let mut install = self.pip();
+        install.args(["--no-build-isolation", "--no-deps"]).arg(workspace().join("python"));
+        install.env("PATH", std::env::join_paths(paths).unwrap());
+        // What the other tests have compiled is used again.
+        install.env("HAUL_WHEEL_PROFILE", "test");
+        built_command().iter().for_each(|built| {
+            install.env("HAUL_WHEEL_COMMAND", built);
+        });
+        run(&mut install)
+    }
+
+    fn mypy(&self) -> Command {
+        let mut command = self.python();
+        command.args(["-m", "mypy", "--strict", "--cache-dir=/dev/null"]);
+        command
+    }
+}
+
+/// Returns the program that `cargo test` has built beside this test.
+fn built_command() -> Option<PathBuf> {
+    let test = std::env::current_exe().ok()?;
+    let built = test.ancestors().nth(2)?.join("haul");
+    built.is_file().then_some(built)
+}
+
+#[test]
+fn the_package_passes_its_tests_and_those_of_cpython() {
+    require!(needs::python_module("venv"), needs::python_module("ensurepip"));
+    let environment = match Environment::new() {
+        Ok(environment) => environment,
+        Err(error) if error.contains("No matching distribution") => skip!("needs packages of pip"),
+        Err(error) => panic!("{error}"),
+    };
+    environment.install().unwrap_or_else(|error| panic!("{error}"));
+    run(&mut environment.script("test_copytree.py")).unwrap_or_else(|error| panic!("{error}"));
+    check_types(&environment);
+
+    let output = environment.script("cpython.py").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().filter(|line| line.starts_with("left out")).for_each(|line| note!("{line}"));
+    if output.status.code() == Some(NO_TESTS) {
+        skip!("needs CPython's own tests");
+    }
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}{messages}");
+}
+
+/// Checks the types of the installed package and of a program that uses it.
+fn check_types(environment: &Environment) {
+    let example = workspace().join("python/tests/example.py");
+    run(environment.mypy().arg(example)).unwrap_or_else(|error| panic!("{error}"));
+    run(environment.mypy().args(["--package", "haul"])).unwrap_or_else(|error| panic!("{error}"));
+
+    let wrong = environment.folder.path().join("wrong.py");
+    std::fs::write(&wrong, "import haul\nhaul.copytree('a', 'b', jobs='many')\n").unwrap();
+    let found = run(environment.mypy().arg(wrong)).unwrap_err();
+    assert!(found.contains("arg-type"), "{found}");
+}

@@ -1,0 +1,247 @@
+"""`copytree`, with the semantics of `shutil.copytree`.
+
+Everything that `shutil` decides in Python is decided here, before the native copy: what exists,
+what `ignore` leaves out, and afterwards which problems are errors.
+"""
+
+import errno as errors
+import os
+import shutil
+import stat
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import Any, Callable, Iterable, NamedTuple, Optional, Sequence, Union
+
+from . import _haul
+
+_Path = Union[str, bytes, "os.PathLike[Any]"]
+_Name = Union[str, bytes]
+_Ignore = Callable[[Any, list[Any]], Iterable[Any]]
+_Problem = tuple[str, list[bytes], Optional[int], str, bool]
+_Triple = tuple[Any, Any, str]
+
+# The original, even if a program puts haul's in its place.
+_shutil_copytree = shutil.copytree
+
+
+class Progress(NamedTuple):
+    """What a copy has done so far."""
+
+    files: int
+    """Regular files done."""
+    directories: int
+    """Directories done."""
+    symlinks: int
+    """Symbolic links done."""
+    bytes: int
+    """Bytes of regular files done."""
+    discovered: int
+    """Entries seen so far, whatever became of them. Grows while directories are listed."""
+    finished: int
+    """Entries done so far, copied or not."""
+
+
+@dataclass
+class _Request:
+    source: bytes
+    target: bytes
+    symlinks: bool
+    jobs: Optional[int]
+    reflink: str
+    verify: bool
+    exclude: list[str]
+    names: Optional[bytes]
+
+
+def copytree(
+    src: Any,
+    dst: Any,
+    symlinks: bool = False,
+    ignore: Optional[_Ignore] = None,
+    copy_function: Optional[Callable[[Any, Any], object]] = None,
+    ignore_dangling_symlinks: bool = False,
+    dirs_exist_ok: bool = False,
+    *,
+    jobs: Optional[int] = None,
+    reflink: str = "auto",
+    verify: bool = False,
+    exclude: Sequence[str] = (),
+    progress: Optional[Callable[[Progress], object]] = None,
+) -> Any:
+    """Copies a directory tree and returns `dst`, as `shutil.copytree` does.
+
+    `jobs` is the number of threads; by default haul decides. `reflink` says whether files may
+    share blocks with their sources: "auto", "always" or "never". With `verify` each file is read
+    again from its device and compared. `exclude` has rules as in a .gitignore file. `progress` is
+    called in the calling thread, at most ten times per second and once at the end.
+
+    Raises `shutil.Error` with a list of `(src, dst, why)`, `FileExistsError`, or what `ignore`
+    or `progress` raise. With a `copy_function` other than `shutil.copy2` the whole call goes to
+    `shutil.copytree`, and the options of haul's own are a `ValueError`.
+    """
+    if copy_function is not None and copy_function is not shutil.copy2:
+        if jobs is not None or reflink != "auto" or verify or exclude or progress is not None:
+            raise ValueError("copy_function can't be combined with haul's own options")
+        return _shutil_copytree(
+            src, dst, symlinks, ignore, copy_function, ignore_dangling_symlinks, dirs_exist_ok
+        )
+    if isinstance(exclude, (str, bytes)):
+        raise TypeError("exclude must be a sequence of rules, not one string")
+    if jobs is not None and jobs < 1:
+        raise ValueError("jobs must be at least 1")
+    if reflink not in ("auto", "always", "never"):
+        raise ValueError(f"reflink must be 'auto', 'always' or 'never', not {reflink!r}")
+    sys.audit("shutil.copytree", src, dst)
+    source, target = os.fspath(src), os.fspath(dst)
+    with os.scandir(source):
+        pass  # Raises if the source is missing or not a directory, before anything is made.
+    names = None
+    if ignore is not None or _is_inside(target, source):
+        names = _list_names(source, symlinks, ignore)
+    os.makedirs(target, exist_ok=dirs_exist_ok)
+    request = _Request(
+        source=os.fsencode(source),
+        target=os.fsencode(target),
+        symlinks=bool(symlinks),
+        jobs=jobs,
+        reflink=reflink,
+        verify=bool(verify),
+        exclude=list(exclude),
+        names=names,
+    )
+    report = None
+    if progress is not None:
+        call = progress
+
+        def report(*counts: int) -> object:
+            return call(Progress(*counts))
+
+    problems = _haul.copy(request, report)
+    _raise_errors(problems, source, target, ignore_dangling_symlinks and not symlinks)
+    return dst
+
+
+def _is_inside(target: _Name, source: _Name) -> bool:
+    """True if the target is below the source, whose listing must not have it then."""
+    outer = os.fsencode(os.path.realpath(source))
+    inner = os.fsencode(os.path.realpath(target))
+    return inner.startswith(outer.rstrip(b"/") + b"/")
+
+
+def _list_names(top: _Name, symlinks: bool, ignore: Optional[_Ignore]) -> bytes:
+    """Returns the names below `top` that `ignore` leaves, each with a NUL at its end.
+
+    Directories are visited in the order of `shutil`, with the same arguments for `ignore`.
+    """
+    names: list[bytes] = []
+
+    def visit(folder: Any, below: bytes, above: frozenset[tuple[int, int]]) -> None:
+        try:
+            with os.scandir(folder) as listing:
+                entries = list(listing)
+        except OSError:
+            if not below:
+                raise
+            return  # The copy meets it too, and reports it.
+        ignored: Any = ()
+        if ignore is not None:
+            ignored = ignore(os.fspath(folder), [entry.name for entry in entries])
+        for entry in entries:
+            if entry.name in ignored:
+                continue
+            name = below + os.fsencode(entry.name)
+            names.append(name)
+            try:
+                if entry.is_dir(follow_symlinks=not symlinks):
+                    # Only a link can lead to a directory that contains it.
+                    there = entry.stat()
+                    identity = (there.st_dev, there.st_ino)
+                    if identity not in above:
+                        visit(os.path.join(folder, entry.name), name + b"/", above | {identity})
+            except OSError:
+                pass  # As above.
+
+    there = os.stat(top)
+    visit(top, b"", frozenset([(there.st_dev, there.st_ino)]))
+    return b"".join(name + b"\0" for name in names)
+
+
+def _raise_errors(
+    problems: list[_Problem], source: _Name, target: _Name, ignores_dangling: bool
+) -> None:
+    triples: list[_Triple] = []
+    for problem in problems:
+        kind, names, errno, text, is_error = problem
+        if not is_error:
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
+        elif not (ignores_dangling and errno == errors.ENOENT and _is_dangling(names)):
+            triples.append(_triple(problem, source, target))
+    if triples:
+        raise shutil.Error(triples)
+
+
+def _is_dangling(names: list[bytes]) -> bool:
+    return bool(names) and os.path.islink(names[0]) and not os.path.exists(names[0])
+
+
+def _triple(problem: _Problem, source: _Name, target: _Name) -> _Triple:
+    """Returns a problem as `shutil.Error` has it, with paths of the caller's type."""
+    kind, names, errno, text, _ = problem
+    below = _below(names, os.fsencode(source), os.fsencode(target))
+    src, dst = _join(source, below), _join(target, below)
+    why = _why(kind, src, dst)
+    if why is None and errno is not None:
+        name = _like(names[0], source) if names else src
+        why = str(OSError(errno, os.strerror(errno), name))
+    return src, dst, text if why is None else why
+
+
+def _why(kind: str, src: _Name, dst: _Name) -> Optional[str]:
+    """Returns the text of `shutil` for a kind of problem, if it has one."""
+    if kind == "special-refused":
+        return _special(src)
+    if kind == "same-file":
+        return f"{src!r} and {dst!r} are the same file"
+    if kind == "into-itself":
+        return f"Cannot copy a directory {src!r} into itself {dst!r}."
+    failure = {
+        "cyclic-link": (errors.ELOOP, src),
+        "directory-onto-other": (errors.EEXIST, dst),
+        "other-onto-directory": (errors.EISDIR, dst),
+    }.get(kind)
+    if failure is None:
+        return None
+    return str(OSError(failure[0], os.strerror(failure[0]), failure[1]))
+
+
+def _special(src: _Name) -> str:
+    name = os.fsdecode(src)
+    try:
+        mode = os.stat(src).st_mode
+    except OSError:
+        mode = 0
+    if stat.S_ISFIFO(mode):
+        return f"`{name}` is a named pipe"
+    return f"`{name}` is a {'socket' if stat.S_ISSOCK(mode) else 'special file'}"
+
+
+def _below(names: list[bytes], source: bytes, target: bytes) -> bytes:
+    """Returns the path of a problem below source and target. One may be inside the other."""
+    for top in sorted((source, target), key=len, reverse=True):
+        for name in names:
+            if name == top or name.startswith(top.rstrip(b"/") + b"/"):
+                return name[len(top) :].lstrip(b"/")
+    return b""
+
+
+def _join(top: _Name, below: bytes) -> _Name:
+    if not below:
+        return top
+    name: Any = _like(below, top)
+    joined: _Name = os.path.join(top, name)
+    return joined
+
+
+def _like(name: bytes, top: _Name) -> _Name:
+    return name if isinstance(top, bytes) else os.fsdecode(name)

@@ -1,0 +1,121 @@
+//! The native half of the Python package `haul`: runs a copy and waits for it.
+//!
+//! `haul/__init__.py` has the semantics of `shutil`, and calls [`copy`] with everything decided.
+//!
+//! ```text
+//! calling thread   holds the GIL only to check for signals and to call `progress`,
+//!                  a few times per second; waits without it
+//!   └─ haul        runs the copy, with all signals blocked, and never takes the GIL
+//!        └─ workers
+//! ```
+//!
+//! Whatever the calling thread raises cancels the copy: no more entries begin, files in flight are
+//! completed, and then the exception propagates. Nothing is kept between two calls, so that several
+//! threads can copy at once, and a process can fork.
+
+mod problem;
+mod supervise;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use haul::flow::{Contents, NameList, RefusedName};
+use haul::options::{Atomic, Dereference, IfChanged, Preserve, Reflink, Verify};
+use haul::{CancelToken, Config, Copy, CopyOptions, Error, FlowKind, Selection};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+use problem::ProblemTuple;
+use supervise::{Counts, supervise};
+
+/// How often a file that changes while it is copied is copied again, if copies are verified.
+const CHANGED_RETRIES: u32 = 3;
+
+/// What to copy and how: the attributes of `_Request` in `haul/__init__.py`.
+#[derive(FromPyObject)]
+struct Request {
+    source: Vec<u8>,
+    target: Vec<u8>,
+    symlinks: bool,
+    jobs: Option<usize>,
+    reflink: String,
+    verify: bool,
+    exclude: Vec<String>,
+    /// NUL-terminated names below the source; `None` for all.
+    names: Option<Vec<u8>>,
+}
+
+/// Copies the contents of a directory into an existing one. Returns a tuple for each problem.
+///
+/// # Errors
+/// `ValueError` for an invalid request, and whatever `progress` or a signal handler raises.
+#[pyfunction]
+fn copy(py: Python<'_>, request: Request, progress: Option<Py<PyAny>>) -> PyResult<Vec<ProblemTuple>> {
+    let cancel = CancelToken::default();
+    let copy = builder(request)?.cancel_with(&cancel);
+    let work = move |counts: &Counts| copy.run_with(counts);
+    match supervise(py, &cancel, progress, work)? {
+        Ok(summary) => Ok(problem::tuples(summary.problems)),
+        Err(Error::Incomplete(summary) | Error::Cancelled(summary)) => Ok(problem::tuples(summary.problems)),
+        Err(Error::NotStarted(problem)) if problem.kind == FlowKind::BadPattern => {
+            Err(PyValueError::new_err(problem.to_string()))
+        }
+        Err(Error::NotStarted(problem)) => Ok(problem::tuples(vec![problem])),
+        Err(error @ Error::NulInPath(_)) => Err(PyValueError::new_err(error.to_string())),
+        Err(error) => Err(PyRuntimeError::new_err(error.to_string())),
+    }
+}
+
+fn builder(request: Request) -> PyResult<Copy> {
+    let reflink = reflink(&request.reflink)?;
+    let list = request.names.map(name_list).transpose()?;
+    let selection = Selection { rules: request.exclude, list, ..Selection::default() };
+    let config = Config { jobs: request.jobs, selection, ..Config::default() };
+    let [source, target] =
+        [request.source, request.target].map(|path| PathBuf::from(OsString::from_vec(path)));
+    let change = |options: &mut CopyOptions| {
+        options.recursive = true;
+        // As `shutil` does: the source itself may be a link in any case.
+        options.dereference = if request.symlinks { Dereference::Operands } else { Dereference::Always };
+        // `shutil.copystat` knows neither owners nor hard links, and ignores xattrs that the target's
+        // file system refuses.
+        options.preserve = Preserve::MODE | Preserve::TIMESTAMPS | Preserve::XATTR;
+        options.require_preserve = true;
+        options.reduce_diagnostics = true;
+        options.refuse_special = true;
+        options.existing.keep_directory_symlink = true;
+        options.through_dangling = true;
+        options.atomic = Atomic::LargeFiles;
+        options.reflink = reflink;
+        if request.verify {
+            options.verify = Verify::Target;
+            options.if_changed = IfChanged::Retry(CHANGED_RETRIES);
+        }
+    };
+    Ok(Copy::exactly(source, target).options(change).config(config))
+}
+
+fn reflink(word: &str) -> PyResult<Reflink> {
+    match word {
+        "auto" => Ok(Reflink::Auto),
+        "always" => Ok(Reflink::Always),
+        "never" => Ok(Reflink::Never),
+        _ => Err(PyValueError::new_err(format!("reflink must be 'auto', 'always' or 'never', not '{word}'"))),
+    }
+}
+
+fn name_list(text: Vec<u8>) -> PyResult<Arc<NameList>> {
+    let refused = |refused: RefusedName| {
+        PyValueError::new_err(format!("{}: {:?}", String::from_utf8_lossy(&refused.name), refused.why))
+    };
+    NameList::parse(text, 0, Contents::Listed).map(Arc::new).map_err(refused)
+}
+
+/// The module `haul._haul`.
+#[pymodule]
+fn _haul(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(copy, module)?)
+}

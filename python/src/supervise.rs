@@ -1,0 +1,125 @@
+//! Runs work in a thread of its own while the calling thread waits, and serves Python meanwhile.
+
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+use haul::flow::{Line, Report, Standard};
+use haul::{CancelToken, Problem, Tally};
+use pyo3::exceptions::{PyOSError, PyRuntimeError};
+use pyo3::prelude::*;
+
+/// How long the calling thread waits before it looks for signals again.
+const SIGNALS_EVERY: Duration = Duration::from_millis(20);
+
+/// Minimum time between two calls of `progress`.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+/// Adds up what is done.
+#[derive(Default)]
+pub(crate) struct Counts(Mutex<Tally>);
+
+impl Counts {
+    fn now(&self) -> Tally {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Report for Counts {
+    fn count(&self, more: Tally) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) += more;
+    }
+    fn problem(&self, _: Problem) {}
+    fn line(&self, _: Line) {}
+    fn output(&self, _: Standard, _: &[u8]) {}
+    fn debug(&self, _: &str) {}
+}
+
+/// Runs `work` and returns what it returns. An exception, from a signal handler or `progress`,
+/// cancels the work, and is raised once that has ended.
+///
+/// # Errors
+/// That exception, or that no thread can be started.
+pub(crate) fn supervise<T: Send + 'static>(
+    py: Python<'_>,
+    cancel: &CancelToken,
+    progress: Option<Py<PyAny>>,
+    work: impl FnOnce(&Counts) -> T + Send + 'static,
+) -> PyResult<T> {
+    let counts = Arc::new(Counts::default());
+    let (sender, mut receiver) = channel();
+    let thread = {
+        let counts = Arc::clone(&counts);
+        let run = move || {
+            // Nobody waits any more only if the interpreter is gone.
+            sender.send(work(&counts)).unwrap_or_default();
+        };
+        with_signals_blocked(py, || Builder::new().name("haul".to_owned()).spawn(run))?
+    }?;
+    let mut server = Server { progress, called: Instant::now(), counts };
+    let mut raised = None;
+    let outcome = loop {
+        let answer;
+        (receiver, answer) = py.detach(move || {
+            let answer = receiver.recv_timeout(SIGNALS_EVERY);
+            (receiver, answer)
+        });
+        match answer {
+            Ok(outcome) => break Some(outcome),
+            Err(RecvTimeoutError::Disconnected) => break None,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        // After an exception, Python's handlers still run, but nothing they raise is more urgent.
+        if let Err(exception) = server.serve(py) {
+            cancel.cancel();
+            raised.get_or_insert(exception);
+            server.progress = None;
+        }
+    };
+    let joined = py.detach(|| thread.join());
+    if let Some(exception) = raised {
+        return Err(exception);
+    }
+    let failed = || PyRuntimeError::new_err("the copy panicked");
+    let outcome = outcome.filter(|_| joined.is_ok()).ok_or_else(failed)?;
+    py.check_signals()?;
+    server.call(py)?;
+    Ok(outcome)
+}
+
+/// What the calling thread does between two waits.
+struct Server {
+    progress: Option<Py<PyAny>>,
+    called: Instant,
+    counts: Arc<Counts>,
+}
+
+impl Server {
+    fn serve(&mut self, py: Python<'_>) -> PyResult<()> {
+        py.check_signals()?;
+        if self.called.elapsed() >= PROGRESS_EVERY { self.call(py) } else { Ok(()) }
+    }
+
+    fn call(&mut self, py: Python<'_>) -> PyResult<()> {
+        let Some(progress) = &self.progress else { return Ok(()) };
+        let Tally { files, directories, symlinks, bytes, discovered, finished, .. } = self.counts.now();
+        progress.call1(py, (files, directories, symlinks, bytes, discovered, finished))?;
+        self.called = Instant::now();
+        Ok(())
+    }
+}
+
+/// Starts a thread that inherits a mask of all signals: Python's handlers interrupt system calls,
+/// and the copy must not notice.
+fn with_signals_blocked<T>(
+    py: Python<'_>,
+    start: impl FnOnce() -> std::io::Result<T>,
+) -> PyResult<Result<T, PyErr>> {
+    let signals = py.import("haul._signals")?;
+    let mask = signals.call_method0("block")?;
+    let started = start().map_err(PyOSError::new_err);
+    signals.call_method1("restore", (mask,))?;
+    Ok(started)
+}
