@@ -7,5 +7,14 @@
 
 from ._copytree import Progress, copytree
 from ._haul import __version__
+from ._sync import FileHash, SyncSummary, hash_tree, sync
 
-__all__ = ["Progress", "__version__", "copytree"]
+__all__ = [
+    "FileHash",
+    "Progress",
+    "SyncSummary",
+    "__version__",
+    "copytree",
+    "hash_tree",
+    "sync",
+]

@@ -86,12 +86,7 @@ def copytree(
         return _shutil_copytree(
             src, dst, symlinks, ignore, copy_function, ignore_dangling_symlinks, dirs_exist_ok
         )
-    if isinstance(exclude, (str, bytes)):
-        raise TypeError("exclude must be a sequence of rules, not one string")
-    if jobs is not None and jobs < 1:
-        raise ValueError("jobs must be at least 1")
-    if reflink not in ("auto", "always", "never"):
-        raise ValueError(f"reflink must be 'auto', 'always' or 'never', not {reflink!r}")
+    check_options(jobs, reflink, exclude)
     sys.audit("shutil.copytree", src, dst)
     source, target = os.fspath(src), os.fspath(dst)
     with os.scandir(source):
@@ -110,16 +105,29 @@ def copytree(
         exclude=list(exclude),
         names=names,
     )
-    report = None
-    if progress is not None:
-        call = progress
-
-        def report(*counts: int) -> object:
-            return call(Progress(*counts))
-
-    problems = _haul.copy(request, report)
-    _raise_errors(problems, source, target, ignore_dangling_symlinks and not symlinks)
+    problems = _haul.copy(request, progress_call(progress))
+    raise_errors(problems, source, target, ignore_dangling_symlinks and not symlinks)
     return dst
+
+
+def check_options(jobs: Optional[int], reflink: str, exclude: Sequence[str]) -> None:
+    """Raises what is wrong with options, before anything is made."""
+    if isinstance(exclude, (str, bytes)):
+        raise TypeError("exclude must be a sequence of rules, not one string")
+    if jobs is not None and jobs < 1:
+        raise ValueError("jobs must be at least 1")
+    if reflink not in ("auto", "always", "never"):
+        raise ValueError(f"reflink must be 'auto', 'always' or 'never', not {reflink!r}")
+
+
+def progress_call(
+    progress: Optional[Callable[[Progress], object]],
+) -> Optional[Callable[[int, int, int, int, int, int], object]]:
+    """Returns a function that the native module can call with the counts."""
+    if progress is None:
+        return None
+    call = progress
+    return lambda *counts: call(Progress(*counts))
 
 
 def _is_inside(target: _Name, source: _Name) -> bool:
@@ -167,9 +175,10 @@ def _list_names(top: _Name, symlinks: bool, ignore: Optional[_Ignore]) -> bytes:
     return b"".join(name + b"\0" for name in names)
 
 
-def _raise_errors(
+def raise_errors(
     problems: list[_Problem], source: _Name, target: _Name, ignores_dangling: bool
 ) -> None:
+    """Warns of warnings, and raises all errors together."""
     triples: list[_Triple] = []
     for problem in problems:
         kind, names, errno, text, is_error = problem

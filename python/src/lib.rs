@@ -13,8 +13,10 @@
 //! completed, and then the exception propagates. Nothing is kept between two calls, so that several
 //! threads can copy at once, and a process can fork.
 
+mod hashes;
 mod problem;
 mod supervise;
+mod sync;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -56,16 +58,28 @@ fn copy(py: Python<'_>, request: Request, progress: Option<Py<PyAny>>) -> PyResu
     let cancel = CancelToken::default();
     let copy = builder(request)?.cancel_with(&cancel);
     let work = move |counts: &Counts| copy.run_with(counts);
-    match supervise(py, &cancel, progress, work)? {
-        Ok(summary) => Ok(problem::tuples(summary.problems)),
-        Err(Error::Incomplete(summary) | Error::Cancelled(summary)) => Ok(problem::tuples(summary.problems)),
-        Err(Error::NotStarted(problem)) if problem.kind == FlowKind::BadPattern => {
+    supervise(py, &cancel, progress, work)?
+        .map_or_else(problems_of, |summary| Ok(problem::tuples(summary.problems)))
+}
+
+/// Returns the problems of a run that isn't complete.
+///
+/// # Errors
+/// `ValueError` for what the caller has to change.
+fn problems_of(error: Error) -> PyResult<Vec<ProblemTuple>> {
+    match error {
+        Error::Incomplete(summary) | Error::Cancelled(summary) => Ok(problem::tuples(summary.problems)),
+        Error::NotStarted(problem) if problem.cause.is_none() || problem.kind == FlowKind::BadPattern => {
             Err(PyValueError::new_err(problem.to_string()))
         }
-        Err(Error::NotStarted(problem)) => Ok(problem::tuples(vec![problem])),
-        Err(error @ Error::NulInPath(_)) => Err(PyValueError::new_err(error.to_string())),
-        Err(error) => Err(PyRuntimeError::new_err(error.to_string())),
+        Error::NotStarted(problem) => Ok(problem::tuples(vec![problem])),
+        Error::NulInPath(_) => Err(PyValueError::new_err(error.to_string())),
+        error => Err(PyRuntimeError::new_err(error.to_string())),
     }
+}
+
+fn path(bytes: Vec<u8>) -> PathBuf {
+    PathBuf::from(OsString::from_vec(bytes))
 }
 
 fn builder(request: Request) -> PyResult<Copy> {
@@ -73,8 +87,7 @@ fn builder(request: Request) -> PyResult<Copy> {
     let list = request.names.map(name_list).transpose()?;
     let selection = Selection { rules: request.exclude, list, ..Selection::default() };
     let config = Config { jobs: request.jobs, selection, ..Config::default() };
-    let [source, target] =
-        [request.source, request.target].map(|path| PathBuf::from(OsString::from_vec(path)));
+    let [source, target] = [request.source, request.target].map(path);
     let change = |options: &mut CopyOptions| {
         options.recursive = true;
         // As `shutil` does: the source itself may be a link in any case.
@@ -117,5 +130,7 @@ fn name_list(text: Vec<u8>) -> PyResult<Arc<NameList>> {
 #[pymodule]
 fn _haul(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add_function(wrap_pyfunction!(copy, module)?)
+    module.add_function(wrap_pyfunction!(copy, module)?)?;
+    module.add_function(wrap_pyfunction!(sync::sync, module)?)?;
+    module.add_function(wrap_pyfunction!(hashes::hash_tree, module)?)
 }

@@ -26,5 +26,13 @@ def clone(worktree: pathlib.Path, copy: str, jobs: Optional[int] = None) -> str:
     return target
 
 
+def back_up(source: str, target: bytes) -> int:
+    return haul.sync(source, target, delete=True, checksum=True, progress=report).deleted
+
+
+def digests(top: str) -> list[str]:
+    return [file.digest for file in haul.hash_tree(top, algorithm="sha256")]
+
+
 def version() -> str:
     return haul.__version__
