@@ -92,8 +92,8 @@ fn builder(request: Request) -> PyResult<Copy> {
         options.recursive = true;
         // As `shutil` does: the source itself may be a link in any case.
         options.dereference = if request.symlinks { Dereference::Operands } else { Dereference::Always };
-        // `shutil.copystat` knows neither owners nor hard links, and ignores xattrs that the target's
-        // file system refuses.
+        // `shutil.copystat` knows neither owners nor hard links, and ignores xattrs that the
+        // target's file system refuses.
         options.preserve = Preserve::MODE | Preserve::TIMESTAMPS | Preserve::XATTR;
         options.require_preserve = true;
         options.reduce_diagnostics = true;

@@ -25,7 +25,8 @@ pub(crate) struct SyncRequest {
 /// Counts of a sync: files, directories, symlinks, bytes, unchanged, mended, deleted.
 type SyncCounts = (u64, u64, u64, u64, u64, u64, u64);
 
-/// Makes a directory equal to another. Returns counts, if it succeeds, and a tuple for each problem.
+/// Makes a directory equal to another. Returns counts, if it succeeds, and a tuple for each
+/// problem.
 ///
 /// # Errors
 /// `ValueError` for an invalid request, and whatever `progress` or a signal handler raises.
