@@ -11,7 +11,8 @@ use haul::options::{Backup, Update};
 use haul::{CancelToken, Config, CopyKind, DeleteKind, Deletion, Error, Limit, Problem, Selection};
 use haul::{Summary, Sync, SyncKind};
 
-/// Two trees: `same` is in both, `new` only in the source, `extra/one` and `two` only in the target.
+/// Two trees: `same` is in both, `new` only in the source, `extra/one` and `two` only in the
+/// target.
 struct Trees {
     folder: tempfile::TempDir,
     source: PathBuf,

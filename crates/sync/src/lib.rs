@@ -32,7 +32,7 @@ pub use prepare::prepare;
 /// Runs a prepared copy with its deletion. Nothing is deleted if `has_failed` returns true when
 /// everything else is copied, or if `report` got an error from the copy.
 ///
-/// `deletion` is what [`prepare`] returned. Besides its own files, those that are the standard
+/// `deletion` is what [`prepare()`] returned. Besides its own files, those that are the standard
 /// output and the standard error stay, in case they are in the target.
 ///
 /// # Errors

@@ -13,10 +13,7 @@ use crate::steps::{Failure, is_full_run, is_installed, run, say};
 /// skipped without it.
 type Need = (&'static str, &'static str, &'static str);
 
-const NEEDS: [Need; 61] = [
-const NEEDS: [Need; 58] = [
-const NEEDS: [Need; 60] = [
-const NEEDS: [Need; 58] = [
+const NEEDS: [Need; 65] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
     ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
@@ -127,8 +124,8 @@ pub(crate) fn setup() -> Result<(), Failure> {
     }
     let wheels = WHEELS.map(|(package, release, program)| has_wheel(package, release, program));
     let is_complete = missing().next().is_none() && wheels == [true; 3];
-    let is_complete = missing().next().is_none() && wheels == [true; 2];
     install_typescript();
+    add_rust_parts();
     let left_out: Vec<_> = LARGE_NEEDS.iter().filter(|(program, ..)| !is_installed(program)).collect();
     match left_out.first() {
         Some((_, _, use_of_it)) if !is_full_run() => {
@@ -170,6 +167,24 @@ fn install_typescript() {
     };
     if let Err(failure) = made {
         say(&format!("left out: no check of TypeScript's declarations ({failure})"));
+    }
+}
+
+/// Adds what the tests need of Rust where rustup is: the static program's target, and the oldest
+/// toolchain that has to do.
+fn add_rust_parts() {
+    if !is_installed("rustup") {
+        say("left out: no static build and no check with the oldest Rust (rustup isn't installed)");
+        return;
+    }
+    let parts = [
+        vec!["target", "add", "x86_64-unknown-linux-musl"],
+        vec!["toolchain", "install", env!("CARGO_PKG_RUST_VERSION"), "--profile=minimal", "--no-self-update"],
+    ];
+    for part in parts {
+        if let Err(failure) = run(Command::new("rustup").arg("--quiet").args(part)) {
+            say(&format!("left out: {failure}"));
+        }
     }
 }
 

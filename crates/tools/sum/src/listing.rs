@@ -1,4 +1,5 @@
-//! Lists the hashes, as text or as values: operands in order, the files of each tree sorted by path.
+//! Lists the hashes, as text or as values: operands in order, the files of each tree sorted by
+//! path.
 //!
 //! The files of an operand are sorted and written when all of them, and all operands before it, are
 //! complete. Until then each takes about 100 bytes plus its path.
