@@ -93,10 +93,10 @@ impl Applet {
             Some("--version" | "-V") => Self::Version,
             Some("--rank") => Self::Rank { words },
             Some("--definitions") => Self::Definitions,
-            Some(name) if let Some((tool, name)) = tools::named(name) => {
-                Self::Tool { tool, name, stands_in: false, words }
-            }
-            _ => Self::Unknown { word: command },
+            name => match name.and_then(tools::named) {
+                Some((tool, name)) => Self::Tool { tool, name, stands_in: false, words },
+                None => Self::Unknown { word: command },
+            },
         }
     }
 }

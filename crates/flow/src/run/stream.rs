@@ -164,19 +164,19 @@ impl<T: Tool> Stream<T> {
         self.tried = self.file.cache_policy.special();
         let (left, cache) = (self.data_end - self.position, self.file.cache_policy.cache());
         let (source, offset) = (Arc::clone(&self.file.source), self.position);
-        let call = match (self.transfer, &self.file.target) {
-            (Transfer::Kernel(_), Some(target)) => {
+        let is_through_pipe =
+            matches!(self.transfer, Transfer::Blocks(_)) && self.file.target.is_some() && self.may_use_pipe();
+        let pipe = if is_through_pipe { io.take_pipe(left) } else { None };
+        let call = match (self.transfer, &self.file.target, pipe) {
+            (Transfer::Kernel(_), Some(target), _) => {
                 let length = usize::try_from(left.min(kernel_copy_bytes(cx))).unwrap_or(usize::MAX);
                 Call::CopyRange { source, target: Arc::clone(target), offset, length, pipe: None }
             }
-            (Transfer::Blocks(_), Some(target))
-                if self.may_use_pipe()
-                    && let Some(pipe) = io.take_pipe(left) =>
-            {
+            (Transfer::Blocks(_), Some(target), Some(pipe)) => {
                 let length = io.length_of_block(left, cache);
                 Call::CopyRange { source, target: Arc::clone(target), offset, length, pipe: Some(pipe) }
             }
-            (Transfer::Blocks(_), Some(target)) if self.does_pairs(io) => {
+            (Transfer::Blocks(_), Some(target), None) if self.does_pairs(io) => {
                 let (target, buffer) = (Arc::clone(target), io.take_buffer());
                 let length = self.file.cache_policy.whole_sectors(io.length_of_block(left, cache));
                 Call::Pair { source, target, offset, buffer, length, cache }
