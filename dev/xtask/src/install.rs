@@ -53,7 +53,7 @@ pub(crate) fn install(words: &[String]) -> Result<(), Failure> {
 }
 
 fn install_below(root: &Path, names: &[String]) -> Result<(), Failure> {
-    run(&mut cargo(&["build", "--release", "--package", "haul-cli"]))?;
+    run(&mut cargo(&["build", "--locked", "--release", "--package", "haul-cli"]))?;
     let binary = target_folder()?.join("release/haul");
     let layout = Layout { zsh: "share/zsh/site-functions", is_compressed: false };
     let mut files = lay_out(&binary, root, &layout)?;
