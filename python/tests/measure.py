@@ -2,7 +2,8 @@
 
     measure.py TREE FOLDER [ROUNDS]
 
-Copies TREE into FOLDER. Needs root, to drop the page cache.
+Copies TREE into FOLDER, each time to another name: ext4 is slow to use again what was just removed.
+Needs root, to drop the page cache.
 """
 
 import os
@@ -15,7 +16,6 @@ import haul
 
 
 def once(copytree, source, target, cold):
-    shutil.rmtree(target, ignore_errors=True)
     os.sync()
     if cold:
         with open("/proc/sys/vm/drop_caches", "w") as file:
@@ -33,19 +33,21 @@ def once(copytree, source, target, cold):
 def main():
     source, folder, *rest = sys.argv[1:]
     rounds = int(rest[0]) if rest else 5
-    target = os.path.join(folder, "haul-measured")
+    copies = os.path.join(folder, "haul-measured")
+    os.mkdir(copies)
     pairs = [("shutil", shutil.copytree), ("haul", haul.copytree)]
     for state in ("cold", "warm"):
         times = {name: [] for name, _ in pairs}
         for number in range(rounds):
             # Whoever comes second may find more or less in memory.
             for name, copytree in pairs[:: -1 if number % 2 else 1]:
+                target = os.path.join(copies, f"{state}-{number}-{name}")
                 times[name].append(once(copytree, source, target, state == "cold"))
         ratios = [one / other for one, other in zip(times["shutil"], times["haul"])]
         for name, taken in [*times.items(), ("ratio", ratios)]:
             middle = statistics.median(taken)
             print(f"{state} {name}: {middle:.2f} ({min(taken):.2f} to {max(taken):.2f})", flush=True)
-    shutil.rmtree(target, ignore_errors=True)
+    shutil.rmtree(copies)
 
 
 if __name__ == "__main__":
