@@ -186,3 +186,19 @@ assert len(refs) == len(sbom['components']) + 1
 assert all(d['ref'] in refs and set(d['dependsOn']) <= refs for d in sbom['dependencies'])";
     run(Command::new("python3").args(["-c", read]).arg(found(".cdx.json"))).unwrap();
 }
+
+#[test]
+fn another_checkout_of_the_same_commit_gives_the_same_bytes() {
+    require!(needs::full_run());
+    require!(static_builds());
+    let changes = run(Command::new("git").args(["status", "--porcelain"]).current_dir(workspace())).unwrap();
+    require!((!changes.is_empty()).then(|| "needs a checkout without changes".to_owned()));
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("elsewhere");
+    run(Command::new("git").args(["clone", "--quiet"]).arg(workspace()).arg(&other)).unwrap();
+    let mut dist_there = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    dist_there.args(["xtask", "dist", "--quick"]).current_dir(&other);
+    run(dist_there.env("CARGO_TARGET_DIR", other.join("target"))).unwrap();
+    let sums = |folder: &Path| std::fs::read_to_string(folder.join("SHA256SUMS")).unwrap();
+    assert_eq!(sums(dist()), sums(&other.join("target/dist")));
+}
