@@ -172,3 +172,28 @@ pub(crate) fn parse(words: &[OsString], environment: &Environment) -> Result<Par
     typed.read_list()?;
     typed.lower(environment).map(|request| Parsed::Copy(Box::new(request)))
 }
+
+#[cfg(test)]
+#[allow(clippy::panic)]
+mod tests {
+    use super::*;
+    use crate::flags::Request;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_sync_copies_as_the_library_does_unless_flags_say_otherwise() {
+        let lowered = |line: &str| match parse(&words(line), &Environment::default()) {
+            Ok(Parsed::Copy(request)) => *request,
+            other => panic!("{line}: {other:?}"),
+        };
+        let Request { options, sync, operands, .. } = lowered("a b");
+        assert_eq!(format!("{options:?}"), format!("{:?}", haul_sync::copy_options()));
+        assert_eq!(sync, haul_sync::Options::default());
+        assert!(operands.no_target_directory);
+        let Request { sync, .. } = lowered("--delete a b");
+        assert_eq!(sync.deletion, Some(haul_sync::Deletion::default()));
+    }
+}

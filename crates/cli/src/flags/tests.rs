@@ -596,17 +596,3 @@ fn a_manifest_has_the_hashes_that_are_asked_for() {
     assert_eq!(several("xxh128"), "cp: --hash=xxh128 needs a file's blocks in order: use --ops=single");
     assert!(parse(&words("--manifest=m --ops=multi a b"), Environment::default()).is_ok());
 }
-
-#[test]
-fn a_sync_copies_as_the_library_does_unless_flags_say_otherwise() {
-    let lowered = |line: &str| match sync::parse(&words(line), &Environment::default()) {
-        Ok(Parsed::Copy(request)) => *request,
-        other => panic!("{line}: {other:?}"),
-    };
-    let Request { options, sync, operands, .. } = lowered("a b");
-    assert_eq!(format!("{options:?}"), format!("{:?}", haul_sync::copy_options()));
-    assert_eq!(sync, haul_sync::Options::default());
-    assert!(operands.no_target_directory);
-    let Request { sync, .. } = lowered("--delete a b");
-    assert_eq!(sync.deletion, Some(haul_sync::Deletion::default()));
-}
