@@ -1,12 +1,12 @@
 //! Runs work in a thread of its own while the calling thread waits, and serves Python meanwhile.
 
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use haul::flow::{Line, Report, Standard};
+use haul::flow::{Line, Report, Standard, lock};
 use haul::{CancelToken, Problem, Tally};
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -23,13 +23,13 @@ pub(crate) struct Counts(Mutex<Tally>);
 
 impl Counts {
     fn now(&self) -> Tally {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0)
     }
 }
 
 impl Report for Counts {
     fn count(&self, more: Tally) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) += more;
+        *lock(&self.0) += more;
     }
     fn problem(&self, _: Problem) {}
     fn line(&self, _: Line) {}
