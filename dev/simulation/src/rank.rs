@@ -21,6 +21,9 @@ pub(crate) struct Client {
     pub(crate) began: Option<Time>,
     /// Number of open files.
     pub(crate) open_files: u32,
+    /// Ranges in hand, the time that each has had of this rank, and when that was brought up to date.
+    ranges: u32,
+    share: (Time, Time),
     /// Its link, inbound and outbound.
     pub(crate) link_in: Served,
     pub(crate) link_out: Served,
@@ -42,6 +45,26 @@ impl Client {
     /// Returns how long this rank takes for work that takes others `time`.
     pub(crate) fn takes(&self, time: Time) -> Time {
         if self.slowness == 1.0 { time } else { (time as f64 * self.slowness).ceil() as Time }
+    }
+
+    /// Takes a range into its hand. Returns the time that each range there has had of this rank.
+    pub(crate) fn take_range(&mut self, now: Time) -> Time {
+        self.pass_time(now);
+        self.ranges += 1;
+        self.share.0
+    }
+
+    /// Removes a range from its hand. Returns the same time.
+    pub(crate) fn drop_range(&mut self, now: Time) -> Time {
+        self.pass_time(now);
+        self.ranges -= 1;
+        self.share.0
+    }
+
+    /// Divides the time since the last call among the ranges in hand.
+    fn pass_time(&mut self, now: Time) {
+        let (share, since) = self.share;
+        self.share = (share + (now - since) / Time::from(self.ranges.max(1)), now);
     }
 
     /// Drops all work in progress, because the process is gone. Utilisation so far is kept.
@@ -70,6 +93,7 @@ pub(crate) struct Job {
     pub(crate) left: u32,
     /// End of the last block.
     pub(crate) end: u64,
+    /// What [`Client::take_range`] returned.
     pub(crate) began: Time,
 }
 

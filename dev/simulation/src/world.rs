@@ -330,7 +330,7 @@ impl World<'_> {
             left: pieces.end - pieces.start,
             pieces,
             end: range.end,
-            began: self.clock.now(),
+            began: 0,
         })
     }
 
@@ -338,7 +338,9 @@ impl World<'_> {
         let now = self.clock.now();
         let Some(job) = self.jobs.get(place) else { return };
         let rank = job.rank;
-        job.began = now;
+        if let Work::Range { .. } = job.work {
+            job.began = self.clients[rank.index()].take_range(now);
+        }
         if let Work::Announced { item, file, done } = job.work.clone() {
             self.jobs.take(place);
             self.records.announced.insert(file, item);
@@ -424,7 +426,8 @@ impl World<'_> {
         let Work::Range { file, range } = job.work.clone() else {
             return self.close(place, FINISH_OPERATIONS);
         };
-        let (rank, took) = (job.rank, Duration::from_nanos(now - job.began));
+        let (rank, began) = (job.rank, job.began);
+        let took = Duration::from_nanos(self.clients[rank.index()].drop_range(now) - began);
         self.jobs.take(place);
         self.report(now, vec![Event::RangeDone { rank, file, range, took, moved: true }]);
     }

@@ -228,3 +228,38 @@ proptest! {
         prop_assert_eq!(&run(&scene), &outcome);
     }
 }
+
+/// Returns the seconds that each file took, and those that were predicted.
+fn predictions(outcome: &Outcome) -> Vec<(f64, f64)> {
+    let of = |remark: &String| {
+        let (took, predicted) = remark.split_once(" took ")?.1.split_once(" s, ")?;
+        let predicted = predicted.strip_suffix(" s were predicted")?;
+        Some((took.parse().ok()?, predicted.parse().ok()?))
+    };
+    outcome.remarks.iter().filter_map(of).collect()
+}
+
+#[test]
+fn files_take_as_long_as_predicted() {
+    let slow = Machine { targets: 8, target_rate: 20.0 * MB, link_rate: 25.0 * MB, ..machine() };
+    let exact = |bytes| Limits { range_bytes_min: bytes, range_bytes_max: bytes, ..Limits::default() };
+    let mut ratios = Vec::new();
+    for (clients, classes, machine, limits) in [
+        (4, (6, 50_000_000, 8), slow, exact(8 << 20)),
+        (4, (12, 200_000_000, 8), slow, Limits::default()),
+        (8, (3, 400_000_000, 2), slow, Limits::default()),
+        (16, (20, 4_000_000_000, 8), machine(), Limits::default()),
+        (100, (30, 8_000_000_000, 80), machine(), Limits::default()),
+        (16, (3, 2_000_000_000, 1), machine(), Limits::default()),
+    ] {
+        for seed in 0..4 {
+            let limits = Limits { remarks: true, ..limits };
+            let outcome = run(&Scene { machine, limits, seed, ..scene(clients, &[classes]) });
+            let seen = predictions(&outcome);
+            assert_eq!(seen.len() as u64, classes.0, "{:?}", outcome.remarks);
+            ratios.extend(seen.iter().map(|(took, predicted)| predicted / took));
+        }
+    }
+    let within = ratios.iter().filter(|ratio| (0.75..=1.25).contains(*ratio)).count();
+    assert!(within * 20 >= ratios.len() * 19, "{within} of {} within a quarter: {ratios:.2?}", ratios.len());
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use haul_flow::plan;
 
 use super::group::Left;
-use super::team::{self, Question, Rates, megabytes};
+use super::team::{self, Choice, Question, Rates, megabytes};
 use super::{CountedBy, FileId, LargeFile, Limits, Order};
 use crate::transport::Rank;
 
@@ -34,19 +34,23 @@ struct File {
     ticket: Arc<[u8]>,
     question: Question,
     ranges: Ranges,
+    /// Bytes to copy when it was announced, and of ranges that aren't complete yet.
+    bytes: u64,
+    bytes_left: u64,
     in_hand: u64,
     members: usize,
     failed: bool,
     is_reported: bool,
     team: Team,
     began: Option<Duration>,
+    /// Seconds from the beginning to the end, as predicted last before half of it was copied.
+    predicted: Option<f64>,
 }
 
 /// Size of a team, and the inputs it was chosen for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Team {
     clients: usize,
-    seconds: Option<f64>,
     key: Option<Key>,
 }
 
@@ -129,6 +133,8 @@ impl Files {
             counted_by: if ranges.bytes > 0 { file.counted_by } else { CountedBy::Master },
             ticket: file.ticket.into(),
             question,
+            bytes: ranges.bytes,
+            bytes_left: ranges.bytes,
             ranges,
             in_hand: 0,
             members: 0,
@@ -136,6 +142,7 @@ impl Files {
             is_reported: false,
             team: Team::default(),
             began: None,
+            predicted: None,
         };
         file.tell_when_over(orders);
         self.files.insert(place, file);
@@ -147,10 +154,10 @@ impl Files {
         self.drop_ranges(place);
         if let Some(file) = self.files.remove(&place)
             && self.limits.remarks
-            && let (Some(began), Some(predicted)) = (file.began, file.team.seconds)
+            && let (Some(began), Some(predicted)) = (file.began, file.predicted)
         {
             let took = now.saturating_sub(began).as_secs_f64();
-            let bytes = megabytes(file.question.bytes);
+            let bytes = megabytes(file.bytes);
             orders.push(Order::Remark(format!(
                 "file {}: {bytes} MB took {took:.2} s, {predicted:.2} s were predicted",
                 id.0
@@ -167,6 +174,7 @@ impl Files {
             self.rates.observe(outcome.bytes, seconds, file.members, file.question.stripes);
         }
         file.in_hand = file.in_hand.saturating_sub(1);
+        file.bytes_left = file.bytes_left.saturating_sub(outcome.bytes);
         if outcome.left == Left::Gone {
             file.members = file.members.saturating_sub(1);
         }
@@ -185,6 +193,7 @@ impl Files {
     pub(crate) fn first_wanting(
         &mut self,
         is_member: impl Fn(FileId) -> bool,
+        now: Duration,
         orders: &mut Vec<Order>,
     ) -> Option<FileId> {
         let waiting = self.wanting.len().saturating_sub(1);
@@ -192,7 +201,11 @@ impl Files {
         for place in &self.wanting {
             let Some(file) = self.files.get_mut(place) else { continue };
             if file.team.key != Some(key) {
-                file.choose(key, waiting, &self.rates, self.limits.remarks, orders);
+                let choice = file.choose(key, waiting, &self.rates, now);
+                if let Some(choice) = choice.filter(|_| self.limits.remarks) {
+                    let remark = choice.remark(&file.question, &self.rates);
+                    orders.push(Order::Remark(format!("file {}: {remark}", file.id.0)));
+                }
             }
             // Who is in the team has both files open; another one would have to open them.
             if file.members < file.team.clients || file.members == file.team.clients && is_member(file.id) {
@@ -251,18 +264,23 @@ impl File {
         }
     }
 
-    fn choose(&mut self, key: Key, waiting: usize, rates: &Rates, remarks: bool, orders: &mut Vec<Order>) {
+    /// Chooses the team anew, for `waiting` other files. Returns the choice if the size changes.
+    fn choose(&mut self, key: Key, waiting: usize, rates: &Rates, now: Duration) -> Option<Choice> {
         self.question.waiting = waiting;
+        // On average, half of a range in hand is copied.
+        let copied = self.in_hand * self.question.range_bytes / 2;
+        self.question.bytes = self.bytes_left.saturating_sub(copied);
         let choice = team::choose(&self.question, rates);
-        if remarks && choice.clients != self.team.clients {
-            orders.push(Order::Remark(format!(
-                "file {}: {}",
-                self.id.0,
-                choice.remark(&self.question, rates)
-            )));
+        if self.question.bytes >= self.bytes / 2 {
+            // Members beyond the team leave one by one, when their ranges are complete.
+            let clients = choice.clients.max((choice.clients + self.members).div_ceil(2));
+            let left = team::predict(&self.question, rates, clients);
+            let passed = self.began.map_or(0.0, |began| now.saturating_sub(began).as_secs_f64());
+            self.predicted = left.map(|left| passed + left).or(self.predicted);
         }
-        let seconds = self.team.seconds.or(choice.seconds);
-        self.team = Team { clients: choice.clients, seconds, key: Some(key) };
+        let changes = choice.clients != self.team.clients;
+        self.team = Team { clients: choice.clients, key: Some(key) };
+        changes.then_some(choice)
     }
 }
 

@@ -471,7 +471,7 @@ impl Scheduler {
     /// Gives `worker` a range of the first file that wants it in its team.
     fn give_range(&mut self, worker: usize, now: Duration, orders: &mut Vec<Order>) -> bool {
         let group = &self.group;
-        match self.files.first_wanting(|file| group.holds_range_of(worker, file), orders) {
+        match self.files.first_wanting(|file| group.holds_range_of(worker, file), now, orders) {
             Some(file) => self.give_range_of(file, worker, now, orders),
             None => false,
         }

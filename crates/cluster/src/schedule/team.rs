@@ -13,9 +13,9 @@
 //! because further clients are better spent on another file. Before anything is measured it is one
 //! client per stripe, which keeps every storage target busy.
 //!
-//! Waiting files share the clients evenly, and a client's rate if there are more of them than
-//! clients. The choice limits a team only while there is other work, so a wrong choice affects the
-//! order of files, not the total time.
+//! Waiting files share the clients evenly. The choice limits a team only while there is other work,
+//! so a wrong choice affects the order of files, not the total time. It is made anew when the rates
+//! or the share change, for the bytes that are left.
 
 /// Tolerated slowdown of a smaller team over the best, as a fraction.
 pub const TOLERANCE: f64 = 0.03;
@@ -128,13 +128,16 @@ pub fn choose(question: &Question, rates: &Rates) -> Choice {
     Choice { clients: enough, seconds: Some(time(enough)), best }
 }
 
+/// Predicts the seconds that `clients` clients need, if the rates were measured.
+pub(crate) fn predict(question: &Question, rates: &Rates, clients: usize) -> Option<f64> {
+    Some(seconds(question, clients, rates.client?, rates.stripe?))
+}
+
 /// Predicts the time with `clients` clients, in seconds.
 fn seconds(question: &Question, clients: usize, client: f64, stripe: f64) -> f64 {
     let range = question.range_bytes.clamp(1, question.bytes.max(1));
     let rounds = question.bytes.div_ceil(range).div_ceil(clients as u64);
-    // Where more files wait than there are clients, a client works on several at once.
-    let attention = (question.clients as f64 / (question.waiting + 1) as f64).min(1.0);
-    let moving = rounds as f64 * range as f64 / (client * attention);
+    let moving = rounds as f64 * range as f64 / client;
     let storing = question.bytes as f64 / (f64::from(question.stripes.max(1)) * stripe);
     moving.max(storing) + clients as f64 * JOIN_SECONDS
 }
