@@ -7,6 +7,7 @@
 //!   pages, nearly all of them in panic messages. Stack, heap and libraries still get random
 //!   addresses. `RUSTFLAGS=-Crelocation-model=pie` keeps the program position-independent
 //!   (docs/security.md).
+//! - With the functions of a small copy side by side (`start.ld`), in releases.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,10 +16,16 @@ use std::{env, fs, io};
 fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed=build.rs");
     let target = |part: &str| env::var(format!("CARGO_CFG_TARGET_{part}")).unwrap_or_default();
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    // Linkers other than GNU's and LLVM's know no such scripts.
+    if target("OS") == "linux" && is_release() && !flags.contains("-fuse-ld=") {
+        println!("cargo:rerun-if-changed=start.ld");
+        let script = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("start.ld");
+        println!("cargo:rustc-link-arg-bins=-Wl,-T,{}", script.display());
+    }
     if target("OS") != "linux" || target("ENV") != "gnu" || env::var("HOST") != env::var("TARGET") {
         return Ok(());
     }
-    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     // The sanitizers need a position-independent program.
     if !["relocation-model", "sanitizer", "crt-static"].iter().any(|flag| flags.contains(flag)) {
         println!("cargo:rustc-link-arg-bins=-no-pie");
@@ -33,4 +40,9 @@ fn main() -> io::Result<()> {
         println!("cargo:rustc-link-search=native={}", directory.display());
     }
     Ok(())
+}
+
+/// True for optimised builds: in others, the linker would compare names in vain.
+fn is_release() -> bool {
+    env::var("PROFILE").is_ok_and(|profile| profile == "release")
 }

@@ -101,6 +101,8 @@ impl Dist {
         // Of several mappings that fit, rustc takes the last, gcc too.
         let maps = || maps.iter().rev();
         let mut flags: Vec<_> = maps().map(|(from, to)| format!("--remap-path-prefix={from}={to}")).collect();
+        // As in .cargo/config.toml, which these replace.
+        flags.push("-Csymbol-mangling-version=v0".to_owned());
         if triple != GLIBC {
             // At a fixed address, as crates/cli/build.rs links for glibc.
             flags.push("-Crelocation-model=static".to_owned());

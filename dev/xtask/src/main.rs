@@ -14,6 +14,7 @@ mod pages;
 mod sanitize;
 mod setup;
 mod skips;
+mod start;
 mod steps;
 mod test;
 mod width;
@@ -33,7 +34,7 @@ enum Work {
 
 use Work::{Asked, Plain};
 
-const CHORES: [Chore; 10] = [
+const CHORES: [Chore; 11] = [
     ("setup", "install what the tests need (as root; else say what is missing)", Plain(setup::setup)),
     (
         "check",
@@ -49,6 +50,7 @@ const CHORES: [Chore; 10] = [
     ("oracle", "run GNU's own tests of cp with haul as cp", Asked(oracle::oracle)),
     ("ci", "check, test, sanitize and oracle", Plain(ci)),
     ("gen", "write the generated files anew", Plain(generate::write)),
+    ("start", "find the functions that a small copy calls, for the linker", Plain(start::start)),
     ("dist", "build archives and packages of haul", Asked(dist::dist)),
     ("install", "build haul and install it below --prefix, or remove it", Asked(install::install)),
     ("book", "make the site of docs/ in target/book", Plain(pages::book::build)),
