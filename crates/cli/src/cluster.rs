@@ -140,7 +140,7 @@ pub(crate) fn rank(words: &[OsString]) -> ExitCode {
 type MasterLink = Link<haul_cluster::wire::ToLaunch, haul_cluster::wire::ToMaster>;
 
 /// Does one tool's work items in a rank.
-type Serve = fn(ReadyRank<World>) -> Result<World, Broken>;
+type Serve = fn(ReadyRank<World>) -> Result<Word<World>, Broken>;
 
 /// The tools that ranks can run, by name.
 const PORTABLE: &[(&str, Serve)] = &[
@@ -158,16 +158,19 @@ const PORTABLE: &[(&str, Serve)] = &[
 fn serve(world: World, link: Option<MasterLink>) -> Result<World, Broken> {
     let host = world.host().to_owned();
     let master = link.map(|link| Master::new(link, world.size(), world.version().to_owned()));
-    let from_init = match RankLoop::new(world, host, master).wait()? {
-        Word::Nothing(world) => return Ok(world),
-        Word::InitMessage(from_init) => from_init,
-    };
-    match PORTABLE.iter().find(|(name, _)| *name == from_init.tool()) {
-        Some((_, serve)) => serve(*from_init),
-        None => {
-            let tool = from_init.tool().to_owned();
-            from_init.refuse(Unfit::NoTool(tool))
-        }
+    let mut word = RankLoop::new(world, host, master).wait()?;
+    loop {
+        let from_init = match word {
+            Word::Nothing(world) => return Ok(world),
+            Word::InitMessage(from_init) => from_init,
+        };
+        word = match PORTABLE.iter().find(|(name, _)| *name == from_init.tool()) {
+            Some((_, serve)) => serve(*from_init)?,
+            None => {
+                let tool = from_init.tool().to_owned();
+                return from_init.refuse(Unfit::NoTool(tool));
+            }
+        };
     }
 }
 

@@ -20,6 +20,13 @@ pub trait Distributed: Tool {
     /// Kinds of the tool's problems and lines, as other processes may report them.
     const KINDS: &'static [Kind];
 
+    /// True if entries are sent with the inode numbers of their listing.
+    const SENDS_INODES: bool = false;
+
+    /// True if entries may be processed again: after a loss of the job, or by the next run with the
+    /// same journal. Otherwise a loss ends the run.
+    const MAY_BE_REPEATED: bool = true;
+
     /// Returns what other processes need to know to process work items of this run.
     fn init_message(&self) -> Vec<u8>;
 
@@ -29,6 +36,11 @@ pub trait Distributed: Tool {
 
     /// True if an entry can be processed without knowledge of the rest of the run.
     fn may_travel(&self, _node: &DirNode<Self>) -> bool {
+        true
+    }
+
+    /// True if an entry of a directory can be, if the directory may travel.
+    fn entry_may_travel(&self, _entry: &Entry<Self>) -> bool {
         true
     }
 
@@ -49,7 +61,7 @@ pub trait Distributed: Tool {
     }
 
     /// Called when the job is lost for good, before the outstanding work is abandoned. A later run
-    /// may resume it.
+    /// may resume it. May be called twice.
     fn lost(&self) {}
 
     /// True if finishing a large file depends on its complete content (setting attributes does) or

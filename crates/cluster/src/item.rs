@@ -355,7 +355,11 @@ impl<T: Distributed> PendingItem<T> {
             Job::Files(node, batch)
                 if tool.may_travel(&node) && batch.has_no_directories(&node, |entry| tool.follow(entry)) =>
             {
-                Ok(Self { entry: batch.entries(&node) })
+                let entry = batch.entries(&node);
+                match entry.iter().all(|entry| tool.entry_may_travel(entry)) {
+                    true => Ok(Self { entry }),
+                    false => Err(Job::Files(node, batch)),
+                }
             }
             other => Err(other),
         }
@@ -389,8 +393,22 @@ impl<T: Distributed> PendingItem<T> {
             own: node.map(|node| tool.pack(&node.own)).unwrap_or_default(),
             names: PackedNames::default(),
         };
-        self.entry.iter().for_each(|entry| packed.names.push(entry.name(), entry.kind));
+        for entry in &self.entry {
+            packed.names.push(entry.name(), entry.kind);
+            if T::SENDS_INODES {
+                packed.names.push_inode(entry.name.inode());
+            }
+        }
         packed
+    }
+
+    /// Cuts the item into items of at most `most` entries, in their order.
+    pub fn cut(self, most: usize) -> impl Iterator<Item = Self> {
+        let mut left = self.entry.into_iter().peekable();
+        std::iter::from_fn(move || {
+            left.peek()?;
+            Some(Self { entry: left.by_ref().take(most.max(1)).collect() })
+        })
     }
 
     /// Removes one entry and returns it as an item of its own. The others keep their order.

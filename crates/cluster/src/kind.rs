@@ -16,6 +16,8 @@ haul_flow::kinds! {
         NotMoved,
         /// The job is lost, and entries with it.
         Lost,
+        /// The job is lost, and with it work that is not begun again.
+        CutShort,
         /// The job was lost, and starts again.
         Restarting,
         /// The job was lost, and starts again without some hosts.

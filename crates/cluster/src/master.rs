@@ -7,6 +7,8 @@
 //! link ─► Stop ─► all ─► Bye ... ─► Stopped
 //! ```
 //!
+//! When the work of a tool is done, another init message may come instead of `Stop`.
+//!
 //! It ends when all ranks have said goodbye, or with [`Broken`] when the link or a rank is gone.
 //! The launch process is sent the reason if possible.
 
@@ -173,7 +175,12 @@ impl Master {
 
     /// Forwards the init message. If it is of another build, every rank refuses it, including the
     /// agent on this one.
+    ///
+    /// Invariant: the launch process sends another one only when nothing is outstanding, so nothing
+    /// that may still arrive of the previous tool concerns the new scheduler.
     fn begin(&mut self, packed: PackedInit) {
+        self.peers.iter_mut().for_each(|peer| peer.host = None);
+        self.began = Instant::now();
         if let Ok(init_message) = packed.unpack() {
             let size = self.peers.len() as u32;
             self.silence = init_message.silence;

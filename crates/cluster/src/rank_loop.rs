@@ -3,6 +3,8 @@
 //!
 //! ```text
 //! RankLoop::wait ─► init message ─► ReadyRank::serve ─► turns ... ─► Stop ─► Bye ─► done
+//!                                           ▲                      └─► init message ─┐
+//!                                           └──── for the next tool ─────────────────┘
 //! ```
 //!
 //! A turn receives what has arrived, sends what is ready, and sleeps briefly if there was neither,
@@ -54,7 +56,7 @@ pub struct RankLoop<X: Transport> {
     standstill: Standstill,
 }
 
-/// What [`RankLoop::wait`] returned with.
+/// What [`RankLoop::wait`] or [`ReadyRank::serve`] returned with.
 pub enum Word<X: Transport> {
     /// The init message arrived.
     InitMessage(Box<ReadyRank<X>>),
@@ -97,18 +99,20 @@ impl<X: Transport> RankLoop<X> {
     pub fn wait(mut self) -> Result<Word<X>, Broken> {
         loop {
             match self.turn(&mut |message| Some(message))? {
-                Turn::InitMessage(packed) => {
-                    let init_message = match packed.unpack() {
-                        Ok(init_message) => init_message,
-                        Err(why) => return self.sit_out(why).map(Word::Nothing),
-                    };
-                    self.silence = init_message.silence;
-                    return Ok(Word::InitMessage(Box::new(ReadyRank { station: self, init_message })));
-                }
+                Turn::InitMessage(packed) => return self.begin(&packed),
                 Turn::Stop => return self.leave().map(Word::Nothing),
                 Turn::On => {}
             }
         }
+    }
+
+    fn begin(mut self, packed: &PackedInit) -> Result<Word<X>, Broken> {
+        let init_message = match packed.unpack() {
+            Ok(init_message) => init_message,
+            Err(why) => return self.sit_out(why).map(Word::Nothing),
+        };
+        self.silence = init_message.silence;
+        Ok(Word::InitMessage(Box::new(ReadyRank { station: self, init_message })))
     }
 
     /// Receives what has arrived and sends what is ready. `work` handles messages that concern the
@@ -218,21 +222,21 @@ impl<X: Transport> ReadyRank<X> {
         self.station.sit_out(why)
     }
 
-    /// Processes work until told to stop; returns the transport.
+    /// Processes work until told to stop, or to run another tool.
     ///
     /// # Errors
     /// If the job ends before that.
-    pub fn serve<T: Distributed + 'static>(mut self) -> Result<X, Broken> {
+    pub fn serve<T: Distributed + 'static>(mut self) -> Result<Word<X>, Broken> {
         let (cache, ways, settings) = match self.prepare() {
             Ok(ready) => ready,
-            Err(why) => return self.station.sit_out(why),
+            Err(why) => return self.station.sit_out(why).map(Word::Nothing),
         };
         let Some(tool) = T::from_init(&self.init_message.options) else {
-            return self.station.sit_out(Unfit::OtherOptions);
+            return self.station.sit_out(Unfit::OtherOptions).map(Word::Nothing);
         };
         // The launch process has compiled the same rules.
         let Ok(selector) = Selector::new(&self.init_message.config.selection) else {
-            return self.station.sit_out(Unfit::OtherOptions);
+            return self.station.sit_out(Unfit::OtherOptions).map(Word::Nothing);
         };
         let Self { mut station, init_message } = self;
         let rank = station.transport.rank();
@@ -240,7 +244,7 @@ impl<X: Transport> ReadyRank<X> {
         let limits = init_message.config.limits.clone();
         let driver = Local::of(&settings, &Policy::default()).limited(limits.as_ref());
         // If the job is lost, nobody waits for a worker that hangs in the file system, so the
-        // worker's data must live as long as the process, which serves only once.
+        // worker's data must live as long as the process, which serves only a few tools.
         let pool = WorkerPool { tool, settings, cache, selector, driver, limits };
         let pool: &'static WorkerPool<T> = Box::leak(Box::new(pool));
         // Without a feed the workers would find nothing to do and end.
@@ -249,7 +253,7 @@ impl<X: Transport> ReadyRank<X> {
         let workers = Builder::new().name("work".to_owned()).spawn(move || work(pool, &workers_outbox));
         let workers = match workers {
             Ok(workers) => workers,
-            Err(error) => return station.sit_out(Unfit::Thread(Arc::new(error))),
+            Err(error) => return station.sit_out(Unfit::Thread(Arc::new(error))).map(Word::Nothing),
         };
         let cancel = pool.tool.policy().cancel;
         let (ways, tool) = (Arc::new(ways), &pool.tool);
@@ -259,9 +263,9 @@ impl<X: Transport> ReadyRank<X> {
         }
         let agent = Agent { ways, send_queue: Arc::clone(&send_queue), feed, rank, tool, cancel, limits };
         station.greet(None)?;
-        station.serve_until_stop(&agent)?;
+        let next = station.serve_until_stop(&agent)?;
         if let Some(limits) = limits {
-            // The master grants nothing after `Stop`.
+            // The master may grant nothing more.
             limits.use_own_clocks();
         }
         // With its feed, the last one, so that the workers end.
@@ -272,7 +276,10 @@ impl<X: Transport> ReadyRank<X> {
         for report in send_queue.take_all() {
             station.send(Rank::MASTER, &Message::Report(Box::new(report)))?;
         }
-        station.leave()
+        match next {
+            Some(init_message) => station.begin(&init_message),
+            None => station.leave().map(Word::Nothing),
+        }
     }
 
     /// Sets working directory, umask and priority, and checks the engine and the tokens.
@@ -310,11 +317,17 @@ impl<X: Transport> RankLoop<X> {
         self.send(Rank::MASTER, &Message::Hello(hello))
     }
 
-    fn serve_until_stop<T: Distributed + 'static>(&mut self, agent: &Agent<'_, T>) -> Result<(), Broken> {
+    /// Serves until told to stop. Returns the init message of the next tool, if there is one.
+    fn serve_until_stop<T: Distributed + 'static>(
+        &mut self,
+        agent: &Agent<'_, T>,
+    ) -> Result<Option<PackedInit>, Broken> {
         let mut is_cancelled = false;
         loop {
-            if let Turn::Stop = self.turn(&mut |message| agent.take(message))? {
-                return Ok(());
+            match self.turn(&mut |message| agent.take(message))? {
+                Turn::Stop => return Ok(None),
+                Turn::InitMessage(init_message) => return Ok(Some(init_message)),
+                Turn::On => {}
             }
             if !is_cancelled && agent.cancel.is_cancelled() {
                 is_cancelled = true;

@@ -108,7 +108,7 @@ pub struct Hello {
 /// A message between ranks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Message {
-    /// Master to all: the init message.
+    /// Master to all: the init message. Once ranks run a tool, another one ends it.
     InitMessage(PackedInit),
     /// Any rank to the master: answer to the init message.
     Hello(Hello),
@@ -321,19 +321,29 @@ fn packed(kind: Kind) -> (String, String) {
     (kind.family().to_owned(), kind.name().to_owned())
 }
 
-/// The kinds that ranks may send: the framework's, this crate's and a tool's.
+/// The kinds that ranks may send: the framework's, this crate's, those of their tool, and those of
+/// the tool that they ran before.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct KnownKinds(&'static [Kind]);
+pub struct KnownKinds {
+    now: &'static [Kind],
+    before: &'static [Kind],
+}
 
 impl KnownKinds {
     /// Returns the kinds that ranks may send which run a tool with these.
     #[must_use]
     pub fn of_tool(kinds: &'static [Kind]) -> Self {
-        Self(kinds)
+        Self { now: kinds, before: &[] }
+    }
+
+    /// Records that the ranks are to run a tool with these kinds. Reports of the previous tool may
+    /// still arrive.
+    pub fn change_to(&mut self, kinds: &'static [Kind]) {
+        *self = Self { now: kinds, before: self.now };
     }
 
     fn find(self, (family, name): &(String, String)) -> Option<Kind> {
-        let known = [self.0, FlowKind::KINDS, ClusterKind::KINDS];
+        let known = [self.now, self.before, FlowKind::KINDS, ClusterKind::KINDS];
         known.into_iter().flatten().find(|kind| kind.family() == family && kind.name() == name).copied()
     }
 }
@@ -356,7 +366,7 @@ impl Report {
 /// A message from launch process to master.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToMaster {
-    /// The init message.
+    /// The init message; another one when the work of a tool is done, for the next tool.
     InitMessage(PackedInit),
     /// A work item.
     Item {

@@ -72,11 +72,26 @@ impl<'a> Session<'a> {
         places: Vec<Arc<DirHandle>>,
         operands: impl IntoIterator<Item = Operand<T::Directory>>,
     ) -> Status {
+        let engine = lock(&self.engine).take();
+        executor.execute(&self.job(tool, places, engine), operands.into_iter().collect())
+    }
+
+    /// Has an executor get ready for a tool ([`Executor::prepare`]).
+    pub fn prepare<T: Tool>(&self, executor: &impl Executor<T>, tool: &T) -> Status {
+        executor.prepare(&self.job(tool, Vec::new(), None))
+    }
+
+    fn job<'s, T>(
+        &'s self,
+        tool: &'s T,
+        places: Vec<Arc<DirHandle>>,
+        engine: Option<Box<dyn Engine>>,
+    ) -> JobSpec<'s, T> {
         let Self { settings, cache, config, report, selector, .. } = self;
-        let engine = Mutex::new(lock(&self.engine).take());
+        let engine = Mutex::new(engine);
         let limits = config.limits.as_ref();
         let run = RunSpec { tool, settings: *settings, cache, selector, report: *report, limits, engine };
-        executor.execute(&JobSpec { run, config, places }, operands.into_iter().collect())
+        JobSpec { run, config, places }
     }
 
     /// Runs a tool over operands in this process, for tools that can't run in several.

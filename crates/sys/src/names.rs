@@ -206,6 +206,11 @@ impl PackedNames {
         self.kinds.push(kind as u8);
     }
 
+    /// Adds the inode number of the entry that was added last. Every entry must have one, or none.
+    pub fn push_inode(&mut self, inode: u64) {
+        self.inodes.push(inode);
+    }
+
     /// Returns the names, each terminated by a NUL.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {

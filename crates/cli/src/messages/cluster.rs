@@ -14,6 +14,7 @@ sentences! { sentence(ClusterKind):
     ResultTooLong => "the output for {} is too long to be sent from one host to another",
     NotMoved => "{} was not copied",
     Lost => "{bare}: {bare} entries were not done",
+    CutShort => "{bare}: not everything was done",
     Restarting => "{bare}; restarting what is left",
     RestartingWithout => "{bare}; restarting what is left without {bare}",
     CannotRun => "cannot start the processes: {bare}",

@@ -5,23 +5,25 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use haul_flow::{JobSpec, Load, Problem, Report as Listens, SlowRank, lock};
+use haul_flow::{JobSpec, Load, Problem, Report as Listens, SlowRank, Status, lock};
 use haul_journal::Journal;
 
+use super::attempt::Attempt;
 use super::failed_host::{Loss, failed_host};
-use super::job::LoggedJob;
 use super::launcher::{Launcher, Started};
 use super::places::{self, Next, Place, named_once};
 use crate::Walk;
 use crate::distributed::Distributed;
 use crate::error::JobError;
 use crate::kind::ClusterKind;
-use crate::link::{Arrival, Incoming, Outgoing};
+use crate::link::{Arrival, Outgoing};
 use crate::master;
 use crate::standstill::{Deadline, Standstill};
 use crate::token::Tokens;
 use crate::transport::Rank;
-use crate::wire::{InitMessage, KnownKinds, News, PackedInit, PackedProblem, Report, ToLaunch, ToMaster};
+use crate::wire::{
+    InitMessage, KnownKinds, News, PackedInit, PackedProblem, Report, ToLaunch, ToMaster, Token,
+};
 
 /// Maximum number of attempts.
 const ATTEMPTS: u32 = 3;
@@ -73,20 +75,6 @@ pub(crate) enum Received {
     Lost(JobError),
 }
 
-/// The job of one attempt.
-struct Attempt {
-    incoming: Incoming<ToLaunch>,
-    /// The processes; `None` if they belong to another launcher.
-    job: Option<LoggedJob>,
-    hosts: Vec<String>,
-    heard: Instant,
-    standstill: Standstill,
-    printed: Vec<u8>,
-    number: u32,
-    /// Number of messages, once all ranks have shut down.
-    stopped: Option<u64>,
-}
-
 /// A job whose ranks are ready.
 pub(crate) struct ReadyGroup {
     outgoing: Outgoing<ToMaster>,
@@ -106,8 +94,8 @@ pub struct ProcessGroup {
     /// Hosts of the next attempt, once one was left out.
     places: Mutex<Vec<Place>>,
     told_journal: AtomicBool,
-    /// Kinds that the ranks may report, once a tool is to run there.
-    known: OnceLock<KnownKinds>,
+    /// Kinds that the ranks may report.
+    known: Mutex<KnownKinds>,
 }
 
 /// Returns the problem that tells the user of an error.
@@ -132,12 +120,12 @@ impl ProcessGroup {
             lost: OnceLock::new(),
             places: Mutex::default(),
             told_journal: AtomicBool::new(false),
-            known: OnceLock::new(),
+            known: Mutex::default(),
         }
     }
 
     fn known(&self) -> KnownKinds {
-        self.known.get().copied().unwrap_or_default()
+        *lock(&self.known)
     }
 
     pub(crate) fn journal(&self) -> Option<&Journal> {
@@ -175,20 +163,21 @@ impl ProcessGroup {
         spec: &JobSpec<'_, T>,
         number: u32,
     ) -> Result<ReadyGroup, JobError> {
-        self.known.get_or_init(|| KnownKinds::of_tool(T::KINDS));
+        lock(&self.known).change_to(T::KINDS);
         let run = self.journal.as_deref().map(Journal::run);
         // Before the ranks start: each looks for them first.
         let tokens = Tokens::leave(spec, run);
         let places = lock(&self.places).clone();
         let Started { mut link, job } = self.launcher.start(&places)?;
-        let init_message = self.init_message(spec, number, &tokens)?;
+        let init_message = self.init_message(spec, number, tokens.left())?;
         let sent = link.send(ToMaster::InitMessage(PackedInit::new(&init_message)));
         let (outgoing, incoming) = link.split();
         let (heard, hosts, printed) = (Instant::now(), Vec::new(), Vec::new());
         let standstill = Standstill::new(heard);
-        let mut attempt = Attempt { incoming, job, hosts, heard, standstill, printed, number, stopped: None };
+        let (tool, stopped) = (T::NAME, None);
+        let mut attempt = Attempt { incoming, job, hosts, heard, standstill, printed, number, tool, stopped };
         let ready = match sent {
-            Ok(()) => self.wait_until_ready(&mut attempt, spec.run.report),
+            Ok(()) => self.wait_until_ready(&mut attempt, spec.run.report).map(drop),
             Err(cause) => Err(JobError::NotSent(Arc::new(cause))),
         };
         if let Err(error) = ready {
@@ -202,20 +191,56 @@ impl ProcessGroup {
         Ok(ReadyGroup { outgoing, attempt })
     }
 
-    /// Starts the first attempt, if that has not happened yet.
-    pub(crate) fn ensure_started<T: Distributed>(&self, spec: &JobSpec<'_, T>) -> Result<(), Problem> {
-        if lock(&self.attempt).is_some() || self.is_lost() {
-            return Ok(());
-        }
-        match self.start_ranks(spec, 1).or_else(|error| self.try_once_more(spec, error)) {
-            Ok(ready) => self.take_up(ready),
-            Err(error) => {
-                // No work was begun, and none will be. Only this thread sets it.
-                self.lost.set(JobError::NeverStarted).unwrap_or_default();
-                return Err(problem_of(error));
+    /// Has the ranks run this tool: starts them, if that has not happened yet, or ends the tool that
+    /// they run. Returns `Failure` if that one's last reports have errors.
+    pub(crate) fn make_ready<T: Distributed>(&self, spec: &JobSpec<'_, T>) -> Result<Status, Problem> {
+        let running = lock(&self.attempt).as_ref().map(|attempt| attempt.tool);
+        match running {
+            _ if self.is_lost() => Ok(Status::Success),
+            Some(tool) if tool == T::NAME => Ok(Status::Success),
+            Some(_) => self.change_tool(spec).map_err(|error| self.give_up(error)),
+            None => {
+                let ready = self.start_ranks(spec, 1).or_else(|error| self.try_once_more(spec, error));
+                self.take_up(ready.map_err(|error| self.give_up(error))?);
+                Ok(Status::Success)
             }
         }
-        Ok(())
+    }
+
+    /// Gives the job up before work of a tool was begun, and returns why. None will be begun.
+    fn give_up(&self, error: JobError) -> Problem {
+        // Only this thread sets it.
+        self.lost.set(JobError::NeverStarted).unwrap_or_default();
+        problem_of(error)
+    }
+
+    /// Has the ranks run another tool. When they are ready, everything they had to report about the
+    /// previous one has arrived: each sends its last report before it answers, and messages between
+    /// two ranks keep their order.
+    fn change_tool<T: Distributed>(&self, spec: &JobSpec<'_, T>) -> Result<Status, JobError> {
+        lock(&self.known).change_to(T::KINDS);
+        let number = lock(&self.attempt).as_ref().map_or(1, |attempt| attempt.number);
+        // These processes have found the tokens already.
+        let init_message = self.init_message(spec, number, std::iter::empty())?;
+        self.post(ToMaster::InitMessage(PackedInit::new(&init_message)));
+        let mut guard = lock(&self.attempt);
+        let Some(attempt) = guard.as_mut() else { return Err(self.why_lost()) };
+        attempt.tool = T::NAME;
+        let ready = self.wait_until_ready(attempt, spec.run.report);
+        if ready.is_err() {
+            lock(&self.outgoing).take();
+            spec.run.report.note(&attempt.end());
+            *guard = None;
+        }
+        drop(guard);
+        let mut status = Status::Success;
+        for (host, news) in ready? {
+            if news.problems.iter().any(PackedProblem::is_error) {
+                status = Status::Failure;
+            }
+            self.tell(&host, news, spec.run.report);
+        }
+        Ok(status)
     }
 
     /// Switches to a ready job: from now on messages reach its ranks.
@@ -236,21 +261,21 @@ impl ProcessGroup {
         self.start_ranks(spec, 2)
     }
 
-    fn init_message<T: Distributed>(
+    fn init_message<'t, T: Distributed>(
         &self,
         spec: &JobSpec<'_, T>,
         attempt: u32,
-        tokens: &Tokens<'_, T>,
+        tokens: impl Iterator<Item = &'t Token>,
     ) -> Result<InitMessage, JobError> {
         let directory = std::env::current_dir().map_err(|cause| JobError::NoDirectory(Arc::new(cause)))?;
         Ok(InitMessage {
             tool: T::NAME.to_owned(),
             options: spec.run.tool.init_message(),
             config: spec.config.clone(),
-            flushes: self.journal.is_some(),
+            flushes: T::MAY_BE_REPEATED && self.journal.is_some(),
             working_directory: directory.into_os_string().into_encoded_bytes(),
             umask: haul_sys::umask().bits(),
-            tokens: tokens.left().cloned().collect(),
+            tokens: tokens.cloned().collect(),
             attempt,
             leader_counts: spec.run.tool.leader_counts(),
             range_bytes: self.options.range_bytes,
@@ -260,7 +285,13 @@ impl ProcessGroup {
         })
     }
 
-    fn wait_until_ready(&self, attempt: &mut Attempt, report: &dyn Listens) -> Result<(), JobError> {
+    /// Waits until the ranks are ready. Returns the hosts and news of reports that came before that.
+    fn wait_until_ready(
+        &self,
+        attempt: &mut Attempt,
+        report: &dyn Listens,
+    ) -> Result<Vec<(String, News)>, JobError> {
+        let mut late = Vec::new();
         let (mut began, within) = (Instant::now(), READY_WITHIN.0.max(self.options.silence * READY_WITHIN.1));
         loop {
             // Time in which this process was suspended doesn't count: nobody could have answered.
@@ -282,7 +313,11 @@ impl ProcessGroup {
                     ));
                     self.workers.store(master::workers(hosts.len() as u32).len(), Ordering::Relaxed);
                     (attempt.hosts, attempt.heard) = (hosts, Instant::now());
-                    return Ok(());
+                    return Ok(late);
+                }
+                Some(Arrival::Message(ToLaunch::Report { rank, report })) => {
+                    let (host, report) = self.checked(attempt, rank, report)?;
+                    late.push((host, report.news));
                 }
                 Some(Arrival::Message(ToLaunch::Unfit { reasons })) => {
                     let mut unfit = reasons.into_iter().map(|(host, why)| JobError::Unfit { host, why });
@@ -322,10 +357,9 @@ impl ProcessGroup {
         }
         match arrival {
             Some(Arrival::Message(ToLaunch::Report { rank, report })) => {
-                let host = attempt.hosts.get(rank.index()).cloned().unwrap_or_default();
-                match report.unknown_kind(self.known()) {
-                    None => Received::Report(host, report),
-                    Some(kind) => Received::Lost(JobError::UnknownKind { host, kind }),
+                match self.checked(attempt, rank, report) {
+                    Ok((host, report)) => Received::Report(host, report),
+                    Err(why) => Received::Lost(why),
                 }
             }
             Some(Arrival::Message(ToLaunch::Lost { why })) => Received::Lost(JobError::Lost(why)),
@@ -350,6 +384,20 @@ impl ProcessGroup {
                 Received::Lost(JobError::Silent(attempt.heard.elapsed()))
             }
             None => Received::Nothing,
+        }
+    }
+
+    /// Returns a report with its host, if all its kinds are known.
+    fn checked(
+        &self,
+        attempt: &Attempt,
+        rank: Rank,
+        report: Box<Report>,
+    ) -> Result<(String, Box<Report>), JobError> {
+        let host = attempt.hosts.get(rank.index()).cloned().unwrap_or_default();
+        match report.unknown_kind(self.known()) {
+            None => Ok((host, report)),
+            Some(kind) => Err(JobError::UnknownKind { host, kind }),
         }
     }
 
@@ -408,7 +456,7 @@ impl ProcessGroup {
         spec.run.report.note(&printed);
         let mut loss = ended.loss(failed_host(&printed), why);
         let before = lock(&self.places).clone();
-        let mut goes_on = self.choose_hosts(&loss, &ended.hosts);
+        let mut goes_on = T::MAY_BE_REPEATED && self.choose_hosts(&loss, &ended.hosts);
         for number in ended.number + 1..=ATTEMPTS {
             if !goes_on || !self.launcher.starts_again() {
                 break;
@@ -509,57 +557,6 @@ impl ProcessGroup {
             report.note(&attempt.end());
         }
         messages
-    }
-}
-
-impl Attempt {
-    fn has_several_hosts(&self) -> bool {
-        self.hosts.iter().any(|host| *host != self.hosts[0])
-    }
-
-    /// Chooses between the launcher's account of the loss and that of the ranks or the link.
-    /// Whoever misses a host knows more than whoever sees processes die because of it.
-    fn loss(&self, failed_host: Option<Loss>, why: &JobError) -> Loss {
-        let suspects = self.suspects(&why.to_string());
-        failed_host.filter(|failed_host| failed_host.with_host || !suspects.with_host).unwrap_or(suspects)
-    }
-
-    /// Names the hosts that may be lost, if the launcher named none.
-    fn suspects(&self, why: &str) -> Loss {
-        let is_named = |host: &&String| why.split_whitespace().any(|word| word == host.as_str());
-        let host = self.hosts.iter().find(is_named).cloned();
-        // In Open MPI 5 the rank that misses another ends the job, and the launcher names no host.
-        let text = match places::suspects(&self.hosts, &places::here()).as_slice() {
-            _ if host.is_some() => why.to_owned(),
-            [] => why.to_owned(),
-            [only] => format!("{why}: the host {only} may be lost"),
-            several => format!("{why}: one of the hosts {} may be lost", several.join(", ")),
-        };
-        Loss { text, with_host: host.is_some(), host }
-    }
-
-    /// Returns the loss of a host, if new output reports one.
-    fn finds_host_missing(&mut self) -> Option<Loss> {
-        let known = self.printed.len();
-        self.printed.extend(self.job.as_mut().map(LoggedJob::printed).unwrap_or_default());
-        let loss = if self.printed.len() > known { failed_host(&self.printed) } else { None };
-        loss.filter(|loss| loss.with_host)
-    }
-
-    /// Waits up to `patience` for the processes to end by themselves. Returns true if they did so
-    /// successfully.
-    fn leave(&mut self, patience: Duration) -> bool {
-        self.job.as_mut().is_none_or(|job| job.leave(patience))
-    }
-
-    /// Kills the processes. Returns what they printed.
-    fn end(&mut self) -> Vec<u8> {
-        let mut printed = std::mem::take(&mut self.printed);
-        if let Some(job) = &mut self.job {
-            job.end();
-            printed.extend(job.printed());
-        }
-        printed
     }
 }
 

@@ -3,12 +3,14 @@
 //!
 //! - [`ProcessGroup`]: the job over all its attempts. `remote.rs` is the driver that sends files to
 //!   it, `outstanding.rs` the table of work in flight. `haul-journal` records what is done.
+//! - `attempt.rs`: the processes of one attempt.
 //! - `failed_host.rs`, `places.rs`: which host failed, and which hosts the next attempt runs on.
 //! - [`command`]: this host's environment, and the command line that starts the ranks.
 //! - [`Launcher`]: how the processes are started, or found.
 //! - [`job`]: the running job, linked by pipes to rank 0, and its end. `job_processes.rs` tracks
 //!   its processes on this host.
 
+mod attempt;
 pub mod command;
 mod failed_host;
 mod family;

@@ -87,7 +87,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
 
     /// Sends a work item, with what the journal knows about it.
     fn send(&self, pending: PendingItem<T>, item: ItemSpec) {
-        let Some(journal) = self.group.journal().filter(|_| !item.claimed) else {
+        let is_recorded = T::MAY_BE_REPEATED && !item.claimed;
+        let Some(journal) = self.group.journal().filter(|_| is_recorded) else {
             return self.dispatch(pending, item);
         };
         let pending = if journal.has_begun() { self.send_begun(journal, pending, &item) } else { pending };
@@ -117,6 +118,13 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             self.dispatch(alone, ItemSpec { begun, stamps, ..item.clone() });
         }
         pending
+    }
+
+    /// Returns the maximum number of entries of the items that a job becomes. The walk has cut what
+    /// it listed; a tool's operands may be any number.
+    fn item_entries(&self, pending: &PendingItem<T>) -> usize {
+        let is_listed = pending.entry().first().is_none_or(|entry| !entry.is_operand());
+        if is_listed { usize::MAX } else { self.batch_entries(pending.entries()) }
     }
 
     fn dispatch(&self, pending: PendingItem<T>, item: ItemSpec) {
@@ -176,6 +184,10 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
                 Received::Nothing => {}
                 Received::Lost(why) => {
                     report.slow_ranks(Vec::new());
+                    if !T::MAY_BE_REPEATED {
+                        // At once: ending the job takes a while.
+                        self.spec.run.tool.lost();
+                    }
                     match self.group.begin_again(self.spec, &why) {
                         Some(again) => self.go_on(again),
                         None => return self.give_up(),
@@ -340,19 +352,28 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     /// Reports, after the run, what was not copied because the job is lost.
     fn tell_losses(&self) {
         let lost = self.lost.load(Ordering::Relaxed);
-        if lost > 0 {
-            let why = self.group.why_lost().to_string();
-            self.spec
-                .run
-                .report
-                .problem(Problem::new(ClusterKind::Lost).naming(why).naming(lost.to_string()));
-        }
+        let why = || self.group.why_lost().to_string();
+        let problem = if self.is_cut_short() {
+            Problem::new(ClusterKind::CutShort).naming(why())
+        } else if lost > 0 {
+            Problem::new(ClusterKind::Lost).naming(why()).naming(lost.to_string())
+        } else {
+            return;
+        };
+        self.spec.run.report.problem(problem);
+    }
+
+    /// True if the job is lost, and with it more than what was in flight: what couldn't be repeated
+    /// was not continued either.
+    fn is_cut_short(&self) -> bool {
+        !T::MAY_BE_REPEATED && self.group.is_lost()
     }
 
     /// True if something was not copied because the job is lost, or if a rank has reported
     /// an error.
     fn has_failed(&self) -> bool {
-        self.lost.load(Ordering::Relaxed) > 0 || self.failed.load(Ordering::Relaxed)
+        let is_lost = self.lost.load(Ordering::Relaxed) > 0 || self.is_cut_short();
+        is_lost || self.failed.load(Ordering::Relaxed)
     }
 }
 
@@ -385,7 +406,11 @@ impl<T: Distributed + 'static> Driver<Job<T>> for Remote<'_, T> {
             false => PendingItem::of(tool, job),
         };
         match pending {
-            Ok(pending) => self.send(pending, ItemSpec { claimed, ..ItemSpec::default() }),
+            Ok(pending) => {
+                let most = self.item_entries(&pending);
+                let items = pending.cut(most);
+                items.for_each(|item| self.send(item, ItemSpec { claimed, ..ItemSpec::default() }));
+            }
             Err(job) => self.local.share(me, job),
         }
     }
@@ -409,9 +434,15 @@ impl<T: Distributed + 'static> Driver<Job<T>> for Remote<'_, T> {
 }
 
 impl<T: Distributed + 'static> Executor<T> for ProcessGroup {
-    fn execute(&self, spec: &JobSpec<'_, T>, operands: Vec<Operand<T::Directory>>) -> Status {
-        if let Err(problem) = self.ensure_started(spec) {
+    fn prepare(&self, spec: &JobSpec<'_, T>) -> Status {
+        self.make_ready(spec).unwrap_or_else(|problem| {
             spec.run.report.problem(problem);
+            Status::Failure
+        })
+    }
+
+    fn execute(&self, spec: &JobSpec<'_, T>, operands: Vec<Operand<T::Directory>>) -> Status {
+        if self.prepare(spec) == Status::Failure {
             return Status::Failure;
         }
         let local = Local::of(&spec.run.settings, &Policy::default()).limited(spec.run.limits);

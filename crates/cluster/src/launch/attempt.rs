@@ -1,0 +1,78 @@
+//! One attempt at a job: its processes, and what they have printed.
+
+use std::time::{Duration, Instant};
+
+use super::failed_host::{Loss, failed_host};
+use super::job::LoggedJob;
+use super::places;
+use crate::error::JobError;
+use crate::link::Incoming;
+use crate::standstill::Standstill;
+use crate::wire::ToLaunch;
+
+/// The job of one attempt.
+pub(super) struct Attempt {
+    pub(super) incoming: Incoming<ToLaunch>,
+    /// The processes; `None` if they belong to another launcher.
+    pub(super) job: Option<LoggedJob>,
+    pub(super) hosts: Vec<String>,
+    pub(super) heard: Instant,
+    pub(super) standstill: Standstill,
+    pub(super) printed: Vec<u8>,
+    pub(super) number: u32,
+    /// Name of the tool that the ranks run.
+    pub(super) tool: &'static str,
+    /// Number of messages, once all ranks have shut down.
+    pub(super) stopped: Option<u64>,
+}
+
+impl Attempt {
+    pub(super) fn has_several_hosts(&self) -> bool {
+        self.hosts.iter().any(|host| *host != self.hosts[0])
+    }
+
+    /// Chooses between the launcher's account of the loss and that of the ranks or the link.
+    /// Whoever misses a host knows more than whoever sees processes die because of it.
+    pub(super) fn loss(&self, failed_host: Option<Loss>, why: &JobError) -> Loss {
+        let suspects = self.suspects(&why.to_string());
+        failed_host.filter(|failed_host| failed_host.with_host || !suspects.with_host).unwrap_or(suspects)
+    }
+
+    /// Names the hosts that may be lost, if the launcher named none.
+    fn suspects(&self, why: &str) -> Loss {
+        let is_named = |host: &&String| why.split_whitespace().any(|word| word == host.as_str());
+        let host = self.hosts.iter().find(is_named).cloned();
+        // In Open MPI 5 the rank that misses another ends the job, and the launcher names no host.
+        let text = match places::suspects(&self.hosts, &places::here()).as_slice() {
+            _ if host.is_some() => why.to_owned(),
+            [] => why.to_owned(),
+            [only] => format!("{why}: the host {only} may be lost"),
+            several => format!("{why}: one of the hosts {} may be lost", several.join(", ")),
+        };
+        Loss { text, with_host: host.is_some(), host }
+    }
+
+    /// Returns the loss of a host, if new output reports one.
+    pub(super) fn finds_host_missing(&mut self) -> Option<Loss> {
+        let known = self.printed.len();
+        self.printed.extend(self.job.as_mut().map(LoggedJob::printed).unwrap_or_default());
+        let loss = if self.printed.len() > known { failed_host(&self.printed) } else { None };
+        loss.filter(|loss| loss.with_host)
+    }
+
+    /// Waits up to `patience` for the processes to end by themselves. Returns true if they did so
+    /// successfully.
+    pub(super) fn leave(&mut self, patience: Duration) -> bool {
+        self.job.as_mut().is_none_or(|job| job.leave(patience))
+    }
+
+    /// Kills the processes. Returns what they printed.
+    pub(super) fn end(&mut self) -> Vec<u8> {
+        let mut printed = std::mem::take(&mut self.printed);
+        if let Some(job) = &mut self.job {
+            job.end();
+            printed.extend(job.printed());
+        }
+        printed
+    }
+}
