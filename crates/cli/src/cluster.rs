@@ -20,6 +20,7 @@ use haul_cluster::transport::{Broken, Rank, Transport};
 use haul_cluster::{Distributed, Unfit};
 use haul_compare::Comparer;
 use haul_copy::Copier;
+use haul_delete::Deleter;
 use haul_each::Runner;
 use haul_grep::Grep;
 use haul_journal::Journal;
@@ -145,6 +146,7 @@ type Serve = fn(ReadyRank<World>) -> Result<Word<World>, Broken>;
 /// The tools that ranks can run, by name.
 const PORTABLE: &[(&str, Serve)] = &[
     (Copier::NAME, ReadyRank::serve::<Copier>),
+    (Deleter::NAME, ReadyRank::serve::<Deleter>),
     (Bzip2::NAME, ReadyRank::serve::<Bzip2>),
     (Comparer::NAME, ReadyRank::serve::<Comparer>),
     (Runner::NAME, ReadyRank::serve::<Runner>),

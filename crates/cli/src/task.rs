@@ -8,6 +8,7 @@ use std::thread::Scope;
 use haul_bzip2::Bzip2;
 use haul_compare::Comparer;
 use haul_copy::Copier;
+use haul_delete::Deleter;
 use haul_each::Runner;
 use haul_flow::{CancelToken, Config, Executor, Report};
 use haul_grep::Grep;
@@ -22,6 +23,7 @@ use crate::report::Console;
 /// An executor for every tool: this process, or a process group.
 pub(crate) trait Executors:
     Executor<Copier>
+    + Executor<Deleter>
     + Executor<Bzip2>
     + Executor<Comparer>
     + Executor<Runner>
@@ -34,6 +36,7 @@ pub(crate) trait Executors:
 
 impl<E> Executors for E where
     E: Executor<Copier>
+        + Executor<Deleter>
         + Executor<Bzip2>
         + Executor<Comparer>
         + Executor<Runner>

@@ -20,7 +20,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use haul_copy::{Copier, CopyRequest, Outcome, Refused};
-use haul_delete::DeleteRequest;
+use haul_delete::{DeleteRequest, Deleter};
 use haul_flow::{Executor, Report, Status};
 use haul_sys::Identity;
 
@@ -38,7 +38,7 @@ pub use prepare::prepare;
 /// # Errors
 /// If it can't start. What fails later goes to `report`.
 pub fn run(
-    executor: &impl Executor<Copier>,
+    executor: &(impl Executor<Copier> + Executor<Deleter>),
     request: CopyRequest<'_>,
     deletion: Option<&haul_delete::Options>,
     has_failed: &dyn Fn() -> bool,
@@ -53,7 +53,7 @@ pub fn run(
     let options = haul_delete::Options { own_files, ..options.clone() };
     let CopyRequest { config, cancel, .. } = request;
     let whole = DeleteRequest { source, target, options: &options, config, cancel };
-    let ran = haul_delete::run(whole, report, |delete| {
+    let ran = haul_delete::run(executor, whole, report, |delete| {
         let deletion = UnlessFailed { has_failed, delete };
         copy(CopyRequest { deletion: Some(&deletion), ..request })
     });

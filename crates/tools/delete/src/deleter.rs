@@ -4,6 +4,8 @@
 //! be what the survey found, and the source must still not have it. Below it, only directories are
 //! entered that were there when the entries were counted. So a directory that has taken the place
 //! of another is left alone with all that is in it.
+//!
+//! With ranks, these remove the files (`distributed.rs`).
 
 use std::collections::HashSet;
 use std::ffi::CStr;
@@ -25,7 +27,7 @@ use super::options::Options;
 
 /// What is known of a directory's entries.
 #[derive(Default)]
-pub(super) struct Doomed {
+pub struct Doomed {
     /// The rules that hold for them, if any do.
     scope: Option<Arc<Scope>>,
     /// The directory in which the source must not have them; `None` if that doesn't matter.
@@ -48,6 +50,12 @@ impl Doomed {
         self.times = Some(times);
     }
 
+    /// Returns the directory in which the source must not have the entries.
+    #[cfg(feature = "distributed")]
+    pub(super) fn source(&self) -> Option<&Arc<DirHandle>> {
+        self.source.as_ref()
+    }
+
     /// Returns the same for another run.
     pub(super) fn again(&self) -> Self {
         Self::under(self.scope.clone(), self.source.clone())
@@ -61,13 +69,16 @@ pub(super) enum Stage {
     Delete,
 }
 
-pub(super) struct Deleter {
+/// The tool that counts what is to be deleted, and deletes it.
+pub struct Deleter {
     stage: Stage,
     options: Options,
     /// Path of the target, for messages.
     target: Vec<u8>,
     selector: Selector,
     cancel: CancelToken,
+    /// True if nothing more may be deleted.
+    is_stopped: AtomicBool,
     /// Keeps what is deleted (`--backup-dir`).
     backup_directory: Option<BackupDirectory>,
     /// The directories that were counted.
@@ -81,7 +92,8 @@ impl Deleter {
         let (known, counted) = (Mutex::default(), AtomicU64::new(0));
         let target = target.to_bytes().to_vec();
         let backup_directory = options.backup_place.clone().map(BackupDirectory::new);
-        Self { stage: Stage::Count, options, target, selector, cancel, backup_directory, known, counted }
+        let (stage, is_stopped) = (Stage::Count, AtomicBool::new(false));
+        Self { stage, options, target, selector, cancel, is_stopped, backup_directory, known, counted }
     }
 
     /// Returns the tool that deletes what this one has counted.
@@ -99,10 +111,41 @@ impl Deleter {
         self.counted.load(Ordering::Relaxed)
     }
 
-    /// Records that an entry stays.
-    fn keep(entry: &Entry<Self>) {
-        // Relaxed: the counter of the directory's unfinished entries orders it.
-        entry.node.own.keeps_some.store(true, Ordering::Relaxed);
+    #[cfg(feature = "distributed")]
+    pub(super) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Returns the path of the target, for messages.
+    #[cfg(feature = "distributed")]
+    pub(super) fn target(&self) -> &[u8] {
+        &self.target
+    }
+
+    /// Deletes nothing more.
+    #[cfg(feature = "distributed")]
+    pub(super) fn stop(&self) {
+        // Relaxed: nothing depends on when exactly others see it.
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Records that an entry stays, in the process that walks ([`Tool::emitted`]).
+    fn keep(cx: &Context<'_, Self>, entry: &Entry<Self>) {
+        cx.emit(entry, Vec::new());
+    }
+
+    /// True if it is known without a look at an entry that it doesn't stay.
+    #[cfg(feature = "distributed")]
+    pub(super) fn is_doomed_by_name(&self, entry: &Entry<Self>) -> bool {
+        let is_excluded = |scope: &Scope| self.selector.excludes(scope, entry.name(), entry.kind);
+        !self.selector.has_limits()
+            && !entry.node.own.scope.as_deref().is_some_and(is_excluded)
+            && !self.may_be_own(entry)
+    }
+
+    /// True if an entry has the inode number of one of the program's own files.
+    fn may_be_own(&self, entry: &Entry<Self>) -> bool {
+        self.options.own_files.iter().any(|own| own.inode == entry.name.inode())
     }
 
     fn cannot_remove(path: Vec<u8>, cause: Error) -> Problem {
@@ -141,8 +184,7 @@ impl Deleter {
         let own = &self.options.own_files;
         let look = || stat_at(&*cx.cache().open(&entry.node.source)?, entry.name());
         // By the inode number of the listing, most need no look.
-        own.iter().any(|own| own.inode == entry.name.inode())
-            && look().is_ok_and(|there| own.contains(&there.identity))
+        self.may_be_own(entry) && look().is_ok_and(|there| own.contains(&there.identity))
     }
 
     fn remove_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Result<(), Problem> {
@@ -259,8 +301,8 @@ impl Tool for Deleter {
         };
         // The survey has judged what is in a directory of both trees.
         let is_kept = || !entry.is_operand() && (!is_selected() || self.is_own(cx, entry));
-        if self.cancel.is_cancelled() || is_kept() {
-            Self::keep(entry);
+        if self.cancel.is_cancelled() || self.is_stopped.load(Ordering::Relaxed) || is_kept() {
+            Self::keep(cx, entry);
             return Plan::Skip;
         }
         if kind == EntryType::Directory { Plan::Enter } else { Plan::Handle }
@@ -270,11 +312,11 @@ impl Tool for Deleter {
         match self.may_enter(cx, entry, opened) {
             Ok(true) => {}
             Ok(false) => {
-                Self::keep(entry);
+                Self::keep(cx, entry);
                 return Enter::Over;
             }
             Err(problem) => {
-                Self::keep(entry);
+                Self::keep(cx, entry);
                 cx.problem(problem);
                 return Enter::Over;
             }
@@ -288,7 +330,7 @@ impl Tool for Deleter {
         if self.stage == Stage::Count {
             self.counted.fetch_add(1, Ordering::Relaxed);
         } else if let Err(problem) = self.remove_file(cx, entry) {
-            Self::keep(entry);
+            Self::keep(cx, entry);
             cx.problem(problem);
         }
         Handled::Over
@@ -301,7 +343,8 @@ impl Tool for Deleter {
         if node.is_operands_place() {
             return Self::restore_times(cx, node);
         }
-        let mut stays = node.own.keeps_some.load(Ordering::Relaxed);
+        let mut stays =
+            node.own.keeps_some.load(Ordering::Relaxed) || self.is_stopped.load(Ordering::Relaxed);
         if !stays && let Err(problem) = self.remove_emptied(cx, node) {
             cx.problem(problem);
             stays = true;
@@ -323,12 +366,18 @@ impl Tool for Deleter {
             Failure::Replaced => Problem::new(DeleteKind::Replaced).naming(entry.path()),
             _ => return Reported::No,
         };
-        Self::keep(entry);
+        Self::keep(cx, entry);
         cx.problem(problem);
         Reported::Yes
     }
 
     fn open_file(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenSource<'_>) -> Start<()> {
         Start::Done
+    }
+
+    /// The only result is that an entry stays.
+    fn emitted(&self, _: &Context<'_, Self>, entry: &Entry<Self>, _: &[u8]) {
+        // Relaxed: the counter of the directory's unfinished entries orders it.
+        entry.node.own.keeps_some.store(true, Ordering::Relaxed);
     }
 }

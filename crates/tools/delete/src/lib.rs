@@ -4,7 +4,8 @@
 //! survey   before the copy: what has only the target? (survey.rs)
 //!          and what is below it? (deleter.rs, counting)
 //! copy     not in this crate
-//! delete   each is looked up again on both sides, and removed (deleter.rs, deleting)
+//! delete   each is looked up again on both sides, and removed (deleter.rs, deleting),
+//!          by ranks too (distributed.rs)
 //! ```
 //!
 //! Because it is known before the copy what only the target has, what the copy makes isn't counted,
@@ -17,6 +18,8 @@
 //! each directory.
 
 mod deleter;
+#[cfg(feature = "distributed")]
+mod distributed;
 mod kind;
 mod options;
 mod survey;
@@ -25,15 +28,16 @@ use std::ffi::CStr;
 use std::sync::Mutex;
 
 use haul_flow::{
-    CancelToken, Config, EntryOutcome, EntryReport, Line, Operand, Problem, Report, Selector, Session,
-    Severity, Split, Standard, Status, Tally, lock,
+    CancelToken, Config, EntryOutcome, EntryReport, Executor, Line, Operand, Problem, Report, Selection,
+    Selector, Session, Severity, Split, Standard, Status, Tally, lock,
 };
 use haul_sys::{EntryType, Errno, Names, Times, c_string, stat};
 
+pub use deleter::Deleter;
 pub use kind::DeleteKind;
 pub use options::{Limit, Options};
 
-use deleter::{Deleter, Doomed};
+use deleter::Doomed;
 use survey::{Counterpart, Found, Survey};
 
 /// A deletion to run.
@@ -52,11 +56,13 @@ pub struct DeleteRequest<'a> {
 }
 
 /// Finds what only the target has, and runs `copy`. That calls the function it is passed with how
-/// the copy went: if it succeeded, what was found is deleted. Everything is reported to `report`.
+/// the copy went: if it succeeded, `executor` deletes what was found. Everything is reported to
+/// `report`.
 ///
 /// # Errors
 /// If it can't begin. Then nothing was copied.
 pub fn run<R>(
+    executor: &impl Executor<Deleter>,
     request: DeleteRequest<'_>,
     report: &dyn Report,
     copy: impl FnOnce(&dyn Fn(Status) -> Status) -> R,
@@ -65,15 +71,16 @@ pub fn run<R>(
     let selection = config.selection.clone();
     let Config { jobs, nice, ref limits, .. } = *config;
     let config = Config { jobs, nice, limits: limits.clone(), selection, ..Config::default() };
+    // The rules were applied to the source. They must not be applied to single directories of the
+    // target as if each were a whole tree, by this process or by another.
+    let plain = Config { selection: Selection::default(), ..config.clone() };
     let problems = Problems::default();
     let mut session = Session::begin(&config, &problems)?;
     let Found { operands, entries, source_is_empty } = survey(&session, (source, target), options, cancel);
-    // The rules were applied to the source. They must not be applied to single directories of the
-    // target as if each were a whole tree.
     let selector = std::mem::take(&mut session.selector);
     let selector = if options.excluded { Selector::default() } else { selector };
     let deleter = Deleter::counting(options.clone(), request.target, selector, cancel.clone());
-    session.run_alone(&deleter, operands.iter().filter_map(only_directories));
+    session.run_alone(&deleter, operands.iter().filter_map(|operand| only(operand, true)));
     let directories = operands.iter().map(|operand| directories(operand).count() as u64).sum::<u64>();
     let top = operands.iter().map(|operand| operand.names.len() as u64).sum::<u64>();
     // The directories at the top were counted with what is below them.
@@ -96,23 +103,36 @@ pub fn run<R>(
         if operands.is_empty() && problems.is_empty() {
             return copied;
         }
+        session.report = &report;
+        session.config = &plain;
+        let deleter = deleter.deleting();
+        let after_errors = || Problem::new(DeleteKind::AfterErrors);
         let failed = copied == Status::Failure || problems.pass_on(&report);
-        let refused = if failed { Some(Problem::new(DeleteKind::AfterErrors)) } else { refusal() };
+        let refused = if failed { Some(after_errors()) } else { refusal() };
+        let is_ready = || session.prepare(executor, &deleter) == Status::Success;
+        let refused = refused.or_else(|| (!is_ready()).then(after_errors));
         if let Some(problem) = refused {
             report.problem(problem.naming(target.to_bytes()));
             return Status::Failure;
         }
-        session.report = &report;
-        delete_all(&session, deleter, operands)
+        delete_all(executor, &session, &deleter, operands)
     };
     Ok(copy(&delete))
 }
 
-fn delete_all(session: &Session<'_>, deleter: Deleter, mut operands: Vec<Operand<Doomed>>) -> Status {
+fn delete_all(
+    executor: &impl Executor<Deleter>,
+    session: &Session<'_>,
+    deleter: &Deleter,
+    operands: Vec<Operand<Doomed>>,
+) -> Status {
+    // Apart, because directories are entered here.
+    let apart = |operand| [only(&operand, true), only(&operand, false)].into_iter().flatten();
+    let mut operands: Vec<_> = operands.into_iter().flat_map(apart).collect();
     if deleter.restores_times() {
         operands.iter_mut().for_each(|operand| keep_times(session, operand));
     }
-    session.run_alone(&deleter.deleting(), operands)
+    session.run(executor, deleter, Vec::new(), operands)
 }
 
 /// Walks the source and returns what only the target has. What goes wrong is reported.
@@ -155,11 +175,14 @@ fn directories(operand: &Operand<Doomed>) -> impl Iterator<Item = usize> {
     (0..names.len()).filter(|index| names.entry(*index).kind == EntryType::Directory)
 }
 
-/// Returns an operand of the directories only, if there are any.
-fn only_directories(operand: &Operand<Doomed>) -> Option<Operand<Doomed>> {
+/// Returns an operand of the directories only, or of all others, if there are any.
+fn only(operand: &Operand<Doomed>, directories: bool) -> Option<Operand<Doomed>> {
     let mut names = Names::new();
-    for index in directories(operand) {
-        names.push(operand.names.name(index), operand.names.entry(index).inode, EntryType::Directory);
+    for index in 0..operand.names.len() {
+        let entry = operand.names.entry(index);
+        if (entry.kind == EntryType::Directory) == directories {
+            names.push(operand.names.name(index), entry.inode, entry.kind);
+        }
     }
     let place = std::sync::Arc::clone(&operand.place);
     (!names.is_empty()).then(|| Operand { place, names, own: operand.own.again() })

@@ -2,9 +2,10 @@
 
 use haul_flow::BackupPlace;
 use haul_sys::Identity;
+use serde::{Deserialize, Serialize};
 
 /// How much may be deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Limit {
     /// At most so many entries.
     Entries(u64),
@@ -27,7 +28,7 @@ impl Limit {
 }
 
 /// What is deleted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// True if the selection protects nothing: what it leaves out is deleted too.
     pub excluded: bool,

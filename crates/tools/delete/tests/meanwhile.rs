@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use haul_delete::{DeleteKind, DeleteRequest, Limit, Options};
-use haul_flow::{CancelToken, Config, Line, Problem, Report, Standard, Status, Tally};
+use haul_flow::{Alone, CancelToken, Config, Line, Problem, Report, Standard, Status, Tally};
 use haul_testkit::Sandbox;
 
 #[derive(Default)]
@@ -64,7 +64,7 @@ fn delete(folder: &Path, script: &str) -> (Status, Reports) {
     let (options, config, reports) = (options(), Config::default(), Reports::default());
     let (config, cancel) = (&config, &CancelToken::default());
     let request = DeleteRequest { source: &source, target: &target, options: &options, config, cancel };
-    let status = haul_delete::run(request, &reports, |delete| {
+    let status = haul_delete::run(&Alone, request, &reports, |delete| {
         let mut shell = Command::new("sh");
         assert!(shell.args(["-ec", script]).current_dir(folder).status().unwrap().success(), "{script}");
         delete(Status::Success)

@@ -1,0 +1,55 @@
+//! Deleting by several processes: the process that walks enters the directories, and removes each
+//! when it is empty; any process removes what else is in them.
+//!
+//! What a rank needs of an entry of both trees' directory is the inode number that the survey found
+//! and the directory in the source. Further below it needs nothing: what the selection leaves out,
+//! and what may be one of the program's own files, is decided about where the tree is walked.
+
+use haul_cluster::{Distributed, ItemReceiver, RemotePath};
+use haul_flow::{CancelToken, Entry, Kind, Selector};
+use haul_sys::{Errno, Error, Operation, c_string};
+
+use super::deleter::{Deleter, Doomed};
+use super::kind::DeleteKind;
+use super::options::Options;
+
+impl Distributed for Deleter {
+    const NAME: &'static str = "delete";
+    const KINDS: &'static [Kind] = DeleteKind::KINDS;
+    const SENDS_INODES: bool = true;
+    // A lost rank may be a sign of worse to come.
+    const MAY_BE_REPEATED: bool = false;
+
+    fn init_message(&self) -> Vec<u8> {
+        postcard::to_allocvec(&(self.options(), self.target())).unwrap_or_default()
+    }
+
+    fn from_init(init_message: &[u8]) -> Option<Self> {
+        let (options, target): (Options, Vec<u8>) = postcard::from_bytes(init_message).ok()?;
+        let (selector, cancel) = (Selector::default(), CancelToken::default());
+        Some(Self::counting(options, &c_string(&target), selector, cancel).deleting())
+    }
+
+    fn entry_may_travel(&self, entry: &Entry<Self>) -> bool {
+        entry.is_operand() || self.is_doomed_by_name(entry)
+    }
+
+    fn pack(&self, own: &Doomed) -> Vec<u8> {
+        let source = own.source().map(|held| RemotePath::to(held));
+        postcard::to_allocvec(&source).unwrap_or_default()
+    }
+
+    fn unpack(&self, packed: &[u8], receiver: &ItemReceiver<'_>) -> Result<Doomed, (Vec<u8>, Error)> {
+        let unreadable = |_| {
+            let what = "an item of another version".to_owned();
+            (Vec::new(), Error::new(Operation::Read, what, Errno::PROTO))
+        };
+        let source: Option<RemotePath> = postcard::from_bytes(packed).map_err(unreadable)?;
+        let source = source.map(|path| receiver.hold(&path)).transpose()?;
+        Ok(Doomed::under(None, source))
+    }
+
+    fn lost(&self) {
+        self.stop();
+    }
+}
