@@ -10,6 +10,7 @@
 //! - [`kills`]: processes killed at any moment.
 //! - [`journal`]: reruns with a journal.
 //! - [`hosts`]: three hosts, of which one is different, or gone.
+//! - [`deletion`]: who deletes, and what stays.
 //! - [`sync`]: what `haul sync` keeps, links and foresees.
 //! - [`tools`]: the applets other than `cp`.
 //! - [`verify`]: verified copies, and manifests.
@@ -22,6 +23,7 @@
 mod bad_input;
 mod calls;
 mod control;
+mod deletion;
 mod hosts;
 mod journal;
 mod kills;

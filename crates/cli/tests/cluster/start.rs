@@ -67,6 +67,20 @@ pub(crate) fn script(sandbox: &Sandbox, mpi: &Mpi, way: Way, own: &[&str]) -> Pr
     Program::at(&path)
 }
 
+/// Writes a program that ranks of Open MPI run in place of haul (`HAUL_AGENT`): this shell code, and
+/// then `$@`, which is haul with its arguments. `$rank` is the rank's number, and the working
+/// directory the sandbox.
+pub(crate) fn agent(sandbox: &Sandbox, code: &str) -> PathBuf {
+    let path = sandbox.join("agent");
+    let haul = fs::canonicalize(program!().path()).unwrap();
+    let (haul, folder) = (haul.display(), sandbox.path().display());
+    let text = format!(
+        "#!/bin/sh\nset -e\nset -- '{haul}' \"$@\"\nrank=$OMPI_COMM_WORLD_RANK\ncd '{folder}'\n{code}\nexec \"$@\"\n"
+    );
+    write_script(&path, &text).unwrap();
+    path
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) id: u32,
