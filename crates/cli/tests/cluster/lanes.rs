@@ -1,0 +1,52 @@
+//! Directories in which ranks work: all of them until the end, as the lanes of rank 0's queue have
+//! one directory each.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+
+use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::strace::parse;
+use haul_testkit::{Sandbox, needs, note, program, require};
+
+use crate::start::{Way, agent, script};
+
+const RANKS: u32 = 3;
+
+/// Fewer than lanes. By their hash, two or more of so many would share one but for one time in
+/// twenty, and be all that is left at the end.
+const DIRECTORIES: usize = 20;
+
+const FILES: usize = 600;
+
+#[test]
+fn ranks_work_in_all_directories_until_the_end() {
+    require!(Kind::OpenMpi4.needed(), program!().needs_haul(), needs::tool("strace"));
+    let sandbox = Sandbox::in_memory().unwrap();
+    for directory in 0..DIRECTORIES {
+        let directory = sandbox.join(format!("from/{directory}"));
+        fs::create_dir_all(&directory).unwrap();
+        (0..FILES).for_each(|file| fs::write(directory.join(file.to_string()), "").unwrap());
+    }
+    // A new file gets its name by this call.
+    let agent =
+        agent(&sandbox, "set -- strace -f -qq -y --seccomp-bpf -e trace=linkat -o calls.$rank -- \"$@\"");
+    let copy = script(&sandbox, &Mpi::find(Kind::OpenMpi4).unwrap(), Way::Clients(RANKS), &[]);
+    let run = copy.run().args(["-rT", "from", "to"]).in_folder(sandbox.path()).env("HAUL_AGENT", &agent);
+    let outcome = run.finish().unwrap();
+    assert!(outcome.succeeded(), "{}", outcome.errors());
+    let (mut files, mut last) = (0, BTreeSet::new());
+    for rank in 0..RANKS {
+        let log = fs::read(sandbox.join(format!("calls.{rank}"))).unwrap();
+        let calls = parse(&String::from_utf8_lossy(&log));
+        let named: Vec<_> = calls.iter().filter(|call| !call.failed()).collect();
+        files += named.len();
+        let directories = named[named.len() * 9 / 10..].iter().filter_map(|call| call.descriptor_path(2));
+        let mut counts = HashMap::new();
+        directories.for_each(|directory| *counts.entry(directory.to_owned()).or_insert(0) += 1);
+        note!("rank {rank}: {} files, the last tenth of them in {} directories", named.len(), counts.len());
+        last.extend(counts.into_keys());
+    }
+    note!("in {} directories together", last.len());
+    assert_eq!(files, DIRECTORIES * FILES);
+    assert!(last.len() >= DIRECTORIES * 3 / 4, "the last tenth is in {} directories", last.len());
+}
