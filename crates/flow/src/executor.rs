@@ -12,8 +12,8 @@ use crate::tool::Tool;
 
 /// Decides which processes do a tool's jobs: this one, or several.
 pub trait Executor<T: Tool> {
-    /// Gets ready for the tool's jobs, when those of other tools are done. Returns `Failure` if that
-    /// fails, or if an error of theirs comes to light now. It was reported.
+    /// Gets ready for the tool's jobs, when those of other tools are done. Returns `Failure` if
+    /// that fails, or if an error of theirs comes to light now. It was reported.
     fn prepare(&self, _job: &JobSpec<'_, T>) -> Status {
         Status::Success
     }

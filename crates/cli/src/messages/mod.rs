@@ -368,6 +368,7 @@ mod tests {
             }
         }
         check::<haul_copy::Copier>(CopyKind::KINDS);
+        check::<haul_delete::Deleter>(haul_delete::DeleteKind::KINDS);
         check::<haul_tar::PositionedWriter>(TarKind::KINDS);
         check::<haul_tar::Extractor>(TarKind::KINDS);
         check::<haul_grep::Grep>(GrepKind::KINDS);

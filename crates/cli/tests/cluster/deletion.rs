@@ -1,4 +1,5 @@
-//! `haul sync --delete` by several processes: who deletes, and what stays when something goes wrong.
+//! `haul sync --delete` by several processes: who deletes, and what stays when something goes
+//! wrong.
 //!
 //! Ranks start after the survey, so what the script does that starts them (`HAUL_AGENT`) is done
 //! between survey and deletion.

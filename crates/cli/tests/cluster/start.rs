@@ -67,8 +67,8 @@ pub(crate) fn script(sandbox: &Sandbox, mpi: &Mpi, way: Way, own: &[&str]) -> Pr
     Program::at(&path)
 }
 
-/// Writes a program that ranks of Open MPI run in place of haul (`HAUL_AGENT`): this shell code, and
-/// then `$@`, which is haul with its arguments. `$rank` is the rank's number, and the working
+/// Writes a program that ranks of Open MPI run in place of haul (`HAUL_AGENT`): this shell code,
+/// and then `$@`, which is haul with its arguments. `$rank` is the rank's number, and the working
 /// directory the sandbox.
 pub(crate) fn agent(sandbox: &Sandbox, code: &str) -> PathBuf {
     let path = sandbox.join("agent");

@@ -191,8 +191,8 @@ impl ProcessGroup {
         Ok(ReadyGroup { outgoing, attempt })
     }
 
-    /// Has the ranks run this tool: starts them, if that has not happened yet, or ends the tool that
-    /// they run. Returns `Failure` if that one's last reports have errors.
+    /// Has the ranks run this tool: starts them, if that has not happened yet, or ends the tool
+    /// that they run. Returns `Failure` if that one's last reports have errors.
     pub(crate) fn make_ready<T: Distributed>(&self, spec: &JobSpec<'_, T>) -> Result<Status, Problem> {
         let running = lock(&self.attempt).as_ref().map(|attempt| attempt.tool);
         match running {
@@ -285,7 +285,7 @@ impl ProcessGroup {
         })
     }
 
-    /// Waits until the ranks are ready. Returns the hosts and news of reports that came before that.
+    /// Waits until the ranks are ready. Returns the hosts and news of reports that came before.
     fn wait_until_ready(
         &self,
         attempt: &mut Attempt,
