@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use haul_testkit::examples::examples;
 use haul_testkit::run::Running;
 use haul_testkit::{Program, Sandbox, needs, program, require, wait};
 
@@ -16,35 +17,6 @@ const SCENE: &str = "
     for n in 1 2 3; do head -c 3000 /dev/urandom >srv/photos/2026/$n.jpg; done
     echo /out/ >srv/project/.gitignore; echo head >srv/project/.git/HEAD; echo x >srv/project/out/x.o
     touch -d @1000 srv/project/README; touch srv/project/src/a.c srv/project/src/b.h";
-
-/// A recipe: the section it is in, its language, and its lines.
-struct Block {
-    section: String,
-    language: String,
-    text: String,
-}
-
-fn blocks(page: &str) -> Vec<Block> {
-    let (mut blocks, mut section): (Vec<Block>, _) = (Vec::new(), String::new());
-    let mut open = false;
-    for line in page.lines() {
-        match line.strip_prefix("```") {
-            Some(language) if !open => {
-                let (section, language) = (section.clone(), language.to_owned());
-                blocks.push(Block { section, language, text: String::new() });
-                open = true;
-            }
-            Some(_) => open = false,
-            None if open => blocks.last_mut().unwrap().text += &format!("{line}\n"),
-            None => {
-                if let Some(title) = line.strip_prefix("## ") {
-                    title.clone_into(&mut section);
-                }
-            }
-        }
-    }
-    blocks
-}
 
 fn run(ours: &Program, sandbox: &Sandbox, text: &str) -> Output {
     let root = sandbox.path().display().to_string();
@@ -89,16 +61,16 @@ fn the_recipes_work() {
     let ours = program!();
     require!(ours.needs_haul(), needs::tool("python3"));
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/automation.md");
-    let blocks = blocks(&fs::read_to_string(page).unwrap());
+    let recipes = examples(&fs::read_to_string(page).unwrap());
     let photos = ["2026", "2026/1.jpg", "2026/2.jpg", "2026/3.jpg"];
     let clone = [".gitignore", "README", "src", "src/a.c", "src/b.h"];
     let mut tried = 0;
-    for block in &blocks {
+    for recipe in &recipes {
         let sandbox = Sandbox::in_memory().unwrap();
         sandbox.script(SCENE).unwrap();
-        let commands = match block.language.as_str() {
-            "sh" => block.text.clone(),
-            "ini" => block.text.lines().filter_map(|line| line.strip_prefix("ExecStart=")).collect(),
+        let commands = match recipe.language.as_str() {
+            "sh" => recipe.text.clone(),
+            "ini" => recipe.text.lines().filter_map(|line| line.strip_prefix("ExecStart=")).collect(),
             _ => continue,
         };
         if commands.is_empty() {
@@ -115,7 +87,7 @@ fn the_recipes_work() {
         let nightly = commands.contains("haul ctl ").then(|| nightly_job(&ours, &sandbox));
         let output = run(&ours, &sandbox, &commands);
         let there = |name: &str| names(&sandbox.join(name));
-        match block.section.as_str() {
+        match recipe.section.as_str() {
             _ if commands.contains("--dry-run") => {
                 assert!(String::from_utf8_lossy(&output.stdout).contains("removed '"), "{commands}");
                 assert_eq!(there("mnt/backup/photos"), ["old"]);

@@ -1,13 +1,14 @@
 //! The C library: a C program is compiled against its header, linked, and run.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use haul_packaging::{run, workspace};
-use haul_testkit::require;
+use haul_testkit::examples::in_language;
+use haul_testkit::{needs, require};
 
 /// The program: `folder` has a tree `source`. It exits with the line of the first check that fails.
 const PROGRAM: &str = r#"
@@ -147,27 +148,21 @@ int main(void) {
 }
 "#;
 
-/// Builds the library as the tests are built, and installs it below a folder as a package would.
-fn install(prefix: &Path) {
-    let top = workspace();
-    // In the profile of the tests, whose dependencies are built already.
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(&top).args(["build", "--quiet", "--profile=test", "--package=haul-capi"]);
-    run(&mut cargo).unwrap();
-    let built = target_directory().join("debug");
-    for folder in ["include", "lib/pkgconfig"] {
-        fs::create_dir_all(prefix.join(folder)).unwrap();
-    }
-    let library = prefix.join("lib");
-    fs::copy(built.join("libhaul_capi.so"), library.join("libhaul.so.0")).unwrap();
-    fs::copy(built.join("libhaul_capi.a"), library.join("libhaul.a")).unwrap();
-    std::os::unix::fs::symlink("libhaul.so.0", library.join("libhaul.so")).unwrap();
-    let package = top.join("crates/capi");
-    fs::copy(package.join("include/libhaul.h"), prefix.join("include/libhaul.h")).unwrap();
-    let template = fs::read_to_string(package.join("libhaul.pc.in")).unwrap();
-    let text = template.replace("@PREFIX@", prefix.to_str().unwrap());
-    let text = text.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
-    fs::write(library.join("pkgconfig/libhaul.pc"), text).unwrap();
+/// Builds and installs the library below a folder by the commands of docs/library.md, but as the
+/// tests are built, whose dependencies are there already. Returns the last command, which compiles a
+/// program.
+fn install(prefix: &Path) -> String {
+    let page = fs::read_to_string(workspace().join("docs/library.md")).unwrap();
+    let [commands] = &in_language(&page, "sh")[..] else { panic!("where does the page install?") };
+    let (install, compile) = commands.trim_end().rsplit_once('\n').unwrap();
+    let built = target_directory().join("debug").display().to_string();
+    let script = install.replace("--profile library", "--quiet --profile=test");
+    let script = script.replace("target/library/", &format!("{built}/"));
+    assert!(script.contains("--profile=test") && script.contains(&built), "{script}");
+    let mut shell = Command::new("sh");
+    shell.args(["-ec", &script]).current_dir(workspace()).env("PREFIX", prefix);
+    run(&mut shell).unwrap();
+    compile.to_owned()
 }
 
 fn target_directory() -> PathBuf {
@@ -184,7 +179,7 @@ fn compile(folder: &Path, program: &str, arguments: &[String]) {
 
 #[test]
 fn a_c_program_copies_synchronizes_cancels_and_reads_errors() {
-    require!(haul_testkit::needs::tool("gcc"));
+    require!(needs::tool("gcc"));
     let folder = tempfile::tempdir().unwrap();
     let prefix = folder.path().join("prefix");
     install(&prefix);
@@ -208,7 +203,7 @@ fn a_c_program_copies_synchronizes_cancels_and_reads_errors() {
 
 #[test]
 fn a_c_program_uses_no_memory_wrongly() {
-    require!(haul_testkit::needs::tool("gcc"), haul_testkit::needs::tool("valgrind"));
+    require!(needs::tool("gcc"), needs::tool("valgrind"));
     let folder = tempfile::tempdir().unwrap();
     let prefix = folder.path().join("prefix");
     install(&prefix);
@@ -219,6 +214,28 @@ fn a_c_program_uses_no_memory_wrongly() {
     let leaks = ["--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"];
     let valgrind = [&["valgrind", "--quiet", "--error-exitcode=9"][..], &leaks, &["../shared"]].concat();
     run_in_tree(folder.path(), &valgrind, &library);
+}
+
+#[test]
+fn the_example_of_the_page_makes_a_backup_equal() {
+    require!(needs::tool("gcc"), needs::tool("pkg-config"));
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("prefix");
+    let command = install(&prefix);
+    let page = fs::read_to_string(workspace().join("docs/library.md")).unwrap();
+    let [program] = &in_language(&page, "c")[..] else { panic!("which program is it?") };
+    fs::write(folder.path().join("program.c"), program).unwrap();
+    let script = format!(
+        "mkdir -p project backup; echo new >project/file; echo old >backup/old
+         CFLAGS='-std=c11 -Wall -Wextra -Wpedantic -Werror'
+         {}
+         ./a.out; diff -r project backup",
+        command.replace("cc ", "cc $CFLAGS ")
+    );
+    let library = prefix.join("lib");
+    let mut shell = Command::new("sh");
+    shell.args(["-ec", &script]).current_dir(&folder).env("LD_LIBRARY_PATH", &library);
+    run(shell.env("PKG_CONFIG_PATH", library.join("pkgconfig"))).unwrap();
 }
 
 /// Runs a command in a new tree, with the shared library of a folder. Returns its output.

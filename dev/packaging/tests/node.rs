@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use haul_packaging::{run, workspace};
+use haul_testkit::examples::in_language;
 use haul_testkit::{needs, require};
 use tempfile::TempDir;
 
@@ -27,6 +28,30 @@ fn the_installed_package_passes_its_tests() {
     let mut tests = Command::new("node");
     let printed = run(tests.args(["--test", "--test-reporter=tap"]).args(files).current_dir(&user)).unwrap();
     assert!(printed.contains("\n# fail 0\n") && !printed.contains("\n# pass 0\n"), "{printed}");
+}
+
+#[test]
+fn the_examples_of_the_pages_copy_a_tree() {
+    require!(node(), built());
+    let (_scratch, user) = installed();
+    for page in ["docs/node.md", "node/README.md"] {
+        let text = fs::read_to_string(workspace().join(page)).unwrap();
+        let examples = in_language(&text, "js");
+        assert_eq!(examples.len(), 1, "{page}");
+        for example in examples {
+            let clone = user.join("clone");
+            if clone.exists() {
+                fs::remove_dir_all(&clone).unwrap();
+            }
+            fs::create_dir_all(user.join("project/node_modules/module")).unwrap();
+            fs::write(user.join("project/index.js"), "content").unwrap();
+            fs::write(user.join("example.mjs"), example).unwrap();
+            run(Command::new("node").arg("example.mjs").current_dir(&user)).unwrap();
+            let entries = fs::read_dir(&clone).unwrap();
+            let names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+            assert_eq!(names, ["index.js"], "{page}");
+        }
+    }
 }
 
 #[test]

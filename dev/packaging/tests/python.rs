@@ -89,6 +89,7 @@ fn the_package_passes_its_tests_and_those_of_cpython() {
     for tests in ["test_copytree.py", "test_sync.py"] {
         run(&mut environment.script(tests)).unwrap_or_else(|error| panic!("{error}"));
     }
+    run(&mut environment.script("examples.py")).unwrap_or_else(|error| panic!("{error}"));
     check_types(&environment);
 
     let output = environment.script("cpython.py").output().unwrap();

@@ -26,6 +26,7 @@
 //! - [`signals`] resets signals to their defaults for child processes; [`wait`] bounds every wait.
 //! - [`memory_group`] limits the memory of a run.
 //! - [`lease`] holds a lease on a file, as a file server does.
+//! - [`examples`] finds the code blocks of the documentation.
 //! - [`needs`] and the macros [`skip!`], [`require!`] end a test that can't run here, and count it.
 //!
 //! Promises: nothing here asserts. Every function returns a result for the test to judge, so a
@@ -40,6 +41,7 @@ pub mod compare;
 pub mod deep;
 pub mod duel;
 pub mod everything;
+pub mod examples;
 pub mod flip;
 pub mod hosts;
 pub mod lease;

@@ -1,0 +1,18 @@
+//! Makes a backup of a directory, and prints the hashes of its files.
+
+#![allow(clippy::print_stdout)]
+
+use haul::{Copy, Error, Sync, hash_tree};
+
+fn main() -> Result<(), Error> {
+    let summary = Copy::exactly("project", "backup").recursive().preserve_all().run()?;
+    println!("{} files, {} bytes", summary.tally.files, summary.tally.bytes);
+
+    // Make it equal, also by deleting what only the backup has.
+    Sync::new("project", "backup").delete().run()?;
+
+    for file in hash_tree("backup")? {
+        println!("{}  {}", file.digest, file.path.display());
+    }
+    Ok(())
+}
