@@ -320,9 +320,14 @@ fn of_a_cache_only_the_tag_is_kept() {
 fn an_ignore_file_that_cannot_be_used_is_reported() {
     let ours = program!();
     require!(ours.needs_haul(), needs::tool("mkfifo"));
-    let cases: [(&str, &str, i32); 4] = [
-        ("mkfifo s/.gitignore", "cannot open 's/.gitignore'", 1),
-        ("ln -s x s/.gitignore; echo '*' >s/x", "cannot open 's/.gitignore'", 1),
+    let special = "ignoring 's/.gitignore': it is not a regular file\n";
+    let cases = [
+        ("mkfifo s/.gitignore", special, 1),
+        ("mkdir s/.gitignore", special, 1),
+        ("ln -s x s/.gitignore; echo '*' >s/x", special, 1),
+        ("ln -s /dev/zero s/.gitignore", special, 1),
+        ("ln -s nowhere s/.gitignore", special, 1),
+        ("truncate -s 1G s/.gitignore", "ignoring 's/.gitignore': it is larger than 16 MiB\n", 1),
         ("printf 'a[\\nx\\n' >s/.gitignore", "'s/.gitignore:1': ignoring the invalid pattern 'a['", 0),
         ("printf '\\377\\nx\\n' >s/.gitignore", "'s/.gitignore:1': ignoring the invalid pattern ", 0),
     ];
@@ -336,6 +341,25 @@ fn an_ignore_file_that_cannot_be_used_is_reported() {
         assert_eq!(outcome.errors().lines().count(), 1, "{}", outcome.errors());
         assert!(sandbox.join("t/y").exists());
     }
+}
+
+#[test]
+fn an_ignore_file_that_cannot_be_read_is_reported() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    let script = "mkdir s; echo y >s/y; echo y >s/.gitignore; chmod 0 s/.gitignore; chmod 777 .";
+    sandbox.script(script).unwrap();
+    let options = ["--gitignore", "--exclude=.gitignore"];
+    let mut run = ours.run_with(&options).args(["-r", "s", "t"]).in_folder(sandbox.path());
+    if needs::root().is_none() {
+        run = run.as_nobody();
+    }
+    let outcome = run.finish().unwrap();
+    let message = "cannot open 's/.gitignore' for reading: Permission denied\n";
+    assert!(outcome.errors().ends_with(message), "{}", outcome.errors());
+    assert_eq!((outcome.status(), outcome.errors().lines().count()), (Some(1), 1));
+    assert!(sandbox.join("t/y").exists());
 }
 
 #[test]

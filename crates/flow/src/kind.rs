@@ -131,6 +131,10 @@ kinds! {
         BadPattern,
         /// A line of a `.gitignore` file is invalid, and has no effect.
         BadIgnoreLine,
+        /// A `.gitignore` isn't a regular file, and has no effect.
+        BadIgnoreFile,
+        /// A `.gitignore` file is larger than 16 MiB, and has no effect.
+        LargeIgnoreFile,
     }
 }
 

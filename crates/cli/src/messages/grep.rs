@@ -29,6 +29,8 @@ sentences! { of_flow(FlowKind):
     CannotUseEngine => "cannot use the engine {}",
     BadPattern => "invalid pattern {}",
     BadIgnoreLine => "{}: ignoring the invalid pattern {}",
+    BadIgnoreFile => "ignoring {}: it is not a regular file",
+    LargeIgnoreFile => "ignoring {}: it is larger than 16 MiB",
 }
 
 /// Returns GNU grep's sentence for an invalid pattern. PCRE2 words its own.

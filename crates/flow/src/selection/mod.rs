@@ -25,7 +25,7 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use haul_sys::{EntryType, Errno, Error, Fd, FileType, Names, Open, Operation, Stat, Timestamp};
+use haul_sys::{EntryType, Errno, Error, Fd, FileType, Names, Open, Stat, Timestamp};
 use haul_sys::{open, read_all, stat, stat_at};
 use serde::{Deserialize, Serialize};
 
@@ -255,9 +255,14 @@ fn read_ignore_file(
 ) -> Option<Rules> {
     let text = match read_small(directory, IGNORE_FILE, IGNORE_FILE_BYTES_MAX) {
         Ok(text) => text,
-        Err(cause) if cause.is(Errno::NOENT) => return None,
-        Err(cause) => {
-            report(Problem::new(FlowKind::CannotOpen).naming(path_of(IGNORE_FILE)).because(cause));
+        Err(Unread::Failed(cause)) if cause.is(Errno::NOENT) => return None,
+        Err(why) => {
+            let problem = match why {
+                Unread::Failed(cause) => Problem::new(FlowKind::CannotOpen).because(cause),
+                Unread::NotRegular => Problem::new(FlowKind::BadIgnoreFile),
+                Unread::TooLarge => Problem::new(FlowKind::LargeIgnoreFile),
+            };
+            report(problem.naming(path_of(IGNORE_FILE)));
             return None;
         }
     };
@@ -276,17 +281,28 @@ fn is_cache(directory: &Fd) -> bool {
     read.is_ok() && start == *CACHE_SIGNATURE
 }
 
-/// Reads a whole regular file of a directory. A symbolic link is not followed.
-fn read_small(directory: &Fd, name: &CStr, bytes_max: u64) -> Result<Vec<u8>, Error> {
-    let file = open(directory, name, Open::READ)?;
-    let size = match stat(&file)? {
-        stat if stat.kind != FileType::Regular => Err(Errno::INVAL),
-        stat if stat.size > bytes_max => Err(Errno::FBIG),
-        stat => Ok(usize::try_from(stat.size).unwrap_or_default()),
+/// Why a small file was not read.
+enum Unread {
+    Failed(Error),
+    NotRegular,
+    TooLarge,
+}
+
+/// Reads a whole regular file of a directory. A symbolic link is not followed, and nothing else is
+/// waited for.
+fn read_small(directory: &Fd, name: &CStr, bytes_max: u64) -> Result<Vec<u8>, Unread> {
+    let file = open(directory, name, Open::READ).map_err(|cause| {
+        // A link gives ELOOP and a socket ENXIO, which don't say that.
+        let is_special = stat_at(directory, name).is_ok_and(|stat| stat.kind != FileType::Regular);
+        if is_special { Unread::NotRegular } else { Unread::Failed(cause) }
+    })?;
+    let size = match stat(&file).map_err(Unread::Failed)? {
+        stat if stat.kind != FileType::Regular => return Err(Unread::NotRegular),
+        stat if stat.size > bytes_max => return Err(Unread::TooLarge),
+        stat => usize::try_from(stat.size).map_err(|_| Unread::TooLarge)?,
     };
-    let size = size.map_err(|why| Error::new(Operation::Read, format!("{name:?}"), why))?;
     let mut text = vec![0; size];
-    let length = read_all(&file, 0, &mut text)?;
+    let length = read_all(&file, 0, &mut text).map_err(Unread::Failed)?;
     text.truncate(length);
     Ok(text)
 }
