@@ -331,6 +331,42 @@ mod tests {
         assert_eq!(terminal.contents(), "cp: a message");
     }
 
+    /// A run with a slow rank.
+    struct Stuck(Mutex<mpsc::Sender<()>>);
+
+    impl Source for Stuck {
+        fn done(&self) -> Tally {
+            self.0.lock().unwrap().send(()).unwrap_or_default();
+            done(1, 1_000_000)
+        }
+
+        fn whole(&self) -> Option<Whole> {
+            None
+        }
+
+        fn slow_ranks(&self) -> Vec<SlowRank> {
+            vec![SlowRank { rank: 3, host: "node7".to_owned(), since: Duration::from_secs(90) }]
+        }
+    }
+
+    #[test]
+    fn slow_ranks_go_with_the_line_at_the_end() {
+        let terminal = InMemoryTerm::new(10, 60);
+        terminal.write_line("cp: a message").unwrap();
+        let (looked, looks) = mpsc::channel();
+        let progress = Progress::on(on(&terminal), Arc::new(Stuck(Mutex::new(looked))), true);
+        // The second sample comes after the first drawing.
+        looks.recv().unwrap();
+        looks.recv().unwrap();
+        let drawn = {
+            let _no_drawing = progress.screen.lock();
+            terminal.contents()
+        };
+        assert!(drawn.contains("rank 3 on node7: nothing completed for 1:30"), "{drawn}");
+        progress.finish();
+        assert_eq!(terminal.contents(), "cp: a message");
+    }
+
     #[test]
     fn a_short_copy_shows_nothing() {
         let terminal = InMemoryTerm::new(10, 60);
