@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod sync_command;
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -13,31 +15,14 @@ use haul_testkit::flip::Flipper;
 use haul_testkit::mount::Mount;
 use haul_testkit::random::{self, Rng, seeded};
 use haul_testkit::strace::record;
-use haul_testkit::{Facts, Outcome, Program, Run, Sandbox, Snapshot, compare, needs, note, program, require};
+use haul_testkit::{Facts, Outcome, Run, Sandbox, Snapshot, compare, needs, note, program, require};
 
-fn sync(program: &Program, folder: &Path, line: &str) -> Outcome {
-    let run = Run::new(program.path()).arg("sync").args(line.split(' '));
-    run.env("LC_ALL", "C").in_folder(folder).finish().unwrap()
-}
-
-fn succeed(program: &Program, folder: &Path, line: &str) -> String {
-    let outcome = sync(program, folder, line);
-    assert!(outcome.succeeded() && outcome.errors().is_empty(), "{line}: {}", outcome.errors());
-    outcome.printed()
-}
-
-/// Runs a command that must fail, and returns its messages without the program's name.
-fn fail(program: &Program, folder: &Path, line: &str) -> String {
-    let outcome = sync(program, folder, line);
-    assert_eq!(outcome.status(), Some(1), "{line}: {}", outcome.errors());
-    outcome.errors().replace("haul sync: ", "")
-}
+use sync_command::{fail, paths, succeed, sync};
 
 /// Returns the paths below a directory, sorted.
 fn names(root: &Path) -> Vec<String> {
-    let entries = walkdir::WalkDir::new(root).min_depth(1).sort_by_file_name();
-    let relative = |path: &Path| path.strip_prefix(root).unwrap().display().to_string();
-    entries.into_iter().map(|entry| relative(entry.unwrap().path())).collect()
+    let relative = |path: PathBuf| path.strip_prefix(root).unwrap().display().to_string();
+    paths(root).into_iter().map(relative).collect()
 }
 
 fn sandbox(script: &str) -> Sandbox {

@@ -3,29 +3,18 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod sync_command;
+
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use haul_testkit::random::{self, IndexedRandom, Rng, seeded};
 use haul_testkit::random_tree::{self, Shape};
 use haul_testkit::strace::record;
-use haul_testkit::{Facts, Program, Run, Sandbox, Snapshot, compare, needs, program, require};
+use haul_testkit::{Run, Sandbox, compare, needs, program, require};
 
-fn haul(program: &Program, folder: &Path, line: &str) -> Output {
-    let mut haul = Command::new(program.path());
-    haul.arg("sync").args(line.split(' ')).current_dir(folder).env("LC_ALL", "C").output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn succeed(program: &Program, folder: &Path, line: &str) -> String {
-    let output = haul(program, folder, line);
-    assert!(output.status.success(), "{line}: {}", text(&output.stderr));
-    text(&output.stderr)
-}
+use sync_command::{FACTS, succeed, sync, take};
 
 /// Returns the names below `root` that are names of the file of that name below `earlier`.
 fn linked(root: &Path, earlier: &Path) -> Vec<String> {
@@ -39,12 +28,6 @@ fn linked(root: &Path, earlier: &Path) -> Vec<String> {
     });
     names.collect()
 }
-
-fn take(sandbox: &Sandbox, name: &str) -> Snapshot {
-    Snapshot::take(&sandbox.join(name), FACTS).unwrap()
-}
-
-const FACTS: Facts = Facts::PRESERVED.difference(Facts::HOLES);
 
 #[test]
 fn what_is_linked_is_what_rsync_links() {
@@ -143,7 +126,7 @@ fn a_dry_run_links_nothing_and_foresees_the_links() {
     let ours = program!();
     require!(ours.needs_haul());
     let sandbox = scene("cp -a s one; echo changed >s/d/b");
-    let run = |line: &str| text(&haul(&ours, sandbox.path(), line).stdout);
+    let run = |line: &str| sync(&ours, sandbox.path(), line).printed();
     let dry = run("-n -i --link-dest=../one s new");
     assert!(!sandbox.join("new").exists());
     let mut real: Vec<_> = run("-i --link-dest=../one s new").lines().map(str::to_owned).collect();
@@ -169,10 +152,10 @@ fn a_directory_that_is_no_earlier_copy_is_refused_and_a_missing_one_is_told() {
         ("--link-dest=../one --inplace s t", "--inplace"),
         ("--link-dest=../one --existing s t", "--existing"),
     ] {
-        let output = haul(&ours, sandbox.path(), line);
-        assert!(text(&output.stderr).contains(why), "{line}: {}", text(&output.stderr));
+        let outcome = sync(&ours, sandbox.path(), line);
+        assert!(outcome.errors().contains(why), "{line}: {}", outcome.errors());
         let is_copied = why == "does not exist";
-        assert_eq!(output.status.success(), is_copied, "{line}");
+        assert_eq!(outcome.succeeded(), is_copied, "{line}");
         assert_eq!(sandbox.join("t/a").exists(), is_copied, "{line}");
         sandbox.script("rm -rf t/d t/a").unwrap();
     }
@@ -187,7 +170,7 @@ fn kept(root: &Path) -> Vec<(String, String)> {
         let content = match there.file_type() {
             kind if kind.is_dir() => format!("{:o} {}", there.mode() & 0o7777, there.uid()),
             kind if kind.is_symlink() => entry.path().read_link().unwrap().display().to_string(),
-            _ => text(&std::fs::read(entry.path()).unwrap()),
+            _ => std::fs::read_to_string(entry.path()).unwrap(),
         };
         (below, content)
     };
@@ -216,7 +199,7 @@ fn what_is_replaced_or_deleted_is_kept_where_rsync_keeps_it() {
     // Again, into the same directory: the later files take the place of the earlier ones.
     sandbox.script("echo third >s/d/b; touch -d @5 s/d/b").unwrap();
     succeed(&ours, sandbox.path(), "--delete --backup-dir=../kept s t");
-    assert_eq!(text(&std::fs::read(sandbox.join("kept/d/b")).unwrap()), "new and longer\n");
+    assert_eq!(std::fs::read_to_string(sandbox.join("kept/d/b")).unwrap(), "new and longer\n");
     assert!(!kept(sandbox.path()).iter().any(|(name, _)| name.contains(".haul-")));
 }
 
@@ -227,17 +210,17 @@ fn nothing_is_replaced_or_deleted_that_cannot_be_kept() {
     let sandbox =
         scene("cp -a s t; mkdir -p kept/d/b; echo x >kept/d/b/in; echo extra >t/extra; mkdir kept/extra");
     sandbox.script("echo other >s/d/b; echo other and longer >s/a").unwrap();
-    let output = haul(&ours, sandbox.path(), "--backup-dir=../kept s t");
-    let errors = text(&output.stderr);
-    assert!(errors.contains("cannot backup 't/d/b'") && !output.status.success(), "{errors}");
+    let outcome = sync(&ours, sandbox.path(), "--backup-dir=../kept s t");
+    let errors = outcome.errors();
+    assert!(errors.contains("cannot backup 't/d/b'") && !outcome.succeeded(), "{errors}");
     assert_eq!(std::fs::read(sandbox.join("t/d/b")).unwrap(), b"2\n");
     // The rest was done.
     assert_eq!(std::fs::read(sandbox.join("t/a")).unwrap(), b"other and longer\n");
     assert_eq!(std::fs::read(sandbox.join("kept/a")).unwrap(), b"1\n");
     sandbox.script("cp -a s/d/b t/d/b").unwrap();
-    let output = haul(&ours, sandbox.path(), "--delete --backup-dir=../kept s t");
-    let errors = text(&output.stderr);
-    assert!(errors.contains("cannot remove 't/extra'") && !output.status.success(), "{errors}");
+    let outcome = sync(&ours, sandbox.path(), "--delete --backup-dir=../kept s t");
+    let errors = outcome.errors();
+    assert!(errors.contains("cannot remove 't/extra'") && !outcome.succeeded(), "{errors}");
     assert!(sandbox.join("t/extra").exists());
 }
 
@@ -257,9 +240,9 @@ fn a_directory_that_cannot_keep_files_is_refused() {
         ("--backup-dir= s t", "--backup-dir"),
         ("--backup-dir=../kept --inplace s t", "--inplace"),
     ] {
-        let output = haul(&ours, sandbox.path(), line);
-        assert!(text(&output.stderr).contains(why), "{line}: {}", text(&output.stderr));
-        assert!(!output.status.success(), "{line}");
+        let outcome = sync(&ours, sandbox.path(), line);
+        assert!(outcome.errors().contains(why), "{line}: {}", outcome.errors());
+        assert!(!outcome.succeeded(), "{line}");
         assert_eq!(std::fs::read(sandbox.join("t/a")).unwrap(), b"1\n", "{line}");
     }
     // A dry run makes nothing, nor does a run that keeps nothing.

@@ -3,45 +3,19 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod sync_command;
+
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::Duration;
 
 use haul_testkit::random::{self, Rng, seeded};
 use haul_testkit::strace::{Call, record};
-use haul_testkit::{Facts, Program, Run, Sandbox, Snapshot, compare, needs, program, require};
+use haul_testkit::{Facts, Run, Sandbox, Snapshot, compare, needs, program, require};
 
-/// What is compared.
-const FACTS: Facts = Facts::PRESERVED.difference(Facts::HOLES);
-
-fn haul(program: &Program, folder: &Path, line: &str) -> Output {
-    let mut haul = Command::new(program.path());
-    haul.arg("sync").args(line.split(' ')).current_dir(folder).env("LC_ALL", "C").output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn succeed(program: &Program, folder: &Path, line: &str) -> String {
-    let output = haul(program, folder, line);
-    assert!(output.status.success(), "{line}: {}", text(&output.stderr));
-    assert_eq!(text(&output.stderr), "", "{line}");
-    text(&output.stdout)
-}
-
-fn refuse(program: &Program, folder: &Path, line: &str) -> String {
-    let output = haul(program, folder, line);
-    assert_eq!(output.status.code(), Some(1), "{line}");
-    text(&output.stderr)
-}
-
-/// Returns the entries below a directory, itself excluded.
-fn entries(root: &Path) -> Vec<PathBuf> {
-    walkdir::WalkDir::new(root).min_depth(1).into_iter().map(|entry| entry.unwrap().into_path()).collect()
-}
+use sync_command::{FACTS, fail, paths, succeed, sync};
 
 /// A tree with something of every kind, and links.
 const SCENE: &str = "
@@ -72,7 +46,7 @@ fn what_is_the_same_is_neither_opened_nor_changed() {
             let there = fs::symlink_metadata(&path).unwrap();
             (path, there.ctime(), there.ctime_nsec())
         };
-        entries(root).into_iter().map(changed).collect()
+        paths(root).into_iter().map(changed).collect()
     };
     let before = times(&sandbox.join("t"));
     let run = Run::new(ours.path()).args(["sync", "s", "t"]).in_folder(sandbox.path());
@@ -90,12 +64,12 @@ fn what_is_the_same_is_neither_opened_nor_changed() {
     }
     // Of all that is no directory and no further name, in both trees; of the file that has an
     // attribute, only the source's.
-    let files = entries(&sandbox.join("s")).len() - 3 - 2;
+    let files = paths(&sandbox.join("s")).len() - 3 - 2;
     assert_eq!(calls.iter().filter(is_list).count(), 2 * files - 1);
     let statistics = succeed(&ours, sandbox.path(), "--stats=json s t");
     let statistics: serde_json::Value = serde_json::from_str(&statistics).unwrap();
     // All but the four directories.
-    let count = entries(&sandbox.join("s")).len() - 3;
+    let count = paths(&sandbox.join("s")).len() - 3;
     assert_eq!(statistics["unchanged"].as_u64(), Some(count as u64), "{statistics}");
     assert_eq!([&statistics["files"], &statistics["mended"]], [0, 0], "{statistics}");
 }
@@ -181,8 +155,8 @@ fn a_directory_that_is_not_empty_is_never_replaced() {
     for options in ["", "-n ", "--inplace "] {
         let sandbox = Sandbox::in_memory().unwrap();
         sandbox.script("mkdir -p s t/f t/g; echo new >s/f; echo new >s/g; echo old >t/f/precious").unwrap();
-        let message = refuse(&ours, sandbox.path(), &format!("{options}s t"));
-        assert_eq!(message, "haul sync: cannot overwrite directory 't/f' with non-directory 's/f'\n");
+        let message = fail(&ours, sandbox.path(), &format!("{options}s t"));
+        assert_eq!(message, "cannot overwrite directory 't/f' with non-directory 's/f'\n");
         assert_eq!(fs::read(sandbox.join("t/f/precious")).unwrap(), b"old\n");
         assert_eq!(fs::metadata(sandbox.join("t/g")).unwrap().is_dir(), options == "-n ");
     }
@@ -237,7 +211,7 @@ fn operands_that_cannot_be_made_equal_are_refused_before_anything_is_touched() {
     let take = || Snapshot::take(sandbox.path(), Facts::PRESERVED).unwrap();
     let before = take();
     let nested = |one: &str, other: &str| {
-        format!("haul sync: '{one}' and '{other}' are one directory, or one is inside the other\n")
+        format!("'{one}' and '{other}' are one directory, or one is inside the other\n")
     };
     for (line, message) in [
         ("s s", nested("s", "s")),
@@ -246,14 +220,18 @@ fn operands_that_cannot_be_made_equal_are_refused_before_anything_is_touched() {
         ("s s/new", nested("s", "s/new")),
         ("s/in s", nested("s/in", "s")),
         ("s/in .", nested("s/in", ".")),
-        ("file t", "haul sync: 'file': not a directory\n".to_owned()),
-        ("s file", "haul sync: 'file': not a directory\n".to_owned()),
-        ("missing t", "haul sync: cannot stat 'missing': No such file or directory\n".to_owned()),
-        ("s t/no/where", "haul sync: cannot create directory 't/no/where': No such file or directory\n".to_owned()),
-        ("s", "haul sync: missing destination file operand after 's'\nTry 'haul sync --help' for more information.\n".to_owned()),
-        ("s t t", "haul sync: extra operand 't'\nTry 'haul sync --help' for more information.\n".to_owned()),
+        ("file t", "'file': not a directory\n".to_owned()),
+        ("s file", "'file': not a directory\n".to_owned()),
+        ("missing t", "cannot stat 'missing': No such file or directory\n".to_owned()),
+        ("s t/no/where", "cannot create directory 't/no/where': No such file or directory\n".to_owned()),
+        (
+            "s",
+            "missing destination file operand after 's'\nTry 'haul sync --help' for more information.\n"
+                .to_owned(),
+        ),
+        ("s t t", "extra operand 't'\nTry 'haul sync --help' for more information.\n".to_owned()),
     ] {
-        assert_eq!(refuse(&ours, sandbox.path(), line), message, "{line}");
+        assert_eq!(fail(&ours, sandbox.path(), line), message, "{line}");
         let differences = compare(&before, &take(), Facts::PRESERVED).unwrap();
         assert!(differences.is_empty(), "{line}: {differences}");
     }
@@ -276,7 +254,7 @@ fn only_what_exists_or_only_what_is_missing_is_copied() {
     require!(ours.needs_haul(), needs::root(), needs::tool("setfattr"));
     let names = |sandbox: &Sandbox| {
         let short = |path: &Path| path.strip_prefix(sandbox.join("t")).unwrap().display().to_string();
-        let mut names: Vec<_> = entries(&sandbox.join("t")).iter().map(|path| short(path)).collect();
+        let mut names: Vec<_> = paths(&sandbox.join("t")).iter().map(|path| short(path)).collect();
         names.sort();
         names
     };
@@ -286,8 +264,8 @@ fn only_what_exists_or_only_what_is_missing_is_copied() {
         let sandbox = scene(script);
         let before = names(&sandbox);
         // A directory that isn't empty is never replaced: nothing might take its place.
-        let message = refuse(&ours, sandbox.path(), &format!("{delete}--existing s t"));
-        assert!(message.starts_with("haul sync: cannot overwrite directory 't/full'"), "{message}");
+        let message = fail(&ours, sandbox.path(), &format!("{delete}--existing s t"));
+        assert!(message.starts_with("cannot overwrite directory 't/full'"), "{message}");
         assert_eq!(names(&sandbox), before, "{delete}");
         assert_eq!(fs::read(sandbox.join("t/a/1")).unwrap(), b"1\n");
         assert!(!fs::symlink_metadata(sandbox.join("t/fifo")).unwrap().is_dir());
@@ -318,8 +296,8 @@ fn exit_statuses_are_rsyncs_if_asked_for() {
         ("--delete --max-delete=0 full t", 23),
         ("--no-such-option s t", 1),
     ] {
-        let output = haul(&ours, sandbox.path(), &format!("--rsync-status {line}"));
-        assert_eq!(output.status.code(), Some(status), "{line}: {}", text(&output.stderr));
+        let outcome = sync(&ours, sandbox.path(), &format!("--rsync-status {line}"));
+        assert_eq!(outcome.status(), Some(status), "{line}: {}", outcome.errors());
     }
 }
 
@@ -364,9 +342,9 @@ fn a_target_inside_its_source_is_left_out_if_the_user_says_so() {
     let sandbox = Sandbox::in_memory().unwrap();
     sandbox.script("mkdir -p s/d s/backup; echo x >s/d/f; touch s/x").unwrap();
     succeed(&ours, sandbox.path(), "--exclude=/backup s s/backup");
-    assert_eq!(entries(&sandbox.join("s/backup")).len(), 3);
-    let message = refuse(&ours, sandbox.path(), "--exclude=x s s/d");
-    assert_eq!(message, "haul sync: cannot copy a directory, 's', into itself, 's/d'\n");
+    assert_eq!(paths(&sandbox.join("s/backup")).len(), 3);
+    let message = fail(&ours, sandbox.path(), "--exclude=x s s/d");
+    assert_eq!(message, "cannot copy a directory, 's', into itself, 's/d'\n");
 }
 
 #[test]

@@ -1,0 +1,42 @@
+//! Runs `haul sync` in a directory of a test.
+
+#![allow(dead_code, reason = "each test program needs a part of it")]
+
+use std::path::{Path, PathBuf};
+
+use haul_testkit::{Facts, Outcome, Program, Run, Sandbox, Snapshot};
+
+/// What is compared after a sync.
+pub(crate) const FACTS: Facts = Facts::PRESERVED.difference(Facts::HOLES);
+
+/// Runs `haul sync` with arguments that are separated by spaces.
+pub(crate) fn sync(program: &Program, folder: &Path, line: &str) -> Outcome {
+    let run = Run::new(program.path()).arg("sync").args(line.split(' '));
+    run.env("LC_ALL", "C").in_folder(folder).finish().unwrap()
+}
+
+/// Runs a command that must succeed without a message, and returns what it printed.
+pub(crate) fn succeed(program: &Program, folder: &Path, line: &str) -> String {
+    let outcome = sync(program, folder, line);
+    assert!(outcome.succeeded() && outcome.errors().is_empty(), "{line}: {}", outcome.errors());
+    outcome.printed()
+}
+
+/// Runs a command that must fail, and returns its messages without the program's name.
+pub(crate) fn fail(program: &Program, folder: &Path, line: &str) -> String {
+    let outcome = sync(program, folder, line);
+    assert_eq!(outcome.status(), Some(1), "{line}: {}", outcome.errors());
+    let errors = outcome.errors();
+    assert!(errors.starts_with("haul sync: "), "{line}: {errors}");
+    errors.replace("haul sync: ", "")
+}
+
+pub(crate) fn take(sandbox: &Sandbox, name: &str) -> Snapshot {
+    Snapshot::take(&sandbox.join(name), FACTS).unwrap()
+}
+
+/// Returns the paths below a directory, sorted.
+pub(crate) fn paths(root: &Path) -> Vec<PathBuf> {
+    let entries = walkdir::WalkDir::new(root).min_depth(1).sort_by_file_name();
+    entries.into_iter().map(|entry| entry.unwrap().into_path()).collect()
+}
