@@ -44,3 +44,25 @@ fn a_directory_that_cannot_be_read_gets_its_attributes() {
         assert_eq!(list("t"), list("s"), "{line}");
     }
 }
+
+#[test]
+fn a_directory_that_cannot_be_searched_gets_its_attributes() {
+    require!(needs::root());
+    let sandbox = Sandbox::in_memory().unwrap();
+    let ours = program!().publish(sandbox.path()).unwrap();
+    fs::set_permissions(sandbox.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for line in ["cp -aT", "cp -rT --preserve=mode,timestamps"] {
+        for mode in ["0", "200", "600"] {
+            let script = format!(
+                "rm -rf folder; mkdir -p folder/s/d folder/t/d; cd folder; chmod 750 s/d; touch -d @5 s/d
+                chmod {mode} t/d; chown -R 65534:65534 ."
+            );
+            sandbox.script(&script).unwrap();
+            let run = haul_testkit::Run::new(ours.path()).args(line.split(' ')).args(["s", "t"]);
+            let outcome = run.as_nobody().in_folder(&sandbox.join("folder")).finish().unwrap();
+            assert_eq!((outcome.errors().as_str(), outcome.status()), ("", Some(0)), "{line} {mode}");
+            let there = fs::metadata(sandbox.join("folder/t/d")).unwrap();
+            assert_eq!((there.permissions().mode() & 0o7777, there.mtime()), (0o750, 5), "{line} {mode}");
+        }
+    }
+}

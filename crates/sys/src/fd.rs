@@ -65,12 +65,17 @@ impl Fd {
 /// # Errors
 /// Any error from `fcntl(2)` or `close(2)`.
 pub fn flush_as_close_does(file: &Fd) -> Result<()> {
+    duplicate(file)?.close()
+}
+
+/// Returns another descriptor of the same open file.
+pub(crate) fn duplicate(file: &Fd) -> Result<Fd> {
     let duplicated = gate::call(
         Operation::Fcntl,
         || rustix::io::fcntl_dupfd_cloexec(file, 3),
         || format!("{file:?}, F_DUPFD_CLOEXEC, 3"),
     );
-    duplicated.map(Fd::new)?.close()
+    duplicated.map(Fd::new)
 }
 
 /// Returns `errno` after a C library call.

@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::{AtFlags, CWD, Mode as RawMode, OFlags, XattrFlags};
 
 use crate::error::{Errno, Result};
-use crate::fd::{Fd, last_errno, through_proc};
+use crate::fd::{Fd, duplicate, last_errno, through_proc};
 use crate::gate;
 use crate::metadata::{Owner, Times, done};
 use crate::open::{Open, open};
@@ -44,6 +44,14 @@ impl Pinned {
     /// Any error from `openat(2)`.
     pub fn follow(directory: impl AsFd, name: &CStr) -> Result<Self> {
         open(directory, name, Open::PATH.following()).map(Self)
+    }
+
+    /// Pins what an `O_PATH` descriptor refers to.
+    ///
+    /// # Errors
+    /// Any error from `fcntl(2)`.
+    pub fn of(reference: &Fd) -> Result<Self> {
+        duplicate(reference).map(Self)
     }
 
     /// Returns its metadata.

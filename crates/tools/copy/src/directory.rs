@@ -238,7 +238,8 @@ fn existing_directory(copy: EntryCopy<'_>, parent: &Fd) -> Result<Ready, Problem
 /// descriptor changes nothing. `None` for any other.
 fn pinned(copier: &Copier, directory: &Fd) -> Option<Pinned> {
     let is_reference = copier.process.user != 0 && is_reference(directory).unwrap_or(false);
-    is_reference.then(|| Pinned::open(directory, c".").ok()).flatten()
+    // Not by its name `.`, which takes the right to search it.
+    is_reference.then(|| Pinned::of(directory).ok()).flatten()
 }
 
 /// Mode a new directory gets at the end if the source's is not preserved: the source's less the
