@@ -148,9 +148,9 @@ pub fn remove_xattr(file: impl AsFd, key: &CStr) -> Result<()> {
     )
 }
 
-/// The system calls of Linux 6.13 that accept an `O_PATH` descriptor with an empty path. The C
-/// library has no wrappers, so interposing libraries don't see these calls. They are the fallback
-/// when there is no `/proc`.
+/// The system calls of Linux 6.13 that accept an empty path. The C library has no wrappers, so
+/// interposing libraries don't see these calls. They are the fallback when there is no `/proc`, but
+/// up to Linux 6.18 at least they refuse `O_PATH` descriptors, with `EBADF`.
 pub(crate) mod empty_path {
     use super::*;
 

@@ -39,6 +39,7 @@ pub(crate) mod tar;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use haul_bzip2::Bzip2Kind;
 use haul_cluster::ClusterKind;
@@ -50,12 +51,26 @@ use haul_flow::{FlowKind, Kind, Line, Problem};
 use haul_grep::GrepKind;
 use haul_sum::SumKind;
 use haul_sync::SyncKind;
+use haul_sys::{Errno, Error, Operation};
 use haul_tar::TarKind;
 
 pub(crate) use quoting::Charset;
 pub(crate) use spdcp::SpdcpKind;
 
 use crate::flags::{self, Doubt};
+
+/// Returns the text of an error. Without `/proc` the kernel has no way to the attributes of a file
+/// that is held without being open, and its error doesn't say so.
+fn explained(cause: &Error) -> String {
+    let attributes =
+        [Operation::Flistxattr, Operation::Fgetxattr, Operation::Fsetxattr, Operation::Fremovexattr];
+    let may_need_proc =
+        (cause.is(Errno::BADF) || cause.is(Errno::NOENT)) && attributes.contains(&cause.operation());
+    match may_need_proc && !Path::new("/proc/self").exists() {
+        true => format!("{cause} (/proc is not mounted)"),
+        false => cause.to_string(),
+    }
+}
 
 /// Formats messages for one program in one locale.
 #[derive(Clone, Debug)]
@@ -97,7 +112,7 @@ impl Messages {
 
     pub(crate) fn problem(&self, problem: &Problem) -> Vec<u8> {
         let mut text = self.begin();
-        let cause = problem.cause.as_ref().map(ToString::to_string);
+        let cause = problem.cause.as_ref().map(explained);
         match cause {
             Some(cause) if self.sentence(problem.kind).contains("{cause}") => {
                 text.extend(self.fill(problem.kind, &[&problem.names[..], &[cause.into_bytes()]].concat()));

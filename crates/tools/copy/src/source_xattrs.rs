@@ -3,7 +3,8 @@
 use std::ffi::CStr;
 
 use haul_flow::{Context, Problem};
-use haul_sys::{Errno, Error, Fd, Operation, Pinned};
+use haul_sys::{Errno, Error, Fd, FileType, Open, Operation, Pinned};
+use haul_sys::{has_xattrs_at, open, stat, stat_at};
 
 use super::entry_copy::EntryCopy;
 use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object, SECURITY_LABEL};
@@ -22,6 +23,13 @@ pub(super) fn read(copy: EntryCopy<'_>, source: Object<'_>) -> SourceXattrs {
     }
     let names = match source.list() {
         Ok(names) => names,
+        // Without `/proc` nothing is listed through an `O_PATH` descriptor.
+        Err(cause) if cause.is(Errno::BADF) || cause.is(Errno::NOENT) => {
+            return read_without_proc(copy, source).unwrap_or_else(|| {
+                cannot_list(copy, cause);
+                found
+            });
+        }
         Err(cause) => {
             cannot_list(copy, cause);
             return found;
@@ -45,6 +53,23 @@ pub(super) fn read(copy: EntryCopy<'_>, source: Object<'_>) -> SourceXattrs {
         }
     }
     found
+}
+
+/// Reads the xattrs of a pinned source by its name, if that is still the source's. `None` if it
+/// isn't, or if the source has xattrs and can't be opened.
+fn read_without_proc(copy: EntryCopy<'_>, source: Object<'_>) -> Option<SourceXattrs> {
+    let Object::Pinned(pinned) = source else { return None };
+    let own = pinned.stat().ok()?;
+    let directory = copy.cx.cache().open(&copy.entry.node.source).ok()?;
+    let name = copy.entry.name();
+    if own.kind == FileType::Regular {
+        let file = open(&*directory, name, Open::READ).ok()?;
+        let is_source = stat(&file).ok()?.identity == own.identity;
+        return is_source.then(|| read(copy, Object::Open(&file)));
+    }
+    let has_none = !has_xattrs_at(&*directory, name, |_| false).ok()?;
+    let is_source = stat_at(&*directory, name).ok()?.identity == own.identity;
+    (has_none && is_source).then(SourceXattrs::default)
 }
 
 /// Returns how an xattr is copied, if it is.
