@@ -1,4 +1,4 @@
-//! The commands of docs/automation.md do what it says.
+//! The commands of docs/automation.md do what it says, and those of other pages succeed.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -129,4 +129,56 @@ fn the_recipes_work() {
         }
     }
     assert!(tried >= 9, "{tried}");
+}
+
+/// Pages whose commands are run, each by itself, and how many there are at least.
+const PAGES: [(&str, usize); 7] = [
+    ("README.md", 3),
+    ("docs/guide.md", 2),
+    ("docs/from-rsync.md", 2),
+    ("docs/from-robocopy.md", 2),
+    ("docs/selection.md", 6),
+    ("docs/sync.md", 5),
+    ("docs/tools.md", 6),
+];
+
+/// What the commands are about.
+const NAMED: &str = "
+    git init -q .; echo x >stamp; touch -d @1 stamp; echo file >listed; git add listed
+    for tree in SOURCE source project worktree library photos data tree logs A; do
+        mkdir -p $tree/below; echo $tree pattern >$tree/file; echo text >$tree/below/a.pdf
+    done
+    cp -a A B; for n in 1 2; do echo $n >logs/$n; gzip -c logs/$n >logs/$n.log; done
+    mkdir -p srv/data mnt/backup home/backup monday kept backup; echo x >srv/data/file; echo x >home/file";
+
+/// Returns the commands of a page that run on one machine and succeed.
+fn commands(page: &str) -> Vec<String> {
+    let blocks = examples(page).into_iter();
+    let lines = blocks.filter(|block| ["", "sh", "console"].contains(&&*block.language)).flat_map(|block| {
+        let prompt = if block.language == "console" { "$ " } else { "" };
+        let lines: Vec<_> =
+            block.text.lines().filter_map(|line| line.strip_prefix(prompt)).map(str::to_owned).collect();
+        lines
+    });
+    let other = ["mpirun", "--clients", "haul bench", " missing ", "cargo ", "dpkg ", "rpm ", "tar -xf "];
+    lines.filter(|line| line.contains("haul ") && !other.iter().any(|word| line.contains(word))).collect()
+}
+
+#[test]
+fn the_commands_of_other_pages_succeed() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::tool("git"), needs::tool("gzip"));
+    for (name, count) in PAGES {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+        let commands = commands(&fs::read_to_string(page).unwrap());
+        assert!(commands.len() >= count, "{name}: {commands:#?}");
+        for command in commands {
+            let sandbox = Sandbox::in_memory().unwrap();
+            sandbox.script(NAMED).unwrap();
+            // The roots of the examples are in the sandbox.
+            let root = sandbox.path().display().to_string();
+            let command = command.replace(" /", &format!(" {root}/"));
+            run(&ours, &sandbox, &format!("cd {root}; {command}"));
+        }
+    }
 }
