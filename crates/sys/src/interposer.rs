@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 /// File functions that such libraries define: opening, data, names and metadata.
+#[cfg_attr(target_feature = "crt-static", expect(dead_code, reason = "no loader, no preloaded library"))]
 const FUNCTIONS: &[&CStr] = &[
     c"open",
     c"openat",

@@ -9,7 +9,8 @@ const ASCII: &str = "ANSI_X3.4-1968";
 type State = [u64; 16];
 
 unsafe extern "C" {
-    fn mbrtowc(wide: *mut libc::wchar_t, text: *const c_char, length: usize, state: *mut c_void) -> usize;
+    // `wchar_t` has 32 bits, and a sign on some architectures only. `iswprint` wants it without.
+    fn mbrtowc(wide: *mut c_uint, text: *const c_char, length: usize, state: *mut c_void) -> usize;
     fn mbsinit(state: *const c_void) -> c_int;
     fn iswprint(wide: c_uint) -> c_int;
 }
@@ -49,7 +50,7 @@ pub fn first_character(text: &[u8]) -> (usize, bool) {
     let mut state: State = [0; 16];
     loop {
         let rest = &text[length..];
-        let mut wide: libc::wchar_t = 0;
+        let mut wide: c_uint = 0;
         // SAFETY: the text is readable for its length, the other two are writable, and an all-zero
         // state is the initial one.
         let taken =
@@ -63,7 +64,7 @@ pub fn first_character(text: &[u8]) -> (usize, bool) {
             _ => {}
         }
         // SAFETY: `iswprint` accepts any number that `mbrtowc` returns.
-        is_printable &= unsafe { iswprint(wide.cast_unsigned()) } != 0;
+        is_printable &= unsafe { iswprint(wide) } != 0;
         length += taken;
         // SAFETY: the state was written above. In some character sets a second `mbrtowc` completes
         // a character.

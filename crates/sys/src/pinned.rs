@@ -25,6 +25,10 @@ use crate::operation::Operation;
 use crate::stat::{FileType, Mode, Stat, stat};
 use crate::xattr::{FIRST_TRY_BYTES, XattrNames, by_name, empty_path, fitting, none_if_unsupported};
 
+/// The number of `fchmodat2(2)`, of Linux 6.6: the same on every architecture that Rust supports.
+/// The crate libc has it for some only.
+const FCHMODAT2: libc::c_long = 452;
+
 /// A file of any type, held by an `O_PATH` descriptor.
 #[derive(Debug)]
 pub struct Pinned(Fd);
@@ -96,7 +100,7 @@ impl Pinned {
         let by_descriptor = || {
             let (fd, flags) = (self.0.as_raw_fd(), libc::AT_EMPTY_PATH);
             // SAFETY: passes a descriptor, an empty NUL-terminated name, and two numbers.
-            match unsafe { libc::syscall(libc::SYS_fchmodat2, fd, c"".as_ptr(), mode.bits(), flags) } {
+            match unsafe { libc::syscall(FCHMODAT2, fd, c"".as_ptr(), mode.bits(), flags) } {
                 0 => Ok(()),
                 _ => Err(last_errno()),
             }
