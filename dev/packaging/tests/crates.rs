@@ -46,6 +46,36 @@ fn published_crates_say_what_they_are_and_need_only_what_is_published() {
     }
 }
 
+/// Returns a command of cargo-deny, or why there is none.
+fn deny(what: &[&str]) -> Result<Command, String> {
+    let program = workspace().join("target/mpi/cargo-deny/bin/cargo-deny");
+    if !program.is_file() {
+        return Err("needs cargo-deny (cargo xtask setup installs it)".to_owned());
+    }
+    let mut command = Command::new(program);
+    command.current_dir(workspace()).env("CARGO", env!("CARGO")).args(what);
+    Ok(command)
+}
+
+#[test]
+fn licences_sources_and_versions_of_dependencies_are_allowed() {
+    let deny = deny(&["check", "licenses", "bans", "sources"]);
+    require!(deny.as_ref().err().cloned());
+    run(&mut deny.unwrap()).unwrap();
+}
+
+#[test]
+fn no_advisory_warns_of_a_dependency() {
+    require!(needs::full_run());
+    let deny = deny(&["check", "advisories"]);
+    require!(deny.as_ref().err().cloned());
+    let checked = run(&mut deny.unwrap());
+    let is_out_of_reach =
+        checked.as_ref().is_err_and(|text| text.contains("failed to fetch advisory database"));
+    require!(is_out_of_reach.then(|| "needs the database of advisories on github.com".to_owned()));
+    checked.unwrap();
+}
+
 #[test]
 fn every_published_crate_can_be_packaged() {
     require!(needs::full_run());

