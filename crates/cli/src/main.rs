@@ -55,6 +55,10 @@ use messages::{Charset, Messages};
 use report::{complain, print_information};
 use tools::Call;
 
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // Only works within the hard limit; the run takes what there is.
     haul_sys::raise_descriptor_limit(haul_flow::DESCRIPTORS_WANTED);
