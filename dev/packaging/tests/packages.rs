@@ -21,10 +21,23 @@ fn dist() -> &'static Path {
 
 /// Checks that the static program can be built.
 fn static_builds() -> Option<String> {
-    let target = "x86_64-unknown-linux-musl";
-    let folder = run(Command::new("rustc").args(["--print", "target-libdir", "--target", target]));
+    needs::tool("musl-gcc").or_else(|| rust_target("x86_64-unknown-linux-musl"))
+}
+
+/// Checks that the program for aarch64 can be built, and started here.
+fn aarch64_runs() -> Option<String> {
+    let mut compiler = Command::new("aarch64-linux-gnu-gcc");
+    let has_headers = run(compiler.args(["-E", "-include", "stdlib.h", "-x", "c", "/dev/null"])).is_ok();
+    needs::tool("aarch64-linux-gnu-gcc")
+        .or_else(|| (!has_headers).then(|| "needs C headers for aarch64".to_owned()))
+        .or_else(|| rust_target("aarch64-unknown-linux-musl"))
+        .or_else(|| needs::tool("qemu-aarch64"))
+}
+
+fn rust_target(name: &str) -> Option<String> {
+    let folder = run(Command::new("rustc").args(["--print", "target-libdir", "--target", name]));
     let is_there = folder.is_ok_and(|folder| Path::new(folder.trim()).is_dir());
-    needs::tool("musl-gcc").or_else(|| (!is_there).then(|| format!("needs Rust's target {target}")))
+    (!is_there).then(|| format!("needs Rust's target {name}"))
 }
 
 fn target() -> PathBuf {
@@ -145,6 +158,40 @@ fn the_archive_runs_where_nothing_is_installed() {
     let refused = in_root(&root, "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 haul cp /tree/file /b");
     let why = "this build of haul is static and can't load MPI; use the build for glibc";
     assert!(refused.as_ref().is_err_and(|text| text.contains(why)), "{refused:?}");
+}
+
+#[test]
+fn the_program_for_aarch64_copies_in_an_emulator() {
+    require!(static_builds(), aarch64_runs());
+    let folder = tempfile::tempdir().unwrap();
+    let mut tar = Command::new("tar");
+    run(tar.arg("-xf").arg(found("-aarch64-linux.tar.gz")).arg("-C").arg(folder.path())).unwrap();
+    let program = folder.path().join(format!("haul-{}-aarch64-linux/bin/haul", env!("CARGO_PKG_VERSION")));
+    // Without an interpreter, so no library of aarch64 is needed here.
+    let headers = run(Command::new("readelf").args(["-lh", "-W"]).arg(&program)).unwrap();
+    assert!(headers.contains("AArch64") && !headers.contains("INTERP"), "{headers}");
+    let haul = |words: &str| {
+        let mut command = Command::new("qemu-aarch64");
+        run(command.arg(&program).args(words.split(' ')).current_dir(folder.path()))
+    };
+    assert!(haul("--version").unwrap().starts_with("haul "));
+
+    let tree = folder.path().join("tree");
+    std::fs::create_dir_all(tree.join("sub")).unwrap();
+    std::fs::write(tree.join("sub/large"), vec![7; 3_000_001]).unwrap();
+    std::fs::write(tree.join("small"), "text").unwrap();
+    std::os::unix::fs::symlink("small", tree.join("link")).unwrap();
+    haul("cp -a tree copy").unwrap();
+    let mut diff = Command::new("diff");
+    run(diff.args(["-r", "--no-dereference", "tree", "copy"]).current_dir(folder.path())).unwrap();
+    haul("cmp tree/sub/large copy/sub/large").unwrap();
+    assert!(haul("cmp tree/small copy/sub/large").is_err());
+    // Needs PCRE2's compiler: its interpreter exceeds the limit of memory here.
+    std::fs::write(tree.join("line"), "ab".repeat(1 << 19)).unwrap();
+    assert_eq!(haul("grep -cP ^(a|b)+$ tree/line").unwrap(), "1\n");
+    // The emulator has no io_uring.
+    let refused = haul("cp --engine=io-uring tree/small new").unwrap_err();
+    assert!(refused.contains("cannot use the engine 'io-uring'"), "{refused}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `dist`: builds haul as it is shipped, into `target/dist`.
 //!
-//! - a static program (musl) in an archive, for x86_64, and for aarch64 where there is a compiler;
+//! - static programs (musl) in archives, for x86_64 and aarch64, where there are compilers;
 //! - a program for glibc, which can load MPI, in packages for dpkg and rpm;
 //! - the symbols of each in a file of its own, a list of components (CycloneDX), and checksums.
 //!
@@ -17,12 +17,13 @@ use clap::Parser;
 
 use crate::install::{Layout, lay_out, names_in, put};
 use crate::setup::target_folder;
-use crate::steps::{Failure, cargo, is_installed, output_of, run, say, workspace};
+use crate::steps::{Failure, cargo, output_of, run, say, workspace};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const GLIBC: &str = "x86_64-unknown-linux-gnu";
 
-/// Static builds: architecture, target, C compiler.
+/// Static builds: architecture, target, C compiler. The one for aarch64 comes with glibc's headers,
+/// which do for the C parts (zstd, PCRE2, BLAKE3): all they use has the same form in musl.
 const STATIC: [(&str, &str, &str); 2] = [
     ("x86_64", "x86_64-unknown-linux-musl", "musl-gcc"),
     ("aarch64", "aarch64-unknown-linux-musl", "aarch64-linux-gnu-gcc"),
@@ -32,7 +33,7 @@ const STATIC: [(&str, &str, &str); 2] = [
 #[derive(Parser)]
 #[command(name = "cargo xtask dist")]
 struct Arguments {
-    /// Builds for x86_64 only, with little optimisation, for tests.
+    /// Builds with little optimisation, for tests.
     #[arg(long)]
     quick: bool,
 }
@@ -63,11 +64,10 @@ pub(crate) fn dist(words: &[String]) -> Result<(), Failure> {
     }
     fs_err::create_dir_all(&dist.output)?;
     for (architecture, triple, compiler) in STATIC {
-        if dist.is_quick && architecture != "x86_64" {
-            continue;
-        }
-        if !is_installed(compiler) || !has_target(triple)? {
-            say(&format!("left out: {architecture}, which needs {compiler} and Rust's target {triple}"));
+        if !can_compile(compiler) || !has_target(triple)? {
+            say(&format!(
+                "left out: {architecture}, which needs {compiler}, C headers and Rust's target {triple}"
+            ));
             continue;
         }
         let binary = dist.build(triple, compiler)?;
@@ -77,6 +77,13 @@ pub(crate) fn dist(words: &[String]) -> Result<(), Failure> {
     package::packages(&dist, &binary)?;
     put(sbom::sbom(&dist.epoch)?.as_bytes(), &dist.output.join(format!("haul-{VERSION}.cdx.json")), 0o644)?;
     dist.checksums()
+}
+
+/// Returns true if a C compiler is installed, and finds headers.
+fn can_compile(compiler: &str) -> bool {
+    let mut preprocess = Command::new(compiler);
+    preprocess.args(["-E", "-include", "stdlib.h", "-x", "c", "/dev/null"]);
+    preprocess.output().is_ok_and(|output| output.status.success())
 }
 
 /// Returns true if Rust's standard library is installed for a target.
@@ -107,11 +114,15 @@ impl Dist {
             // At a fixed address, as crates/cli/build.rs links for glibc.
             flags.push("-Crelocation-model=static".to_owned());
         }
+        let name = triple.replace('-', "_");
+        let mut c_flags: Vec<_> = maps().map(|(from, to)| format!("-ffile-prefix-map={from}={to}")).collect();
         if triple.starts_with("aarch64") {
             flags.push(format!("-Clinker={compiler}"));
+            // pcre2-sys leaves out PCRE2's compiler for this target, because what Rust links lacks
+            // `__clear_cache`. libgcc has it.
+            c_flags.push("-DSUPPORT_JIT=1".to_owned());
+            flags.push("-Clink-arg=-lgcc".to_owned());
         }
-        let name = triple.replace('-', "_");
-        let c_flags: Vec<_> = maps().map(|(from, to)| format!("-ffile-prefix-map={from}={to}")).collect();
         run(cargo(&[
             "build",
             "--locked",

@@ -13,7 +13,7 @@ use crate::steps::{Failure, is_full_run, is_installed, run, say};
 /// skipped without it.
 type Need = (&'static str, &'static str, &'static str);
 
-const NEEDS: [Need; 65] = [
+const NEEDS: [Need; 68] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
     ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
@@ -73,6 +73,9 @@ const NEEDS: [Need; 65] = [
     ("rsync", "rsync", SELECTION),
     ("xxhsum", "xxhash", SUMS),
     ("musl-gcc", "musl-tools", DIST),
+    ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu", AARCH64),
+    ("/usr/aarch64-linux-gnu/include/stdlib.h", "libc6-dev-arm64-cross", AARCH64),
+    ("qemu-aarch64", "qemu-user", AARCH64),
     ("debootstrap", "debootstrap", DIST),
     ("rpmbuild", "rpm", DIST),
     ("lintian", "lintian", DIST),
@@ -110,6 +113,7 @@ const GREP: &str = "comparisons with grep and ripgrep";
 const SELECTION: &str = "comparisons of patterns and lists with git and rsync";
 const SUMS: &str = "comparisons with b3sum and xxhsum";
 const DIST: &str = "tests of haul's own packages";
+const AARCH64: &str = "tests of the program for aarch64";
 const SLURM: &str = "tests in a real Slurm";
 const MODULES: &str = "tests of environment modules";
 const CEPH: &str = "tests on CephFS";
@@ -175,15 +179,15 @@ fn install_typescript() {
     }
 }
 
-/// Adds what the tests need of Rust where rustup is: the static program's target, and the oldest
-/// toolchain that has to do.
+/// Adds what the tests need of Rust where rustup is: the targets of the static programs, and the
+/// oldest toolchain that has to do.
 fn add_rust_parts() {
     if !is_installed("rustup") {
         say("left out: no static build and no check with the oldest Rust (rustup isn't installed)");
         return;
     }
     let parts = [
-        vec!["target", "add", "x86_64-unknown-linux-musl"],
+        vec!["target", "add", "x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"],
         vec!["toolchain", "install", env!("CARGO_PKG_RUST_VERSION"), "--profile=minimal", "--no-self-update"],
     ];
     for part in parts {
