@@ -148,17 +148,18 @@ int main(void) {
 }
 "#;
 
-/// Builds and installs the library below a folder by the commands of docs/library.md, but as the
-/// tests are built, whose dependencies are there already. Returns the last command, which compiles a
-/// program.
+/// Builds and installs the library below a folder by the commands of docs/library.md, but, unless it
+/// is a full run, as the tests are built, whose dependencies are there already. Returns the last
+/// command, which compiles a program.
 fn install(prefix: &Path) -> String {
     let page = fs::read_to_string(workspace().join("docs/library.md")).unwrap();
     let [commands] = &in_language(&page, "sh")[..] else { panic!("where does the page install?") };
     let (install, compile) = commands.trim_end().rsplit_once('\n').unwrap();
-    let built = target_directory().join("debug").display().to_string();
-    let script = install.replace("--profile library", "--quiet --profile=test");
+    let (profile, folder) = if needs::is_full_run() { ("library", "library") } else { ("test", "debug") };
+    let built = target_directory().join(folder).display().to_string();
+    let script = install.replace("--profile library", &format!("--quiet --profile={profile}"));
     let script = script.replace("target/library/", &format!("{built}/"));
-    assert!(script.contains("--profile=test") && script.contains(&built), "{script}");
+    assert!(script.contains("--profile=") && script.contains(&built), "{script}");
     let mut shell = Command::new("sh");
     shell.args(["-ec", &script]).current_dir(workspace()).env("PREFIX", prefix);
     run(&mut shell).unwrap();
