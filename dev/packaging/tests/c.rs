@@ -148,8 +148,8 @@ int main(void) {
 }
 "#;
 
-/// Builds and installs the library below a folder by the commands of docs/library.md, but, unless it
-/// is a full run, as the tests are built, whose dependencies are there already. Returns the last
+/// Builds and installs the library below a folder by the commands of docs/library.md. Unless it is
+/// a full run, it is built as the tests are, whose dependencies are there already. Returns the last
 /// command, which compiles a program.
 fn install(prefix: &Path) -> String {
     let page = fs::read_to_string(workspace().join("docs/library.md")).unwrap();
