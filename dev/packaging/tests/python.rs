@@ -4,12 +4,16 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use haul_packaging::{run, workspace};
 use haul_testkit::{needs, note, require, skip};
 
 /// Exit status of `cpython.py` where Python comes without its own tests.
 const NO_TESTS: i32 = 77;
+
+/// Held while the package is built in the sources, where it puts files.
+static BUILDING: Mutex<()> = Mutex::new(());
 
 /// An environment with the package, built from the sources.
 struct Environment {
@@ -50,17 +54,39 @@ impl Environment {
 
     /// Installs the package.
     fn install(&self) -> Result<String, String> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let paths = std::iter::once(self.place().join("bin")).chain(std::env::split_paths(&path));
-        let mut install = self.pip();
+        let mut install = self.build(self.pip());
         install.args(["--no-build-isolation", "--no-deps"]).arg(workspace().join("python"));
-        install.env("PATH", std::env::join_paths(paths).unwrap());
-        // The fastest to compile. The program is there already.
-        install.env("HAUL_WHEEL_PROFILE", "dev");
+        let _building = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+        // The program is there already.
         built_command().iter().for_each(|built| {
             install.env("HAUL_WHEEL_COMMAND", built);
         });
         run(&mut install)
+    }
+
+    /// Packs the sources, and installs the package from nothing else.
+    fn install_from_sources(&self) -> Result<String, String> {
+        let pack = "import sys; sys.path.insert(0, '.'); import backend; backend.build_sdist(sys.argv[1])";
+        let mut python = self.build(self.python());
+        python.args(["-c", pack]).arg(self.folder.path()).current_dir(workspace().join("python"));
+        let building = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+        run(&mut python)?;
+        drop(building);
+        let name = format!("haul-{}.tar.gz", env!("CARGO_PKG_VERSION"));
+        let mut install = self.build(self.pip());
+        install.args(["--no-build-isolation", "--no-deps"]).arg(self.folder.path().join(name));
+        // Built here once more, from the package alone, and as small as can be.
+        install.env("CARGO_PROFILE_DEV_DEBUG", "0");
+        run(install.env("CARGO_TARGET_DIR", self.folder.path().join("target")))
+    }
+
+    /// Prepares a command that builds: with the tools of the environment, and the profile that is
+    /// the fastest to compile.
+    fn build(&self, mut command: Command) -> Command {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let paths = std::iter::once(self.place().join("bin")).chain(std::env::split_paths(&path));
+        command.env("PATH", std::env::join_paths(paths).unwrap()).env("HAUL_WHEEL_PROFILE", "dev");
+        command
     }
 
     fn mypy(&self) -> Command {
@@ -77,14 +103,32 @@ fn built_command() -> Option<PathBuf> {
     built.is_file().then_some(built)
 }
 
+/// Creates an environment; ends the test where pip has no packages.
+macro_rules! environment {
+    () => {{
+        require!(needs::python_module("venv"), needs::python_module("ensurepip"));
+        match Environment::new() {
+            Ok(environment) => environment,
+            Err(error) if error.contains("No matching distribution") => skip!("needs packages of pip"),
+            Err(error) => panic!("{error}"),
+        }
+    }};
+}
+
+#[test]
+fn the_source_package_is_enough_to_install_it() {
+    require!(needs::full_run());
+    let environment = environment!();
+    environment.install_from_sources().unwrap_or_else(|error| panic!("{error}"));
+    run(&mut environment.script("examples.py")).unwrap_or_else(|error| panic!("{error}"));
+    let haul = environment.place().join("bin/haul");
+    let version = run(Command::new(haul).arg("--version")).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(version, format!("haul {}\n", env!("CARGO_PKG_VERSION")));
+}
+
 #[test]
 fn the_package_passes_its_tests_and_those_of_cpython() {
-    require!(needs::python_module("venv"), needs::python_module("ensurepip"));
-    let environment = match Environment::new() {
-        Ok(environment) => environment,
-        Err(error) if error.contains("No matching distribution") => skip!("needs packages of pip"),
-        Err(error) => panic!("{error}"),
-    };
+    let environment = environment!();
     environment.install().unwrap_or_else(|error| panic!("{error}"));
     for tests in ["test_copytree.py", "test_sync.py"] {
         run(&mut environment.script(tests)).unwrap_or_else(|error| panic!("{error}"));
