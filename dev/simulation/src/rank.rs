@@ -21,7 +21,8 @@ pub(crate) struct Client {
     pub(crate) began: Option<Time>,
     /// Number of open files.
     pub(crate) open_files: u32,
-    /// Ranges in hand, the time that each has had of this rank, and when that was brought up to date.
+    /// Ranges in hand, the time that each has had of this rank, and when that was brought up to
+    /// date.
     ranges: u32,
     share: (Time, Time),
     /// Its link, inbound and outbound.
