@@ -23,6 +23,9 @@ pub trait Distributed: Tool {
     /// True if entries are sent with the inode numbers of their listing.
     const SENDS_INODES: bool = false;
 
+    /// True if the entries of an operand may become several items. Otherwise they belong together.
+    const OPERANDS_ARE_CUT: bool = false;
+
     /// True if entries may be processed again: after a loss of the job, or by the next run with the
     /// same journal. Otherwise a loss ends the run.
     const MAY_BE_REPEATED: bool = true;

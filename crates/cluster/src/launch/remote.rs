@@ -123,8 +123,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     /// Returns the maximum number of entries of the items that a job becomes. The walk has cut what
     /// it listed; a tool's operands may be any number.
     fn item_entries(&self, pending: &PendingItem<T>) -> usize {
-        let is_listed = pending.entry().first().is_none_or(|entry| !entry.is_operand());
-        if is_listed { usize::MAX } else { self.batch_entries(pending.entries()) }
+        let is_operand = || pending.entry().first().is_some_and(Entry::is_operand);
+        if T::OPERANDS_ARE_CUT && is_operand() { self.batch_entries(pending.entries()) } else { usize::MAX }
     }
 
     fn dispatch(&self, pending: PendingItem<T>, item: ItemSpec) {

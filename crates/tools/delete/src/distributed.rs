@@ -17,6 +17,7 @@ impl Distributed for Deleter {
     const NAME: &'static str = "delete";
     const KINDS: &'static [Kind] = DeleteKind::KINDS;
     const SENDS_INODES: bool = true;
+    const OPERANDS_ARE_CUT: bool = true;
     // A lost rank may be a sign of worse to come.
     const MAY_BE_REPEATED: bool = false;
 
