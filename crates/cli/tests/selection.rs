@@ -348,8 +348,7 @@ fn an_ignore_file_that_cannot_be_read_is_reported() {
     let ours = program!();
     require!(ours.needs_haul());
     let sandbox = Sandbox::in_memory().unwrap();
-    let script = "mkdir s; echo y >s/y; echo y >s/.gitignore; chmod 0 s/.gitignore; chmod 777 .";
-    sandbox.script(script).unwrap();
+    sandbox.script("mkdir s; echo y >s/y; echo y >s/.gitignore; chmod 0 s/.gitignore; chmod 777 .").unwrap();
     let options = ["--gitignore", "--exclude=.gitignore"];
     let mut run = ours.run_with(&options).args(["-r", "s", "t"]).in_folder(sandbox.path());
     if needs::root().is_none() {
