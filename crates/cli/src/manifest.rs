@@ -9,9 +9,8 @@ use haul_digest::Algorithm;
 use haul_digest::manifest::{Creator, Format, Record, Writer};
 use haul_flow::{Problem, lock};
 use haul_sum::{ManifestFile, SumKind};
-use haul_sys::Fd;
+use haul_sys::{Fd, reason};
 
-use crate::messages::reason;
 use crate::report::Console;
 use crate::signals::{self, SignalGuard};
 

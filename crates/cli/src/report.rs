@@ -19,10 +19,10 @@ use haul_delete::DeleteKind;
 use haul_flow::{
     EntryReport, FlowKind, Line, Problem, Report, RunInfo, Severity, SlowRank, Standard, Tally, lock,
 };
-use haul_sys::{Errno, Identity};
+use haul_sys::{Errno, Identity, reason};
 
 use crate::flags;
-use crate::messages::{Messages, reason};
+use crate::messages::Messages;
 use crate::output::{self, Output};
 use crate::progress::{Progress, ProgressOptions, Source, StatusLine, Whole};
 use crate::run_log::RunLog;

@@ -8,14 +8,15 @@ use std::time::Instant;
 use haul_cluster::launch::ProcessGroup;
 use haul_flow::{Alone, Report};
 use haul_journal::Journal;
+use haul_sys::reason;
 use signal_hook::consts::SIGINT;
 
 use crate::batch::{self, Teller};
 use crate::cluster;
 use crate::control::{Control, ControlSocket, Controlled};
 use crate::flags::StatisticsForm;
+use crate::messages::Messages;
 use crate::messages::cluster::{not_shut_down, not_started};
-use crate::messages::{Messages, reason};
 use crate::output::Output;
 use crate::report::{Console, complain};
 use crate::run_log::RunLog;

@@ -70,7 +70,7 @@ pub use data::{
 };
 pub use direct::{Alignment, bypass_cache, direct_alignment, start_write_back, use_cache, write_back};
 pub use directory::DirectoryReader;
-pub use error::{Errno, Error, Result};
+pub use error::{Errno, Error, Result, reason};
 pub use fd::{Fd, flush_as_close_does};
 pub use file_system::{
     file_system_id, file_system_type, free_bytes, is_in_memory, is_local, mount_type, synchronize_file_system,

@@ -5,12 +5,11 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use haul_sys::effective_identity;
+use haul_sys::{effective_identity, reason};
 use toml::de::{DeTable, DeValue};
 
 use super::{Commands, set, unset};
 use crate::flags::{Configurable, Definition, Documented, Setting};
-use crate::messages::reason;
 
 /// Maximum size of a file, in bytes: a larger one isn't what it should be.
 const BYTES_MAX: u64 = 1 << 20;

@@ -7,9 +7,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use haul_flow::lock;
-use haul_sys::{Errno, Fd, FileType, Identity, effective_identity, listen_path, stat_path};
+use haul_sys::{Errno, Fd, FileType, Identity, effective_identity, listen_path, reason, stat_path};
 
-use crate::messages::reason;
 use crate::signals::{self, SignalGuard};
 
 /// A socket that others can connect to.

@@ -10,12 +10,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use haul_flow::{BadName, Contents, NameList, RefusedName, Selection};
-use haul_sys::{Fd, LocalTime, Timestamp, c_string, seconds_of, stat_path};
+use haul_sys::{Fd, LocalTime, Timestamp, c_string, reason, seconds_of, stat_path};
 
 use super::Action::{Plain, Required};
 use super::values::Bounds;
 use super::{Error, Flag, Shared, Value};
-use crate::messages::reason;
 
 /// Help heading of these flags.
 pub(super) const CHOOSING: &str = "Choosing entries";

@@ -51,7 +51,7 @@ use haul_flow::{FlowKind, Kind, Line, Problem};
 use haul_grep::GrepKind;
 use haul_sum::SumKind;
 use haul_sync::SyncKind;
-use haul_sys::{Errno, Error, Operation};
+use haul_sys::{Errno, Error, Operation, reason};
 use haul_tar::TarKind;
 
 pub(crate) use quoting::Charset;
@@ -321,15 +321,6 @@ impl Messages {
 
 fn end(mut text: Vec<u8>) -> Vec<u8> {
     text.push(b'\n');
-    text
-}
-
-/// Formats an error as the C library does, without Rust's "(os error N)".
-pub(crate) fn reason(error: &io::Error) -> String {
-    let mut text = error.to_string();
-    if let Some(end) = text.rfind(" (os error") {
-        text.truncate(end);
-    }
     text
 }
 

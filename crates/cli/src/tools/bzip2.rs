@@ -8,11 +8,12 @@ use std::sync::atomic::AtomicBool;
 
 use haul_bzip2::{Action, Making, Options, TROUBLE};
 use haul_flow::Config;
+use haul_sys::reason;
 
 use super::{Call, Tool};
 use crate::flags::Action::Plain;
 use crate::flags::{Arguments, Command, Shared, Sharing};
-use crate::messages::{self, reason};
+use crate::messages;
 use crate::progress::Whole;
 use crate::report::{Console, complain};
 use crate::signals;

@@ -7,11 +7,12 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use haul_sys::reason;
+
 use super::{Call, Tool};
 use crate::control::protocol::{ControlRequest, ControlStatus, LINE_BYTES_MAX};
 use crate::flags::Action::Plain;
 use crate::flags::{Arguments, Command, Error, Flag, Shared, Sharing};
-use crate::messages::reason;
 use crate::report::{complain, print_information};
 
 pub(super) const TOOL: Tool = Tool {

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use haul_each::{Halt, Kinds, Options, Outcome, Running, Size};
 use haul_flow::{Config, Report};
-use haul_sys::stat_path;
+use haul_sys::{reason, stat_path};
 
 use super::{Call, Tool};
 use crate::flags::Action::{Plain, Required, Word};
 use crate::flags::values::{Bounds, Words};
 use crate::flags::{Arguments, Command, Error, Flag, Shared, Sharing, Value};
-use crate::messages::{self, Charset, reason};
+use crate::messages::{self, Charset};
 use crate::report::Console;
 use crate::signals;
 use crate::task::{Executors, Work};

@@ -16,7 +16,7 @@ use haul_grep::{
     Binary, Colors, Devices, Directories, Extent, Grep, GrepKind, GrepOptions, Named, Names, Order, Query,
     Rule, Show, Syntax,
 };
-use haul_sys::Standard;
+use haul_sys::{Standard, reason};
 
 use super::{Call, Tool, standard_input_to_end};
 use crate::flags::When;
@@ -301,12 +301,7 @@ fn lines(text: &[u8]) -> Vec<Vec<u8>> {
 /// Reads the lines of a file, or of standard input.
 fn contents(path: &OsStr) -> Result<Vec<Vec<u8>>, String> {
     let read = if path == "-" { standard_input_to_end() } else { std::fs::read(path) };
-    let reason = |error: io::Error| {
-        let text = error.to_string();
-        let reason = text.split_once(" (os error").map_or(text.as_str(), |(reason, _)| reason);
-        format!("{}: {reason}", path.to_string_lossy())
-    };
-    let text = read.map_err(reason)?;
+    let text = read.map_err(|error| format!("{}: {}", path.to_string_lossy(), reason(&error)))?;
     let text = text.strip_suffix(b"\n").map_or((text.as_slice(), !text.is_empty()), |text| (text, true));
     Ok(if text.1 { lines(text.0) } else { Vec::new() })
 }
