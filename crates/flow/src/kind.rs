@@ -131,6 +131,8 @@ kinds! {
         BadPattern,
         /// A line of a `.gitignore` file is invalid, and has no effect.
         BadIgnoreLine,
+        /// A `.gitignore` file can't be read, and has no effect.
+        UnreadableIgnoreFile,
         /// A `.gitignore` isn't a regular file, and has no effect.
         BadIgnoreFile,
         /// A `.gitignore` file is larger than 16 MiB, and has no effect.

@@ -94,6 +94,7 @@ sentences! { of_flow(FlowKind):
     CannotUseEngine => "cannot use the engine {}",
     BadPattern => "invalid pattern {}",
     BadIgnoreLine => "{}: ignoring the invalid pattern {}",
+    UnreadableIgnoreFile => "cannot read the patterns in {}",
     BadIgnoreFile => "ignoring {}: it is not a regular file",
     LargeIgnoreFile => "ignoring {}: it is larger than 16 MiB",
 }

@@ -258,7 +258,7 @@ fn read_ignore_file(
         Err(Unread::Failed(cause)) if cause.is(Errno::NOENT) => return None,
         Err(why) => {
             let problem = match why {
-                Unread::Failed(cause) => Problem::new(FlowKind::CannotOpen).because(cause),
+                Unread::Failed(cause) => Problem::new(FlowKind::UnreadableIgnoreFile).because(cause),
                 Unread::NotRegular => Problem::new(FlowKind::BadIgnoreFile),
                 Unread::TooLarge => Problem::new(FlowKind::LargeIgnoreFile),
             };
