@@ -135,6 +135,11 @@ for name in cp
     end
 end
 
+complete -c haul -n '__haul_within sync' -s a -l archive -d 'copy directories with what is in them, and keep all attributes, as is done in any case'
+complete -c haul -n '__haul_within sync' -s r -l recursive -d 'the same, but for the attributes'
+complete -c haul -n '__haul_within sync' -s H -l hard-links -d 'keep hard links, as is done in any case'
+complete -c haul -n '__haul_within sync' -s A -l acls -d 'keep ACLs, as is done in any case'
+complete -c haul -n '__haul_within sync' -s X -l xattrs -d 'keep extended attributes, as is done in any case'
 complete -c haul -n '__haul_within sync' -s c -l checksum -d 'find changed files by comparing contents, not by size and modification time'
 complete -c haul -n '__haul_within sync' -l modify-window -x -d 'take modification times that differ by no more than this as equal'
 complete -c haul -n '__haul_within sync' -s u -l update -d 'leave files alone that are newer in TARGET'

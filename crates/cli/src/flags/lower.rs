@@ -142,7 +142,7 @@ pub(crate) struct Typed {
     keep_context: bool,
     warnings: Vec<Warning>,
     pub(super) reflink: Reflink,
-    preserve: Preserve,
+    pub(super) preserve: Preserve,
     require_preserve: bool,
     require_xattr: bool,
     require_context: bool,

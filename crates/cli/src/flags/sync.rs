@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use haul_copy::{Atomic, Dereference, Difference};
+use haul_copy::{Atomic, Dereference, Difference, Preserve};
 
 use super::Action::{Optional, Plain, Required};
 use super::lower::Typed;
@@ -29,6 +29,27 @@ pub(crate) static COMMAND: Command<Typed> = Command {
 type Flag = super::Flag<Typed>;
 
 static OWN: &[Flag] = &[
+    Flag::own(
+        "-a --archive",
+        Plain(keep_everything),
+        "copy directories with what is in them, and keep all attributes, as is done in any case",
+    ),
+    Flag::own("-r --recursive", Plain(|typed| typed.recursive = true), "the same, but for the attributes"),
+    Flag::own(
+        "-H --hard-links",
+        Plain(|typed| typed.preserve |= Preserve::LINKS),
+        "keep hard links, as is done in any case",
+    ),
+    Flag::own(
+        "-A --acls",
+        Plain(|typed| typed.preserve |= Preserve::MODE),
+        "keep ACLs, as is done in any case",
+    ),
+    Flag::own(
+        "-X --xattrs",
+        Plain(|typed| typed.preserve |= Preserve::XATTR),
+        "keep extended attributes, as is done in any case",
+    ),
     Flag::own(
         "-c --checksum",
         Plain(|typed| typed.difference().by_content = true),
@@ -152,6 +173,13 @@ static OWN: &[Flag] = &[
     Flag::version("--version"),
 ];
 
+/// What a sync does without flags, too: copies all of the tree, and keeps what it can.
+fn keep_everything(typed: &mut Typed) {
+    let dereference = typed.dereference;
+    typed.archive();
+    typed.dereference = dereference;
+}
+
 /// Parses the arguments.
 ///
 /// # Errors
@@ -159,7 +187,7 @@ static OWN: &[Flag] = &[
 pub(crate) fn parse(words: &[OsString], environment: &Environment) -> Result<Parsed, Error> {
     let mut typed = Typed::default();
     let preset = COMMAND.preset(&mut typed, environment);
-    typed.archive();
+    keep_everything(&mut typed);
     typed.dereference = Some(Dereference::Operands);
     typed.no_target_directory = true;
     typed.atomic = Some(Atomic::Always);
@@ -189,10 +217,14 @@ mod tests {
             Ok(Parsed::Copy(request)) => *request,
             other => panic!("{line}: {other:?}"),
         };
-        let Request { options, sync, operands, .. } = lowered("a b");
-        assert_eq!(format!("{options:?}"), format!("{:?}", haul_sync::copy_options()));
-        assert_eq!(sync, haul_sync::Options::default());
-        assert!(operands.no_target_directory);
+        for words in
+            ["a b", "-raHAX a b", "--no-preserve=mode,links,xattr -HAX a b", "--no-preserve=ownership -a a b"]
+        {
+            let Request { options, sync, operands, .. } = lowered(words);
+            assert_eq!(format!("{options:?}"), format!("{:?}", haul_sync::copy_options()), "{words}");
+            assert_eq!(sync, haul_sync::Options::default());
+            assert!(operands.no_target_directory);
+        }
         let Request { sync, .. } = lowered("--delete a b");
         assert_eq!(sync.deletion, Some(haul_sync::Deletion::default()));
     }
