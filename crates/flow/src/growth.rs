@@ -3,8 +3,8 @@
 //! A worker makes blocking calls. On a local disk a few of them keep the processors busy, but where
 //! each call waits for a network (NFS, Lustre, FUSE), throughput is proportional to the calls that
 //! wait at the same time, until the server is busy (Little's law). So the number of workers is
-//! doubled while the processors are mostly idle, or quadrupled if they will be then too, and only
-//! as long as that pays:
+//! doubled while the processors are mostly idle, or quadrupled if they will be then too, or raised
+//! to the most at once if nearly every call waits, and only as long as that pays:
 //!
 //! ```text
 //!            idle processors                steps per second rose by a quarter
@@ -61,6 +61,10 @@ const STEPS_PER_WORKER: u64 = 2;
 /// other programs, never waits: more workers would take them from those.
 const WAITS_PER_STEP: f64 = 0.5;
 
+/// The same from which on nearly every call waits, as it does on a network: a step on a local disk
+/// waits less than once. This is known sooner than that a run is waiting.
+const WAITS_PER_STEP_OF_NETWORK: f64 = 4.0;
+
 /// Ratio of speeds from which on more than the first workers have paid. Ideal is 2 or 4.
 const PAYS: f64 = 1.25;
 
@@ -109,6 +113,8 @@ struct Observation {
     share: f64,
     /// True if steps wait for something other than the processors.
     waits: bool,
+    /// True if nearly all calls do, and the processors have almost nothing to do.
+    is_network: bool,
 }
 
 /// What is done with the next observation.
@@ -250,7 +256,7 @@ impl Growth {
         let Some(seen) = self.since_the_last(now, workers) else { return workers };
         self.last = now;
         let is_waiting = seen.waits && seen.share < BUSY;
-        let was_waiting = std::mem::replace(&mut self.was_waiting, is_waiting);
+        let was_waiting = std::mem::replace(&mut self.was_waiting, is_waiting) || seen.is_network;
         match self.phase {
             Phase::Steady(from) if now.elapsed < from => return workers,
             Phase::Steady(_) => {}
@@ -293,8 +299,9 @@ impl Growth {
             _ => LONG_PERIOD,
         };
         let speed = steps as f64 / elapsed.as_secs_f64();
+        let is_network = waits as f64 >= steps as f64 * WAITS_PER_STEP_OF_NETWORK && share <= IDLE;
         let waits = waits as f64 >= steps as f64 * WAITS_PER_STEP;
-        (elapsed >= enough).then_some(Observation { workers, speed, share, waits })
+        (elapsed >= enough).then_some(Observation { workers, speed, share, waits, is_network })
     }
 
     /// Returns how many workers there should be after a trial; `None` if growth has paid, after
@@ -317,10 +324,11 @@ impl Growth {
 
     /// Returns the next larger number of workers, if it may be tried: twice as many, or four times
     /// if even those would leave the processors idle.
-    fn more(&self, Observation { workers, share, .. }: Observation) -> usize {
+    fn more(&self, Observation { workers, share, is_network, .. }: Observation) -> usize {
         match workers {
             few if few < self.first => self.first,
             _ if self.failures == FAILURES_MAX => workers,
+            _ if is_network => self.most,
             _ => (workers * if share * 4.0 <= BUSY { 4 } else { 2 }).min(self.most),
         }
     }
@@ -348,6 +356,8 @@ mod tests {
         width: f64,
         work: Duration,
         waits: bool,
+        /// How often a step that waits does so.
+        waits_per_step: u64,
         /// Share of the speed that each worker beyond one per processor costs, by its locks.
         contention: f64,
     }
@@ -380,7 +390,7 @@ mod tests {
                 run.now.elapsed += TICK;
                 run.now.steps += more;
                 run.now.usage.processor_time += self.work.mul_f64(more as f64);
-                run.now.usage.waits += if self.waits { more } else { 0 };
+                run.now.usage.waits += if self.waits { more * self.waits_per_step } else { 0 };
                 let wanted = run.growth.observe(run.now, run.workers);
                 if wanted != run.workers {
                     (run.workers, run.changed) = (wanted, run.now.elapsed);
@@ -430,8 +440,8 @@ mod tests {
             (1000, 16.0, 15, true, 16, 16),
             (5000, 1.0, 15, true, 4, 4),
         ] {
-            let device =
-                Device { latency: micros(latency), width, work: micros(work), waits, contention: 0.0 };
+            let (latency, work) = (micros(latency), micros(work));
+            let device = Device { latency, width, work, waits, waits_per_step: 1, contention: 0.0 };
             let Run { workers, changed, .. } = device.run(64, Duration::from_secs(20));
             assert!((least..=most).contains(&workers), "{device:?}: {workers} workers");
             if waits && width > 64.0 {
@@ -441,9 +451,19 @@ mod tests {
     }
 
     #[test]
+    fn all_workers_start_at_once_where_nearly_every_call_waits() {
+        let (latency, work) = (Duration::from_millis(2), Duration::from_micros(150));
+        let device = Device { latency, width: 1e9, work, waits: true, waits_per_step: 8, contention: 0.0 };
+        let run = device.run(64, Duration::from_secs(5));
+        assert!(run.workers == 64 && run.changed <= Duration::from_millis(15), "{:?}", run.changed);
+        // One call at a time is answered: more workers than at first don't pay.
+        assert_eq!(Device { width: 1.0, ..device }.run(64, Duration::from_secs(5)).workers, FIRST);
+    }
+
+    #[test]
     fn there_are_never_more_than_allowed() {
         let (latency, work) = (Duration::from_millis(1), Duration::from_micros(15));
-        let device = Device { latency, width: 1e9, work, waits: true, contention: 0.0 };
+        let device = Device { latency, width: 1e9, work, waits: true, waits_per_step: 1, contention: 0.0 };
         for most in [4, 5, 7, 30] {
             assert_eq!(device.run(most, Duration::from_secs(5)).workers, most);
         }
@@ -518,7 +538,7 @@ mod tests {
     fn half_of_the_workers_rest_if_they_only_wait_for_each_other() {
         let (latency, work) = (Duration::from_micros(5), Duration::from_micros(20));
         let run = |contention| {
-            let device = Device { latency, width: 1e9, work, waits: false, contention };
+            let device = Device { latency, width: 1e9, work, waits: false, waits_per_step: 1, contention };
             device.run(64, Duration::from_secs(3)).workers
         };
         assert_eq!((run(0.0), run(0.2)), (FIRST, PROCESSORS));
@@ -527,7 +547,7 @@ mod tests {
     #[test]
     fn all_work_again_after_the_locks_have_gone() {
         let (latency, work) = (Duration::from_micros(5), Duration::from_micros(20));
-        let locked = Device { latency, width: 1e9, work, waits: false, contention: 0.2 };
+        let locked = Device { latency, width: 1e9, work, waits: false, waits_per_step: 1, contention: 0.2 };
         let on_a_disk = Device { latency: 2 * work, contention: 0.0, ..locked };
         let mut run = Run::new(64);
         locked.run_on(&mut run, Duration::from_secs(2));
