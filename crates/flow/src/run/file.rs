@@ -22,9 +22,10 @@ use crate::limits::{Limits, Side, measured};
 use crate::open_file::MoveSetup;
 use crate::tool::{Context, DirNode, Entry, Job, OpenFile, Tool};
 
-/// Maximum size of a file that the probing read makes the kernel fetch whole, in bytes. Larger
-/// files are worth a `posix_fadvise`.
-const FETCHED_BY_READ_BYTES: u64 = 64 << 10;
+/// Sizes of files, in bytes, that are worth a `posix_fadvise` while they wait for their turn: the
+/// probing read makes the kernel fetch smaller ones whole, and larger ones are copied sooner if the
+/// disk reads those before them first (docs/measurements/choices.md).
+const ADVISED_BYTES: Range<u64> = (64 << 10) + 1..256 << 10;
 
 /// State of a file in a slot.
 pub(super) enum State<T: Tool> {
@@ -246,9 +247,9 @@ impl<T: Tool> StatedFile<T> {
         if self.stat.size <= SMALL_BYTES {
             io.note_uncached();
         }
-        if self.stat.size > FETCHED_BY_READ_BYTES && io.settings.switches.advise {
+        if ADVISED_BYTES.contains(&self.stat.size) && io.settings.switches.advise {
             // Only a hint: if refused, only the speed changes.
-            advise(&self.source, Advice::WillNeed, self.stat.size.min(FETCH_AHEAD_BYTES)).unwrap_or_default();
+            advise(&self.source, Advice::WillNeed, self.stat.size).unwrap_or_default();
         }
         Next::Park(self)
     }
