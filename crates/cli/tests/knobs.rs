@@ -170,6 +170,26 @@ fn cached(path: &Path) -> Result<u64, String> {
     haul_sys::cached_bytes(&file).map_err(|error| format!("needs cachestat: {error}"))
 }
 
+/// On file systems with locks for many directories at once, a copy begins with one worker per
+/// processor, unless their number was given.
+#[test]
+fn locks_of_the_file_system_make_a_copy_begin_with_half_of_the_workers() {
+    require!(program!().needs_haul());
+    for (file_system, has_locks) in [("xfs", true), ("btrfs", true), ("ext4", false)] {
+        require!(needs::loop_mount(file_system));
+        let disk = Mount::image(file_system, 400 << 20).unwrap();
+        let sandbox = Sandbox::below(disk.path()).unwrap();
+        sandbox.script("mkdir source; echo text >source/file").unwrap();
+        for (jobs, begins_with_half) in [(None, has_locks), (Some("--jobs=4"), false)] {
+            let run = program!().run_with(&["--debug"]).args(jobs).args(["-r", "source", "target"]);
+            let outcome = run.in_folder(sandbox.path()).finish().unwrap();
+            let output = [outcome.printed(), outcome.errors()].concat();
+            assert_eq!(output.contains("half of the workers at first"), begins_with_half, "{output}");
+            remove_tree(&sandbox.join("target"));
+        }
+    }
+}
+
 /// Cold source files stay cold, warm ones stay warm, and no copy stays in memory.
 #[test]
 fn drop_cache_leaves_the_page_cache_as_it_was_found() {

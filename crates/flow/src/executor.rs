@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use haul_sys::has_coarse_locks;
+
 use crate::Status;
 use crate::config::Config;
 use crate::held::DirHandle;
@@ -32,6 +34,15 @@ pub struct JobSpec<'a, T> {
     pub places: Vec<Arc<DirHandle>>,
 }
 
+impl<T> JobSpec<'_, T> {
+    /// True if entries are created on a file system where more than one worker per processor would
+    /// only wait for each other.
+    fn creates_under_locks(&self) -> bool {
+        let opened = self.places.iter().filter_map(|place| self.run.cache.open(place).ok());
+        opened.into_iter().any(|directory| has_coarse_locks(&*directory).unwrap_or(false))
+    }
+}
+
 /// Executes jobs in this process only.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone;
@@ -39,6 +50,13 @@ pub struct Alone;
 impl<T: Tool> Executor<T> for Alone {
     fn execute(&self, job: &JobSpec<'_, T>, operands: Vec<Operand<T::Directory>>) -> Status {
         let JobSpec { run: spec, .. } = job;
-        run(spec, &Local::of(&spec.settings, &spec.tool.policy()).limited(spec.limits), operands)
+        let driver = Local::of(&spec.settings, &spec.tool.policy()).limited(spec.limits);
+        let is_fixed = spec.settings.jobs == spec.settings.jobs_max;
+        if !is_fixed && job.creates_under_locks() {
+            spec.report
+                .debug("half of the workers at first, as they would wait for locks of the file system");
+            return run(spec, &driver.beginning_with_half(), operands);
+        }
+        run(spec, &driver, operands)
     }
 }

@@ -164,6 +164,13 @@ impl<J: JobWeight + Send> Local<J> {
         Self { ordered_queue: in_walk_order.then(|| Mutex::new(OrderedQueue::new())), ..self }
     }
 
+    /// Begins with half of the workers, if their number isn't fixed. The others start when the
+    /// processors turn out to have time left (`growth.rs`).
+    #[must_use]
+    pub fn beginning_with_half(self) -> Self {
+        Self { limit: AtomicUsize::new(self.first.div_ceil(2)), ..self }
+    }
+
     /// Has the latency that these limits allow decide how many workers make calls.
     #[must_use]
     pub fn limited(self, limits: Option<&Limits>) -> Self {
@@ -522,6 +529,13 @@ mod tests {
                 return;
             }
         }
+    }
+
+    #[test]
+    fn a_run_may_begin_with_half_of_the_workers() {
+        let begun = |driver: Local<Splitting>| std::iter::successors(Some(0), |_| driver.recruit(0)).count();
+        assert_eq!([4, 3, 1].map(|first| begun(Local::growing(first, 64).beginning_with_half())), [2, 2, 1]);
+        assert_eq!([4, 3, 1].map(|first| begun(Local::growing(first, 64))), [4, 3, 1]);
     }
 
     /// Attempts at a race. Miri is a thousand times slower.

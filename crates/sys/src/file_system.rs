@@ -10,15 +10,17 @@ use crate::operation::Operation;
 /// Maximum bytes to read of the mount list.
 const LIST_BYTES_MAX: usize = 16 << 20;
 
+const XFS: u64 = 0x5846_5342;
+const BTRFS: u64 = 0x9123_683e;
 const TMPFS: u64 = 0x0102_1994;
 const RAMFS: u64 = 0x8584_58f6;
 
 /// Types of file systems that this kernel alone serves (`linux/magic.h`, `statfs(2)`): no other
 /// host writes to them, and no process serves them.
 const LOCAL_TYPES: [u64; 17] = [
-    0xef53,      // ext2, ext3, ext4
-    0x5846_5342, // xfs
-    0x9123_683e, // btrfs
+    0xef53, // ext2, ext3, ext4
+    XFS,
+    BTRFS,
     TMPFS,
     RAMFS,
     0xf2f5_2010, // f2fs
@@ -65,6 +67,16 @@ pub fn is_local(file: impl AsFd) -> Result<bool> {
 /// Any error from `fstatfs(2)`.
 pub fn is_in_memory(file: impl AsFd) -> Result<bool> {
     file_system_type(file).map(|kind| [TMPFS, RAMFS].contains(&kind))
+}
+
+/// Returns true if the file is on a file system where those who create files wait for each other,
+/// in different directories too: for the allocation groups of XFS and the trees of Btrfs. With two
+/// workers per processor, a copy takes longer there than with one (docs/measurements/choices.md).
+///
+/// # Errors
+/// Any error from `fstatfs(2)`.
+pub fn has_coarse_locks(file: impl AsFd) -> Result<bool> {
+    file_system_type(file).map(|kind| [XFS, BTRFS].contains(&kind))
 }
 
 /// Returns how many bytes an unprivileged process may still write to the file's file system
