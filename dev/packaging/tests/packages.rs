@@ -195,6 +195,28 @@ fn the_program_for_aarch64_copies_in_an_emulator() {
 }
 
 #[test]
+fn functions_of_a_small_copy_are_side_by_side() {
+    require!(needs::tool("dpkg-deb"), needs::tool("readelf"), static_builds());
+    let folder = tempfile::tempdir().unwrap();
+    let package = found(&format!("/haul_{}_amd64.deb", env!("CARGO_PKG_VERSION")));
+    run(Command::new("dpkg-deb").arg("-x").arg(package).arg(folder.path())).unwrap();
+    let archive = found("-x86_64-linux.tar.gz");
+    let mut tar = Command::new("tar");
+    run(tar.args(["--strip-components=1", "-xf"]).arg(archive).arg("-C").arg(folder.path())).unwrap();
+    for program in ["usr/bin/haul", "bin/haul"] {
+        let program = folder.path().join(program);
+        let sections = run(Command::new("readelf").args(["--sections", "--wide"]).arg(&program)).unwrap();
+        // Type, address, offset and size follow the name.
+        let section =
+            sections.lines().find_map(|line| line.split_once(" .text.start ")).map(|(_, rest)| rest);
+        let size = section.and_then(|rest| rest.split_whitespace().nth(3)).unwrap_or("0");
+        let size = u64::from_str_radix(size, 16).unwrap();
+        // Half a megabyte in a release. Most names match in a build with little optimisation, too.
+        assert!(size > 200_000, "{}: {size} bytes", program.display());
+    }
+}
+
+#[test]
 fn the_rpm_installs_runs_and_goes() {
     require!(needs::root(), needs::tool("debootstrap"), needs::tool("rpmbuild"), static_builds());
     let (_folder, root) = debian();
