@@ -43,15 +43,17 @@ pub(super) struct Freed {
 /// The target that stays when nothing is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
-    /// A file no older than the source: as good as its copy.
+    /// As good as a copy: the same as the source, or no older and one that GNU cp takes for it.
     AsCopy,
     /// Anything else.
     AsItIs,
 }
 
 impl Left {
-    fn after(skip: Skip) -> Self {
+    fn after(copy: EntryCopy<'_>, skip: Skip) -> Self {
         match skip {
+            // A sync never gives a newer file another name, or that of an older one.
+            Skip::NotOlder if copy.options.existing.update.syncs() => Left::AsItIs,
             Skip::NotOlder | Skip::Unchanged => Left::AsCopy,
             Skip::Unwanted | Skip::Told | Skip::Declined => Left::AsItIs,
         }
@@ -189,6 +191,10 @@ pub(super) enum Foreseen {
 pub(super) fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Foreseen, Problem> {
     let name = copy.target_name();
     let follow = !looks_at_link(copy.options, source.kind);
+    if copy.entry.node.own.held.is_absent() && !copy.entry.is_operand() {
+        // The directory would be made, maybe where something else is now.
+        return Ok(Foreseen::Made);
+    }
     let directory = match copy.open_directory() {
         Ok(directory) => directory,
         Err(cause) if cause.is(Errno::NOENT) => return Ok(Foreseen::Made),
@@ -216,7 +222,7 @@ pub(super) fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Foreseen, Pr
         Decision::BackUp => Foreseen::BackedUp(there, backup_name(&directory, name, &copy.options.existing)),
         Decision::Skip(skip) => {
             tell_skip(copy, skip);
-            Foreseen::Left(Left::after(skip))
+            Foreseen::Left(Left::after(copy, skip))
         }
         Decision::Done => Foreseen::Left(Left::AsItIs),
         Decision::Refuse(refusal) => return Err(refused(copy, refusal)),
@@ -282,7 +288,7 @@ pub(super) fn clear(
         }
         Decision::Skip(skip) => {
             tell_skip(copy, skip);
-            Ok(Place::Left(Left::after(skip)))
+            Ok(Place::Left(Left::after(copy, skip)))
         }
         Decision::Done => Ok(Place::Left(Left::AsItIs)),
         Decision::Refuse(refusal) => Err(refused(copy, refusal)),
