@@ -202,6 +202,64 @@ fn times_may_differ_by_the_window_and_newer_files_may_stay() {
     assert_eq!(content(), b"c\n");
 }
 
+/// SOURCE has one file under several names; TARGET has newer ones under some of them.
+#[test]
+fn newer_files_stay_whatever_names_the_source_has_for_them() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for newer in ["a", "b", "c", "a b", "b c", "a b c"] {
+        // In either order of the names.
+        for names in ["a b c", "c b a"] {
+            let sandbox = Sandbox::in_memory().unwrap();
+            let script = format!(
+                "mkdir s t; set -- {names}; echo old >s/$1; ln s/$1 s/$2; ln s/$1 s/$3; touch -d @1000 s/$1
+                for name in {newer}; do echo precious $name >t/$name; done"
+            );
+            sandbox.script(&script).unwrap();
+            let dry = succeed(&ours, sandbox.path(), "-n -i -u -j1 s t");
+            assert_eq!(succeed(&ours, sandbox.path(), "-i -u -j1 s t"), dry, "{newer}");
+            for name in ["a", "b", "c"] {
+                let content = fs::read_to_string(sandbox.join("t").join(name)).unwrap();
+                let expected =
+                    if newer.contains(name) { format!("precious {name}\n") } else { "old\n".to_owned() };
+                assert_eq!(content, expected, "newer: {newer}; {name}");
+            }
+            assert_eq!(succeed(&ours, sandbox.path(), "-i -u s t"), "", "{newer}");
+        }
+    }
+}
+
+#[test]
+fn a_dry_run_foresees_directories_in_the_place_of_anything() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for old in ["echo x >t/a", "ln -s other t/a", "ln -s nowhere t/a", "ln -s a t/a", "mkfifo t/a"] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let source = "mkdir -p s/a/b; echo 1 >s/a/1; ln s/a/1 s/a/b/2; ln -s 1 s/a/link; mkfifo s/a/fifo";
+        sandbox.script(&format!("{source}; mkdir -p t/other/b t/extra; echo y >t/other/1; {old}")).unwrap();
+        let dry = succeed(&ours, sandbox.path(), "-n -i -j1 --delete s t");
+        assert_eq!(succeed(&ours, sandbox.path(), "-i -j1 --delete s t"), dry, "{old}");
+        assert!(dry.contains(">f+++++++++ a/1\n") && dry.contains("*deleting   extra/\n"), "{dry}");
+        assert_eq!(succeed(&ours, sandbox.path(), "-i --delete s t"), "", "{old}");
+    }
+}
+
+#[test]
+fn what_a_user_cannot_give_is_no_difference() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script("mkdir -p s/d; echo x >s/d/f; chown -R 5:6 s; chmod 777 .").unwrap();
+    let sync = |line: &str| {
+        let run = Run::new(ours.path()).arg("sync").args(line.split(' ')).env("LC_ALL", "C");
+        let outcome = run.as_nobody().in_folder(sandbox.path()).finish().unwrap();
+        assert!(outcome.succeeded() && outcome.errors().is_empty(), "{}", outcome.errors());
+        outcome.printed()
+    };
+    assert_eq!(sync("-i s t").lines().count(), 3);
+    assert_eq!((sync("-n -i s t"), sync("-i s t")), (String::new(), String::new()));
+}
+
 #[test]
 fn operands_that_cannot_be_made_equal_are_refused_before_anything_is_touched() {
     let ours = program!();

@@ -95,8 +95,8 @@ pub use pipe::Pipe;
 pub use posix_aio::{AioPassing, PosixAio};
 pub use process::{
     Identity as ProcessIdentity, Usage, address_space_limit, clock, descriptor_limit, effective_identity,
-    lower_priority, precise_clock, raise_descriptor_limit, set_creation_label, set_umask, umask, usage,
-    widen_descriptor_table,
+    is_in_group, lower_priority, precise_clock, raise_descriptor_limit, set_creation_label, set_umask, umask,
+    usage, widen_descriptor_table,
 };
 pub use ring::{Ring, RingReply, RingRequest};
 pub use selinux::{FileContexts, LIBSELINUX};

@@ -149,6 +149,14 @@ pub fn effective_identity() -> Identity {
     Identity { user: rustix::process::geteuid().as_raw(), group: rustix::process::getegid().as_raw() }
 }
 
+/// Returns true if the process belongs to a group, so that it may give its files to it. If the list
+/// of groups can't be read, only the effective group counts.
+#[must_use]
+pub fn is_in_group(group: u32) -> bool {
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    effective_identity().group == group || groups.iter().any(|own| own.as_raw() == group)
+}
+
 /// Returns the time of the last tick. No new file gets an earlier timestamp.
 #[must_use]
 pub fn clock() -> Timestamp {

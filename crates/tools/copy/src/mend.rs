@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString};
 
 use haul_flow::{Context, EntryOutcome, OpenDir, Problem};
 use haul_sys::{Cache, DirectoryReader, Errno, Error, Fd, FileType, Names, Open, Pinned, Stat};
-use haul_sys::{has_xattrs_at, open, read, read_link, stat_at};
+use haul_sys::{has_xattrs_at, is_in_group, open, read, read_link, stat_at};
 
 use super::attributes::NewAttributes;
 use super::entry_copy::EntryCopy;
@@ -122,7 +122,8 @@ pub(super) fn tell_entered(copy: EntryCopy<'_>, opened: &OpenDir<'_>, there: &St
     }
 }
 
-/// Returns the differences that `stat` shows. An owner that this process can't set doesn't count.
+/// Returns the differences that `stat` shows. An owner or a group that this process can't set
+/// doesn't count.
 fn differences(copy: EntryCopy<'_>, source: &Stat, there: &Stat) -> Differences {
     let window = match copy.options.existing.update {
         Update::Different(difference) => difference.window,
@@ -132,8 +133,10 @@ fn differences(copy: EntryCopy<'_>, source: &Stat, there: &Stat) -> Differences 
         && source.kind != FileType::Symlink
         && source.mode != there.mode;
     let has_owner = copy.options.preserves(Preserve::OWNERSHIP);
-    let owner = has_owner && source.owner != there.owner && copy.copier.process.user == 0;
-    let group = has_owner && source.group != there.group;
+    let user = copy.copier.process.user;
+    let owner = has_owner && source.owner != there.owner && user == 0;
+    let may_give = || user == 0 || (user == there.owner && is_in_group(source.group));
+    let group = has_owner && source.group != there.group && may_give();
     let time = copy.options.preserves(Preserve::TIMESTAMPS)
         && !copy.copier.resolutions.is_same_time(there, source, window);
     let size = source.kind == FileType::Regular && source.size != there.size;
