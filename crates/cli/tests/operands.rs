@@ -518,3 +518,20 @@ fn a_fifo_without_another_end_stops_nothing_else() {
         assert_eq!(content, b"content", "{line}");
     }
 }
+
+/// Only regular files have blocks to share. Nothing is written to a device that can't.
+#[test]
+fn shared_blocks_are_refused_for_anything_but_regular_files() {
+    let ours = program!();
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script("echo a >a; mkfifo fifo").unwrap();
+    for (source, target) in
+        [("/dev/null", "new"), ("a", "/dev/null"), ("/dev/stdin", "new"), ("/dev/zero", "a")]
+    {
+        let run = ours.run().args(["--reflink=always", source, target]).in_folder(sandbox.path());
+        let outcome = run.input(b"text").finish().unwrap();
+        let message = format!("failed to clone '{target}' from '{source}': ");
+        assert!(outcome.errors().contains(&message), "{}", outcome.errors());
+        assert_eq!((outcome.status(), sandbox.join("new").exists()), (Some(1), false), "{source}");
+    }
+}

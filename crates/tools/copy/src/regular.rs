@@ -154,7 +154,7 @@ fn fill(
 }
 
 /// Closes a target that was not needed, and removes it if it is new.
-fn take_back(copy: EntryCopy<'_>, file: Fd, staged: Option<&Staged>, is_new: bool) {
+pub(super) fn take_back(copy: EntryCopy<'_>, file: Fd, staged: Option<&Staged>, is_new: bool) {
     let mut outcome = file.close();
     if staged.is_some() {
         staged::discard(copy, staged);

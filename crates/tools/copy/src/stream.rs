@@ -6,7 +6,7 @@
 
 use haul_flow::{FlowKind, Problem};
 use haul_sys::{Errno, Error, Fd, FileType, Operation, Stat};
-use haul_sys::{is_local, read_on, stat, write_on};
+use haul_sys::{is_local, read_on, reflink, stat, write_on};
 
 use super::CopyKind;
 use super::attributes::NewAttributes;
@@ -16,8 +16,9 @@ use super::durable;
 use super::entry_copy::EntryCopy;
 use super::object::Object;
 use super::open_target::OpenTarget;
-use super::options::Verify;
-use super::place::{self};
+use super::options::{Reflink, Verify};
+use super::place;
+use super::regular;
 use super::source_xattrs;
 use super::staged;
 use super::verify::Verification;
@@ -29,6 +30,15 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// Reports failures and closes the target. Returns true if all went well.
 pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: OpenTarget) -> bool {
     let OpenTarget { file, before, backup, staged, .. } = target;
+    if copy.options.reflink == Reflink::Always
+        && let Err(cause) = reflink(source, &file)
+    {
+        let problem = Problem::new(CopyKind::FailedToClone).naming(copy.target_path());
+        copy.cx.problem(problem.naming(copy.entry.path()).because(cause));
+        regular::take_back(copy, file, staged.as_ref(), before.is_none());
+        place::put_back(copy, backup.as_deref());
+        return false;
+    }
     let is_file = before.is_none_or(|before| before.kind == FileType::Regular);
     let verification = Verification::begin(copy.copier).filter(|_| is_file);
     if copy.options.verify != Verify::Never && !is_file {
