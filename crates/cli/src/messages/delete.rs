@@ -7,6 +7,7 @@ sentences! { sentence(DeleteKind):
     CannotStat => "cannot stat {}",
     CannotRemove => "cannot remove {}",
     Replaced => "not removing {}, as it was replaced meanwhile",
+    IsSource => "cannot remove {}, as it is SOURCE",
     MountPoint => "cannot remove {}, as it is on another file system or something is mounted there",
     Times => "preserving times for {}",
     AfterErrors => "nothing was deleted from {}, because of the errors above",

@@ -73,6 +73,8 @@ pub(super) enum Stage {
 pub struct Deleter {
     stage: Stage,
     options: Options,
+    /// The source's top directory, which is never entered.
+    source: Option<Identity>,
     /// Path of the target, for messages.
     target: Vec<u8>,
     selector: Selector,
@@ -89,11 +91,27 @@ pub struct Deleter {
 impl Deleter {
     /// Creates the tool that counts. Entries that `selector` leaves out stay.
     pub(super) fn counting(options: Options, target: &CStr, selector: Selector, cancel: CancelToken) -> Self {
-        let (known, counted) = (Mutex::default(), AtomicU64::new(0));
+        let (known, counted, source) = (Mutex::default(), AtomicU64::new(0), None);
         let target = target.to_bytes().to_vec();
         let backup_directory = options.backup_place.clone().map(BackupDirectory::new);
         let (stage, is_stopped) = (Stage::Count, AtomicBool::new(false));
-        Self { stage, options, target, selector, cancel, is_stopped, backup_directory, known, counted }
+        Self {
+            stage,
+            options,
+            source,
+            target,
+            selector,
+            cancel,
+            is_stopped,
+            backup_directory,
+            known,
+            counted,
+        }
+    }
+
+    /// Refuses to enter the directory `source`. If it can't be looked at, the survey reports that.
+    pub(super) fn sparing(self, source: &CStr) -> Self {
+        Self { source: stat_path::<&Fd>(None, source, true).ok().map(|stat| stat.identity), ..self }
     }
 
     /// Returns the tool that deletes what this one has counted.
@@ -267,6 +285,10 @@ impl Deleter {
         let is_elsewhere = identity.device != entry.node.source.identity().device
             || is_mount_root(fd).map_err(|cause| self.cannot_look(entry.path(), cause))?;
         match self.stage {
+            // Through another mount of its file system.
+            _ if self.source == Some(identity) => {
+                Err(Problem::new(DeleteKind::IsSource).naming(entry.path()))
+            }
             _ if is_elsewhere => match self.options.one_file_system {
                 true => Ok(false),
                 false => Err(Problem::new(DeleteKind::MountPoint).naming(entry.path())),

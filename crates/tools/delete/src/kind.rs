@@ -15,6 +15,8 @@ haul_flow::kinds! {
         /// A directory that only the target has is on another file system, or something is mounted
         /// there.
         MountPoint,
+        /// A directory that only the target has is the source, through another mount.
+        IsSource,
         /// A directory's times can't be set again.
         Times,
         /// Something else went wrong, so nothing was deleted.

@@ -79,7 +79,8 @@ pub fn run<R>(
     let Found { operands, entries, source_is_empty } = survey(&session, (source, target), options, cancel);
     let selector = std::mem::take(&mut session.selector);
     let selector = if options.excluded { Selector::default() } else { selector };
-    let deleter = Deleter::counting(options.clone(), request.target, selector, cancel.clone());
+    let deleter =
+        Deleter::counting(options.clone(), request.target, selector, cancel.clone()).sparing(source);
     session.run_alone(&deleter, operands.iter().filter_map(|operand| only(operand, true)));
     let directories = operands.iter().map(|operand| directories(operand).count() as u64).sum::<u64>();
     let top = operands.iter().map(|operand| operand.names.len() as u64).sum::<u64>();

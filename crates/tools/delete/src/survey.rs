@@ -13,8 +13,8 @@ use haul_flow::{
     Problem, Start, Tool, lock,
 };
 use haul_sys::{
-    DirectoryReader, EntryType, Errno, Error, Fd, Identity, Names, Open, Operation, TEMPORARY_PREFIX, open,
-    stat, stat_at, stat_path,
+    DirectoryReader, EntryType, Errno, Error, Fd, Identity, Names, Open, Operation, TEMPORARY_PREFIX,
+    is_mount_root, open, stat, stat_at, stat_path,
 };
 
 use super::deleter::Doomed;
@@ -84,7 +84,7 @@ impl Survey {
     }
 
     /// Opens the counterpart of a directory and records what only that has. `None` if there is no
-    /// counterpart.
+    /// counterpart, or if it is on another file system and left out.
     fn look(
         &self,
         cx: &Context<'_, Self>,
@@ -104,6 +104,13 @@ impl Survey {
             Err(cause) => return Err(cannot_list(&path, cause)),
         };
         let identity = stat(&target).map_err(|cause| cannot_list(&path, cause))?.identity;
+        if self.options.one_file_system && !entry.is_operand() {
+            let is_elsewhere = identity.device != above.held.identity().device
+                || is_mount_root(&target).map_err(|cause| cannot_list(&path, cause))?;
+            if is_elsewhere {
+                return Ok(None);
+            }
+        }
         let held = cx.cache().hold(&above.held, name, Open::DIRECTORY, identity, Some(Arc::clone(&target)));
         let names = self
             .readers
