@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use haul_copy::{CopyRequest, FreeSpace, Outcome, Refused};
 use haul_flow::{CancelToken, Config, Report};
 use haul_journal::Journal;
-use haul_sys::Fd;
+use haul_sys::{Fd, Identity, c_string, stat_path};
 
 use crate::ahead;
 use crate::batch;
@@ -194,11 +194,9 @@ impl<'a> Copy<'a> {
             journal: journal.filter(|_| !self.of_ranks),
             deletion: None,
         };
-        let deletion = self
-            .request
-            .deletion
-            .clone()
-            .map(|options| haul_delete::Options { own_files: console.log_files().collect(), ..options });
+        let own_files = || console.log_files().chain(self.control_socket()).collect();
+        let deletion = self.request.deletion.clone();
+        let deletion = deletion.map(|options| haul_delete::Options { own_files: own_files(), ..options });
         let has_failed = || console.has_failed();
         let outcome = haul_sync::run(executor, request, deletion.as_ref(), &has_failed, console);
         let mut status = Self::status(outcome, console);
@@ -215,6 +213,12 @@ impl<'a> Copy<'a> {
                 1
             }
         }
+    }
+
+    /// Returns the identity of the socket through which this command is controlled.
+    fn control_socket(&self) -> Option<Identity> {
+        let path = c_string(self.request.run.control.as_ref()?.as_os_str().as_bytes());
+        stat_path::<&Fd>(None, &path, false).ok().map(|stat| stat.identity)
     }
 
     fn of(request: &'a Request) -> Self {

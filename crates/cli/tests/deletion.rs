@@ -316,6 +316,13 @@ fn nothing_is_deleted_on_another_file_system() {
     }
     // A directory that both have may be a mount, in which the same holds as anywhere, unless the
     // copy stays on one file system.
+    for how in ["mount -t tmpfs none t/y; touch t/y/precious", "mount --bind other t/y"] {
+        mount(&format!("mkdir -p s/y t/y; {how}"));
+        succeed(&ours, sandbox.path(), "--delete -x s t");
+        let kept = names(&sandbox.join("t/y"));
+        mount("umount t/y; rm -r s/y t/y; mkdir -p t/x/mnt");
+        assert_eq!(kept, ["precious"], "{how}");
+    }
     mount("mkdir s/x; mount -t tmpfs none s/x; touch t/x/old; rm -r t/x/mnt");
     succeed(&ours, sandbox.path(), "--delete -x s t");
     let one = names(&sandbox.join("t"));
@@ -355,6 +362,9 @@ fn files_of_running_copies_and_own_output_stay() {
     let expected = [".haul-0000000000000000-0000000000000000-1-1-1", "f", "log", "logs", "logs/errors"];
     assert_eq!(names(&sandbox.join("t")), expected);
     assert_eq!(fs::read_to_string(sandbox.join("t/log")).unwrap().lines().count(), 2);
+    sandbox.script("rm t/log t/logs/errors; rmdir t/logs").unwrap();
+    // The socket is there as long as the command runs.
+    assert_eq!(succeed(&ours, sandbox.path(), "-v --delete --control=t/socket s t"), "");
 }
 
 /// What a deletion did while one of the directories was swapped with a link that leads outside.
@@ -450,6 +460,23 @@ fn the_target_may_be_in_the_source_and_the_other_way_round_is_refused() {
     assert_eq!(names(&sandbox.join("s")), ["backup", "backup/d", "backup/d/f", "d", "d/f"]);
     let message = fail(&ours, sandbox.path(), "--delete s/d s");
     assert_eq!(message, "'s/d' and 's' are one directory, or one is inside the other\n");
+}
+
+#[test]
+fn a_source_that_is_mounted_from_the_target_stays() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root());
+    for source in ["t/src", "t/a/src"] {
+        let sandbox = sandbox(&format!("mkdir -p s {source}; echo data >{source}/f; touch t/extra"));
+        sandbox.script(&format!("mount --bind {source} s")).unwrap();
+        let message = fail(&ours, sandbox.path(), "--delete s t");
+        sandbox.script("umount s").unwrap();
+        let expected = format!(
+            "cannot remove '{source}', as it is SOURCE\nnothing was deleted from 't', because of the errors above\n"
+        );
+        assert_eq!(message, expected);
+        assert!(sandbox.join(source).join("f").exists() && sandbox.join("t/extra").exists());
+    }
 }
 
 #[test]
