@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use haul_sys::{Errno, Error, Fd, Mode, Open, Operation, Owner, c_string, change_mode, change_owner};
 use haul_sys::{effective_identity, link, make_directory, open, open_path, remove, rename, rename_across};
-use haul_sys::{stat, stat_at, temporary_name};
+use haul_sys::{rename_to_new, stat, stat_at, temporary_name};
 
 use crate::lock;
 use crate::operand::Split;
@@ -52,20 +52,20 @@ impl BackupDirectory {
         Self { place, known: Mutex::default() }
     }
 
-    /// Gives the file `name` of `directory` a second name in the backup. It replaces what an
-    /// earlier run has kept under that name. `below` is the path of the directory below the target,
+    /// Gives the file `name` of `directory` a second name in the backup. It replaces the file that
+    /// an earlier run has kept under that name; a directory in its place, or a file in the place of
+    /// a directory above it, is moved aside. `below` is the path of the directory below the target,
     /// `.` for the target itself. Where files can't have several names, it is moved.
     ///
     /// # Errors
-    /// The kernel's. `ENOTDIR` and `EISDIR` if the backup has something else under one of the
-    /// names; `ESTALE` if the directory above the backup is another one by now.
+    /// The kernel's; `ESTALE` if the directory above the backup is another one by now.
     pub fn keep(&self, directory: &Fd, name: &CStr, below: &[u8]) -> Result<(), Error> {
         let backup = self.directory(below)?;
         match link(directory, name, &backup, name) {
             Err(cause) if cause.is(Errno::EXIST) => {
                 let passing = temporary_name();
                 link(directory, name, &backup, &passing)?;
-                let outcome = rename(&backup, &passing, name);
+                let outcome = replacing(&backup, name, || rename(&backup, &passing, name));
                 // Needed even after success: rename(2) does nothing if both are names of one file.
                 match remove(&backup, &passing) {
                     Err(cause) if !cause.is(Errno::NOENT) => outcome.and(Err(cause)),
@@ -73,7 +73,7 @@ impl BackupDirectory {
                 }
             }
             Err(cause) if cause.is(Errno::PERM) || cause.is(Errno::MLINK) => {
-                rename_across((directory, name), (&backup, name))
+                replacing(&backup, name, || rename_across((directory, name), (&backup, name)))
             }
             outcome => outcome,
         }
@@ -86,7 +86,7 @@ impl BackupDirectory {
     /// The same; `ENOENT` if the file is gone.
     pub fn take(&self, directory: &Fd, name: &CStr, below: &[u8]) -> Result<(), Error> {
         let backup = self.directory(below)?;
-        rename_across((directory, name), (&backup, name))?;
+        replacing(&backup, name, || rename_across((directory, name), (&backup, name)))?;
         // If both were names of one file, rename(2) did nothing.
         match (stat_at(directory, name), stat_at(&backup, name)) {
             (Ok(there), Ok(kept)) if there.identity == kept.identity => remove(directory, name),
@@ -137,14 +137,21 @@ impl Pair {
     /// Finds or makes `name` in the backup, for `original`, or for that of this pair.
     fn named(&self, name: &CStr, original: Option<Arc<Fd>>) -> Result<Self, Error> {
         let original = original.unwrap_or_else(|| Arc::clone(&self.original));
-        let made = make_directory(&*self.backup, name, Mode::OWNER);
-        if let Err(cause) = &made
-            && !cause.is(Errno::EXIST)
-        {
-            return Err(cause.clone());
-        }
-        let backup = open(&*self.backup, name, Open::DIRECTORY)?;
-        if made.is_ok() {
+        let make = || match make_directory(&*self.backup, name, Mode::OWNER) {
+            Err(cause) if cause.is(Errno::EXIST) => Ok(false),
+            outcome => outcome.map(|()| true),
+        };
+        let mut is_new = make()?;
+        let open_it = || open(&*self.backup, name, Open::DIRECTORY);
+        let backup = match open_it() {
+            Err(cause) if cause.is(Errno::NOTDIR) || cause.is(Errno::LOOP) => {
+                move_aside(&self.backup, name)?;
+                is_new = make()?;
+                open_it()?
+            }
+            outcome => outcome?,
+        };
+        if is_new {
             let like = stat(&*original)?;
             if effective_identity().user == 0 {
                 change_owner(&backup, Owner { user: Some(like.owner), group: Some(like.group) })?;
@@ -152,6 +159,30 @@ impl Pair {
             change_mode(&backup, like.mode.or(Mode::OWNER))?;
         }
         Ok(Self { original, backup: Arc::new(backup) })
+    }
+}
+
+/// Puts a file under a name in the backup. A directory that an earlier run has kept there is moved
+/// aside.
+fn replacing(backup: &Fd, name: &CStr, put: impl Fn() -> Result<(), Error>) -> Result<(), Error> {
+    match put() {
+        Err(cause) if cause.is(Errno::ISDIR) => {
+            move_aside(backup, name)?;
+            put()
+        }
+        outcome => outcome,
+    }
+}
+
+/// Renames what an earlier run has kept to the first free of `NAME.~1~`, `NAME.~2~` and so on.
+fn move_aside(backup: &Fd, name: &CStr) -> Result<(), Error> {
+    let mut number = 1_u32;
+    loop {
+        let free = c_string(&[name.to_bytes(), format!(".~{number}~").as_bytes()].concat());
+        match rename_to_new(backup, name, &free) {
+            Err(cause) if cause.is(Errno::EXIST) && number < u32::MAX => number += 1,
+            outcome => return outcome,
+        }
     }
 }
 
