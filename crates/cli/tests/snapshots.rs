@@ -207,29 +207,51 @@ fn what_is_replaced_or_deleted_is_kept_where_rsync_keeps_it() {
 fn nothing_is_replaced_or_deleted_that_cannot_be_kept() {
     let ours = program!();
     require!(ours.needs_haul());
-    let sandbox =
-        scene("cp -a s t; mkdir -p kept/d/b; echo x >kept/d/b/in; echo extra >t/extra; mkdir kept/extra");
-    sandbox.script("echo other >s/d/b; echo other and longer >s/a").unwrap();
+    // There is no room in the name for a number.
+    let long = "x".repeat(255);
+    let sandbox = scene(&format!(
+        "cp -a s t; echo 3 >s/d/{long}; cp -a s/d/{long} t/d; mkdir -p kept/d/{long}; echo extra >t/{long}; mkdir kept/{long}"
+    ));
+    sandbox.script(&format!("echo other >s/d/{long}; echo other and longer >s/a")).unwrap();
     let outcome = sync(&ours, sandbox.path(), "--backup-dir=../kept s t");
     let errors = outcome.errors();
-    assert!(errors.contains("cannot backup 't/d/b'") && !outcome.succeeded(), "{errors}");
-    assert_eq!(std::fs::read(sandbox.join("t/d/b")).unwrap(), b"2\n");
+    assert!(errors.contains("cannot backup 't/d/xxx") && !outcome.succeeded(), "{errors}");
+    assert_eq!(std::fs::read(sandbox.join("t/d").join(&long)).unwrap(), b"3\n");
     // The rest was done.
     assert_eq!(std::fs::read(sandbox.join("t/a")).unwrap(), b"other and longer\n");
     assert_eq!(std::fs::read(sandbox.join("kept/a")).unwrap(), b"1\n");
-    sandbox.script("cp -a s/d/b t/d/b").unwrap();
+    sandbox.script(&format!("rm s/d/{long} t/d/{long}")).unwrap();
     let outcome = sync(&ours, sandbox.path(), "--delete --backup-dir=../kept s t");
     let errors = outcome.errors();
-    assert!(errors.contains("cannot remove 't/extra'") && !outcome.succeeded(), "{errors}");
-    assert!(sandbox.join("t/extra").exists());
+    assert!(errors.contains("cannot remove 't/xxx") && !outcome.succeeded(), "{errors}");
+    assert!(sandbox.join("t").join(&long).exists());
+}
+
+#[test]
+fn what_was_kept_under_another_type_is_moved_aside() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    // Deleted and replaced, where a directory was kept, and where a file was.
+    let kept =
+        "mkdir -p kept/v kept/r; echo 1 >kept/v/x; echo 2 >kept/r/x; echo 3 >kept/w; echo 4 >kept/w.~1~";
+    let sandbox =
+        scene(&format!("cp -a s t; {kept}; echo v >t/v; echo r >t/r; mkdir t/w; echo w >t/w/y; ln -s a s/r"));
+    succeed(&ours, sandbox.path(), "--delete --backup-dir=../kept s t");
+    assert_eq!(succeed(&ours, sandbox.path(), "-i --delete --backup-dir=../kept s t"), "");
+    let content = |name: &str| std::fs::read_to_string(sandbox.join("kept").join(name)).unwrap();
+    let found = ["v", "v.~1~/x", "r", "r.~1~/x", "w/y", "w.~1~", "w.~2~"].map(content);
+    assert_eq!(found.concat(), "v\n1\nr\n2\nw\n4\n3\n");
 }
 
 #[test]
 fn a_directory_that_cannot_keep_files_is_refused() {
     let ours = program!();
     require!(ours.needs_haul());
-    let sandbox = scene("cp -a s t; echo >file; echo other >s/a");
+    let sandbox = scene("cp -a s t; echo >file; echo other >s/a; mkdir -p earlier/in");
     for (line, why) in [
+        ("--link-dest=../earlier --backup-dir=../earlier s t", "must not be the directory of --link-dest"),
+        ("--link-dest=../earlier --backup-dir=../earlier/in s t", "must not be the directory of --link-dest"),
+        ("--link-dest=../earlier/in --backup-dir=../earlier s t", "must not be the directory of --link-dest"),
         ("--backup-dir=. s t", "must not be"),
         ("--backup-dir=sub s t", "must not be"),
         ("--backup-dir=../s/kept s t", "must not be"),

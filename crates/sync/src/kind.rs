@@ -30,6 +30,8 @@ haul_flow::kinds! {
         BackupElsewhere,
         /// The directory for backups is source or target, inside one of them, or around one.
         BackupInside,
+        /// The directory for backups is an earlier copy, inside one, or around one.
+        BackupIsEarlier,
         /// Options that exclude each other. The names are theirs.
         Conflict,
     }

@@ -43,6 +43,9 @@ pub fn prepare(
     let Places { target, from, to } = &places;
     copy.link_dest = earlier(&options.link_dest, to, warn)?;
     copy.backup_place = options.backup_dir.as_deref().map(|given| backup(given, from, to)).transpose()?;
+    if let Some(backup) = &copy.backup_place {
+        check_earlier(&copy.link_dest, path_of(&backup.directory))?;
+    }
     if let Some(deletion) = &mut deletion {
         deletion.backup_place.clone_from(&copy.backup_place);
         if !options.deletion.is_some_and(|deletion| deletion.really) {
@@ -129,6 +132,16 @@ fn backup(given: &Path, from: &Path, to: &Path) -> Result<BackupPlace, Problem> 
             refused(SyncKind::BackupInside)
         }
         _ => Ok(BackupPlace { directory: c_path(&whole), above: above.ino(), target: c_path(to) }),
+    }
+}
+
+/// Refuses a directory for backups that would change an earlier copy.
+fn check_earlier(earlier: &[CString], backup: &Path) -> Result<(), Problem> {
+    let whole = |earlier: &CString| std::fs::canonicalize(path_of(earlier)).ok();
+    let is_around = |earlier: PathBuf| earlier.starts_with(backup) || backup.starts_with(&earlier);
+    match earlier.iter().filter_map(whole).any(is_around) {
+        true => Err(problem(SyncKind::BackupIsEarlier, backup)),
+        false => Ok(()),
     }
 }
 

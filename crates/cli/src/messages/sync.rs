@@ -16,5 +16,6 @@ sentences! { sentence(SyncKind):
     BackupNotADirectory => "--backup-dir: {} is not a directory",
     BackupElsewhere => "--backup-dir: {} is on another file system than TARGET, so files cannot be moved there",
     BackupInside => "--backup-dir: {} must not be SOURCE or TARGET, inside one of them, or around one",
+    BackupIsEarlier => "--backup-dir: {} must not be the directory of --link-dest, inside it, or around it",
     Conflict => "options {bare} and {bare} are mutually exclusive",
 }
