@@ -49,6 +49,7 @@ sentences! { sentence(TarKind):
     UnexpectedEnd => "Unexpected EOF in archive",
     ArchiveRead => "{escape}: Cannot read",
     LoneZeroBlock => "A lone zero block at {bare}",
+    NumberOutOfRange => "{escape}: Archive value {bare} is out of {bare} range 0..4294967295",
     BadNumber => "{escape}: Archive contains something else where numeric {bare} value expected",
     ExtendedTooLong => "An extended header of {bare} bytes is too long; skipping its member",
     MalformedExtended => "Malformed extended header",

@@ -71,7 +71,8 @@ fn names_are_taken_from_where_they_are_said_to_be() {
     let scene = Scene::on_disk(
         "mkdir -p d/e f g; echo 1 >d/1; echo 2 >d/e/2; echo 3 >f/3; echo 4 >4; echo 5 >g/5.o
         printf 'd/1\\nf\\n' >list; printf '4\\0g\\0' >list0; printf '*.o\\n' >patterns; : >none
-        printf '%s\\n' 4 '-C d' 1 -Ce 2 --directory=../../f 3 >moves; ln -s d l; ln -s nowhere n; chmod 2775 g; chmod 7777 4",
+        printf '%s\\n' 4 '-C d' 1 -Ce 2 --directory=../../f 3 >moves; ln -s d l; ln -s nowhere n; chmod 2775 g; chmod 7777 4
+        touch $'new\\nline' 'a\\b'; printf '%s\\n' 'new\\nline' 'a\\\\b' '\\x' >quoted",
     );
     for words in [
         "cf a.tar -C d 1 -C e 2 -C ../../f 3",
@@ -91,6 +92,7 @@ fn names_are_taken_from_where_they_are_said_to_be() {
         "-c --numeric-owner --one-file-system -f a.tar d",
         "-cf a.tar -T moves",
         "-cf a.tar -T none",
+        "-cf a.tar -T quoted",
         "-cf a.tar l/ n/ d/1/ f//",
         "-cf a.tar --exclude=e/ --exclude=d/e/ d",
         "-cf a.tar --exclude='[[:digit:]]' --exclude=g --anchored --exclude=e d g",

@@ -159,7 +159,7 @@ fn numbers() -> Vec<Case> {
             a().extended(b'x', &[("size", b"512")])
                 .member(Header::new("d/", b'5', 0).mode(b"0000755"), &[b'x'; 512]),
         ),
-        fine(
+        refused(
             "numbers of nobody",
             a().extended(b'x', &[("uid", b"4294967296"), ("gid", b"18446744073709551615")]).file("f", b"x"),
         ),

@@ -231,6 +231,34 @@ fn a_hard_link_to_a_name_that_is_stripped_to_nothing_is_told() {
 }
 
 #[test]
+fn a_hard_link_to_the_directory_itself_says_why_it_is_refused() {
+    let sandbox = Sandbox::in_memory().unwrap();
+    let outcome = extract(&a().hard_link("b", ".").end(), &[], sandbox.path());
+    assert_eq!(outcome.status(), Some(2));
+    assert!(outcome.errors().contains(": Operation not permitted\n"), "{}", outcome.errors());
+}
+
+#[test]
+fn users_that_cannot_exist_are_told_and_are_never_root() {
+    require!(needs::root());
+    // In base 256: -1, and more than 32 bits.
+    for (at, field) in [(108, "uid_t"), (116, "gid_t")] {
+        for number in [[0xff; 8], [0x80, 0, 0x10, 0, 0, 0x10, 0, 0]] {
+            let sandbox = Sandbox::in_memory().unwrap();
+            let header = Header::new("f", b'0', 0);
+            let archive = a().raw(&header, b"", |block| block[at..at + 8].copy_from_slice(&number)).end();
+            let outcome = extract(&archive, &[], sandbox.path());
+            let told = format!(" is out of {field} range 0..4294967295\n");
+            assert!(outcome.errors().contains(&told), "{}", outcome.errors());
+            assert_eq!(outcome.status(), Some(2));
+            let found = fs::metadata(sandbox.join("f")).unwrap();
+            let id = if field == "uid_t" { found.uid() } else { found.gid() };
+            assert_eq!(id, u32::MAX - 1, "{field}");
+        }
+    }
+}
+
+#[test]
 fn links_are_kept_for_directories_if_that_is_where_they_lead() {
     require!(needs::tool("tar"));
     let before = |folder: &Path| {

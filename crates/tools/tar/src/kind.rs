@@ -95,6 +95,8 @@ haul_flow::kinds! {
         LoneZeroBlock,
         /// A field of a header is not a number.
         BadNumber,
+        /// A user or group of a member is negative or too large.
+        NumberOutOfRange,
         /// An extended header exceeds the limit on memory.
         ExtendedTooLong,
         /// An extended header is malformed.

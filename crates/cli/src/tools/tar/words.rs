@@ -73,16 +73,49 @@ enum Listed {
 }
 
 /// Parses the lines of a list, which may change directory as the command line does: `-C DIR`
-/// or `--directory=DIR`.
+/// or `--directory=DIR`. Names are written as `tar -t` prints them.
 fn directions(lines: Vec<Vec<u8>>) -> Vec<Listed> {
     let direction = |line: Vec<u8>| {
         let to = line.strip_prefix(b"-C").or_else(|| line.strip_prefix(b"--directory="));
         match to.map(<[u8]>::trim_ascii_start).filter(|to| !to.is_empty()) {
             Some(to) => Listed::Directory(to.to_vec()),
-            None => Listed::Name(line),
+            None => Listed::Name(unquoted(&line)),
         }
     };
     lines.into_iter().map(direction).collect()
+}
+
+/// Returns a name without the escapes of C that GNU tar prints and reads: `\n`, `\\`, `\303` and so
+/// on. A backslash before anything else stands for itself.
+fn unquoted(line: &[u8]) -> Vec<u8> {
+    let (mut name, mut rest) = (Vec::with_capacity(line.len()), line);
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.iter().take(3).take_while(|byte| (b'0'..=b'7').contains(byte)).count();
+        let (byte, length) = match after.first() {
+            Some(letter) if first == b'\\' => match letter {
+                b'\\' => (b'\\', 2),
+                b'a' => (7, 2),
+                b'b' => (8, 2),
+                b'f' => (12, 2),
+                b'n' => (b'\n', 2),
+                b'r' => (b'\r', 2),
+                b't' => (b'\t', 2),
+                b'v' => (11, 2),
+                b'?' => (127, 2),
+                _ if digits > 0 => {
+                    let value = after[..digits]
+                        .iter()
+                        .fold(0_u32, |value, digit| value * 8 + u32::from(digit - b'0'));
+                    (value as u8, 1 + digits)
+                }
+                _ => (b'\\', 1),
+            },
+            _ => (first, 1),
+        };
+        name.push(byte);
+        rest = &rest[length..];
+    }
+    name
 }
 
 /// Reads the lines of a file, which end with `end`; empty ones are skipped.
@@ -99,6 +132,18 @@ mod tests {
 
     fn words(words: &[&str]) -> Vec<OsString> {
         words.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn names_in_a_list_are_unquoted_as_by_gnu_tar() {
+        for (line, name) in [
+            (r"a\nb\\c\303\244\7x", "a\nb\\c\u{e4}\u{7}x"),
+            (r"\q\", "\\q\\"),
+            (r"\?\a\b\f\r\t\v", "\u{7f}\u{7}\u{8}\u{c}\r\t\u{b}"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(unquoted(line.as_bytes()), name.as_bytes(), "{line}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{Context, Problem, Stages, lock};
-use haul_sys::truncate;
+use haul_sys::{Errno, Error, Operation, truncate};
 
 use super::content::{self, Stored};
 use super::directories::Directories;
@@ -146,7 +146,12 @@ impl State {
                     .naming(item.member.link.as_slice());
                 cx.problem(match outcome {
                     Err(cause) => problem.because(cause),
-                    Ok(_) => problem,
+                    // A directory.
+                    Ok(_) => problem.because(Error::new(
+                        Operation::Linkat,
+                        format!("{:?}", item.path),
+                        Errno::PERM,
+                    )),
                 });
             }
         }

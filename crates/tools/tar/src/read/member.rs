@@ -52,29 +52,44 @@ pub(crate) struct Extras {
     pub(crate) default_access_list: Option<Vec<u8>>,
 }
 
+/// The user and group of members whose own can't exist (`(uid_t) -2`).
+const NOBODY: u32 = u32::MAX - 1;
+
+/// Returns a field's number; 0 for a blank field, and for a bad one, which is reported.
+fn value_of(name: &[u8], field: &'static str, number: Number, problems: &mut Vec<Problem>) -> i64 {
+    match number {
+        Number::Is(value) => value,
+        Number::Blank => 0,
+        Number::Bad => {
+            problems.push(Problem::new(TarKind::BadNumber).naming(name).naming(field));
+            0
+        }
+    }
+}
+
 impl Member {
     /// Merges a header with the extended headers before it.
     pub(crate) fn of(header: Header, extended: Extended, problems: &mut Vec<Problem>) -> Self {
         let name = extended.path.unwrap_or(header.name);
         let kind = MemberKind::of_letter(header.kind, &name);
-        let mut bad = |field: &'static str, number: Number| match number {
-            Number::Is(value) => value,
-            Number::Blank => 0,
-            Number::Bad => {
-                problems.push(Problem::new(TarKind::BadNumber).naming(name.as_slice()).naming(field));
-                0
-            }
+        let id = |given: Option<u64>, field: &'static str, number: Number, problems: &mut Vec<Problem>| {
+            let value = given.map_or_else(|| value_of(&name, field, number, problems).into(), i128::from);
+            let id = u32::try_from(value).unwrap_or_else(|_| {
+                let problem = Problem::new(TarKind::NumberOutOfRange).naming(name.as_slice());
+                problems.push(problem.naming(value.to_string()).naming(field));
+                NOBODY
+            });
+            // As a user or a group, the highest number means that nothing is changed.
+            if id == u32::MAX { NOBODY } else { id }
         };
+        let user = id(extended.user, "uid_t", header.user, problems);
+        let group = id(extended.group, "gid_t", header.group, problems);
+        let mut bad = |field: &'static str, number: Number| value_of(&name, field, number, problems);
         let mut natural = |field, number, limit: u64| {
             let value = bad(field, number);
             u64::try_from(value).ok().filter(|value| *value <= limit).unwrap_or_default()
         };
         let mode = natural("mode_t", header.mode, u64::MAX);
-        let (user, group) = (extended.user.map(Ok), extended.group.map(Ok));
-        let number = |number: Result<u64, ()>| number.ok().and_then(|number| u32::try_from(number).ok());
-        // A number that no user can have is nobody's (`(uid_t) -2`).
-        let user = number(user.unwrap_or_else(|| Ok(natural("uid_t", header.user, u64::MAX))));
-        let group = number(group.unwrap_or_else(|| Ok(natural("gid_t", header.group, u64::MAX))));
         let is_device = matches!(kind, MemberKind::CharacterDevice | MemberKind::BlockDevice);
         let mut part =
             |number| if is_device { natural("dev_t", number, u64::from(u32::MAX)) as u32 } else { 0 };
@@ -96,8 +111,8 @@ impl Member {
             is_contiguous: header.kind == b'7',
             link: extended.link.unwrap_or(header.link),
             mode: Mode::new((mode & 0o7777) as u32),
-            user: user.unwrap_or(u32::MAX - 1),
-            group: group.unwrap_or(u32::MAX - 1),
+            user,
+            group,
             user_name: extended.user_name.unwrap_or(header.user_name),
             group_name: extended.group_name.unwrap_or(header.group_name),
             modified,
