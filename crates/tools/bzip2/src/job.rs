@@ -262,6 +262,9 @@ impl Job {
             };
             return self.tell_line(cx, CORRUPT, what);
         }
+        if options.quiet && stop == Stop::Ended && !is_test {
+            return cx.emit(&self.entry, vec![CORRUPT]);
+        }
         let (input, output) = &self.names;
         let problem = match (stop, is_test) {
             (Stop::Foreign, false) => Problem::new(Bzip2Kind::NotBzip2),
