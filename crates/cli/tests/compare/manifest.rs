@@ -95,6 +95,12 @@ fn what_cannot_be_compared_is_trouble() {
         assert!(outcome.errors().starts_with(error), "{words}: {}", outcome.errors());
     }
     assert_eq!(scene.compare("--manifest=empty t").printed(), "Only in t: a\n");
+    // Nothing was read that could be missing from the tree.
+    scene.script("echo rubbish > rubbish");
+    for manifest in ["missing", "rubbish", "t"] {
+        let outcome = scene.compare(&format!("--manifest={manifest} t"));
+        assert_eq!((outcome.status(), outcome.printed().as_str()), (Some(2), ""), "{manifest}");
+    }
     require!(needs::root());
     scene.script("chmod 711 . t; chmod 644 SUMS; chmod 600 t/a; chmod 755 t");
     let outcome = scene.cmp(["--manifest=SUMS", "t"]).as_nobody().finish().unwrap();

@@ -83,6 +83,10 @@ pub fn compare_by(
         report.problem(Problem::new(SumKind::OutsideTree).naming(name.clone()));
     }
     let is_readable = manifest.is_usable() && bad_names.is_empty();
+    if !is_readable && manifest.paths().next().is_none() {
+        // With nothing to compare with, everything would be listed as missing from it.
+        return Ok(Comparison::Failure);
+    }
     let known = manifest.paths().map(Box::from).collect();
     let of_run = Options { dereference: options.dereference, ignore_missing: true, ..Options::default() };
     let tool = Summer::new(of_run.clone(), Use::Check(Checks::collecting(manifest)));
