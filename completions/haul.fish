@@ -136,7 +136,7 @@ for name in cp
 end
 
 complete -c haul -n '__haul_within sync' -s a -l archive -d 'copy directories with what is in them, and keep all attributes, as is done in any case'
-complete -c haul -n '__haul_within sync' -s r -l recursive -d 'the same, but for the attributes'
+complete -c haul -n '__haul_within sync' -s r -l recursive -d 'copy directories with what is in them, as is done in any case'
 complete -c haul -n '__haul_within sync' -s H -l hard-links -d 'keep hard links, as is done in any case'
 complete -c haul -n '__haul_within sync' -s A -l acls -d 'keep ACLs, as is done in any case'
 complete -c haul -n '__haul_within sync' -s X -l xattrs -d 'keep extended attributes, as is done in any case'

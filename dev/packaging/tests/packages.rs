@@ -158,6 +158,10 @@ fn the_archive_runs_where_nothing_is_installed() {
     let refused = in_root(&root, "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 haul cp /tree/file /b");
     let why = "this build of haul is static and can't load MPI; use the build for glibc";
     assert!(refused.as_ref().is_err_and(|text| text.contains(why)), "{refused:?}");
+    // Not in the words of the C library that it is linked with.
+    let refused = in_root(&root, "ln -s loop /loop; haul cp /loop /b");
+    let why = "cannot stat '/loop': Too many levels of symbolic links";
+    assert!(refused.as_ref().is_err_and(|text| text.contains(why)), "{refused:?}");
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub(super) static FLAGS: &[Flag<Shared>] = &[
         "--files-from",
         Required("FILE", |shared, value| shared.set_list(value, b'\n')),
         "look at nothing below SOURCE but the names in FILE, or standard input if FILE is -, each on a line; directories on \
-         the way are made; what is in a listed directory is copied only with -r, not with -a alone",
+         the way are made; what is in a listed directory is copied only by cp -r, not by cp -a or by sync",
     ),
     Flag::own(
         "--files0-from",

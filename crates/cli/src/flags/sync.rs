@@ -34,7 +34,11 @@ static OWN: &[Flag] = &[
         Plain(keep_everything),
         "copy directories with what is in them, and keep all attributes, as is done in any case",
     ),
-    Flag::own("-r --recursive", Plain(|typed| typed.recursive = true), "the same, but for the attributes"),
+    Flag::own(
+        "-r --recursive",
+        Plain(|typed| typed.recursive = true),
+        "copy directories with what is in them, as is done in any case",
+    ),
     Flag::own(
         "-H --hard-links",
         Plain(|typed| typed.preserve |= Preserve::LINKS),

@@ -22,9 +22,9 @@ use crate::limits::{Limits, Side, measured};
 use crate::open_file::MoveSetup;
 use crate::tool::{Context, DirNode, Entry, Job, OpenFile, Tool};
 
-/// Sizes of files, in bytes, that are worth a `posix_fadvise` while they wait for their turn: the
-/// probing read makes the kernel fetch smaller ones whole, and larger ones are copied sooner if the
-/// disk reads those before them first (docs/measurements/choices.md).
+/// Sizes of files, in bytes, that are worth a `posix_fadvise` while they wait for their turn. The
+/// probing read makes the kernel fetch smaller ones whole. Larger ones would keep the disk from the
+/// file that is being copied (docs/measurements/choices.md).
 const ADVISED_BYTES: Range<u64> = (64 << 10) + 1..256 << 10;
 
 /// State of a file in a slot.
