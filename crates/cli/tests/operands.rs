@@ -535,3 +535,17 @@ fn shared_blocks_are_refused_for_anything_but_regular_files() {
         assert_eq!((outcome.status(), sandbox.join("new").exists()), (Some(1), false), "{source}");
     }
 }
+
+/// `/proc/self/comm` calls itself a regular file, but refuses to be written at an offset.
+#[test]
+fn kernel_files_without_offsets_are_written_as_by_gnu_cp() {
+    let ours = program!();
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script("echo name >name; : >empty").unwrap();
+    let outcome = ours.run().args(["name", "/proc/self/comm"]).in_folder(sandbox.path()).finish().unwrap();
+    assert_eq!((outcome.errors().as_str(), outcome.status()), ("", Some(0)));
+    // One of two empty files on a disk or in memory is copied as ever.
+    sandbox.script("cp empty other").unwrap();
+    let outcome = ours.run().args(["empty", "other"]).in_folder(sandbox.path()).finish().unwrap();
+    assert_eq!((outcome.errors().as_str(), outcome.status()), ("", Some(0)));
+}

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use haul_flow::{Finished, FlowKind, Holes, OpenFile, OpenSource, Problem, Reported, Start, Tally, Transfer};
 use haul_striping::Bearer;
-use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Seek, Stat};
-use haul_sys::{open, reflink, remove, seek, stat, stat_at, stat_path, truncate};
+use haul_sys::{Cache, Errno, Error, Fd, FileType, Identity, Mode, Open, Seek, Stat};
+use haul_sys::{open, read, reflink, remove, seek, stat, stat_at, stat_path, truncate, write};
 
 use super::attributes::NewAttributes;
 use super::creation_mode::{self, CreationMode};
@@ -99,7 +99,9 @@ fn fill(
     link: Option<Identity>,
 ) -> Option<Start<CopiedFile>> {
     let OpenSource { source, stat, .. } = opened;
-    if target.before.is_some_and(|before| before.kind != FileType::Regular) {
+    if target.before.is_some_and(|before| before.kind != FileType::Regular)
+        || has_no_offsets((source, stat), &target)
+    {
         stream::fill(copy, (source, stat), target);
         return None;
     }
@@ -151,6 +153,16 @@ fn fill(
     };
     let inspect = has_holes || own.verification.is_some();
     Some(Start::Move { own, target: file, transfer, inspect, part })
+}
+
+/// True if source or target can only be read or written from its start to its end, although it
+/// calls itself a regular file: many files of the kernel do (`/proc/self/comm`, `trace_pipe`).
+/// They are all said to be empty.
+fn has_no_offsets((source, stat): (&Fd, &Stat), target: &OpenTarget) -> bool {
+    let is_refused = |moved: Result<usize, Error>| moved.is_err_and(|cause| cause.is(Errno::SPIPE));
+    (stat.size == 0 && is_refused(read(source, 0, &mut [], Cache::Keep)))
+        || (target.before.is_some_and(|before| before.size == 0)
+            && is_refused(write(&target.file, 0, &[], Cache::Keep)))
 }
 
 /// Closes a target that was not needed, and removes it if it is new.
