@@ -8,7 +8,7 @@ use haul_testkit::{Facts, Outcome, Run, Sandbox, Snapshot, compare, needs, progr
 
 /// A tree with everything that has no form that can be opened.
 const SCENE: &str = "
-    mkdir -p s/d s/closed x; echo x >s/f; echo x >x/f; setfattr -n user.a -v b x/f; chmod 640 s/f; ln -s f s/link; ln s/f s/hard; mkfifo s/fifo
+    mkdir -p s/d s/closed x t6; echo x >s/f; echo x >x/f; setfattr -n user.a -v b x/f; chmod 640 s/f; ln -s f s/link; ln s/f s/hard; mkfifo s/fifo
     setfattr -n user.c -v d s/d; chmod 0 s/closed; touch -h -d @1000 s/* s";
 
 /// Runs a script where `/proc` is not mounted.
@@ -28,6 +28,7 @@ fn trees_are_copied_synced_and_compared_without_proc() {
         "cp -a s t1",
         "cp -a --atomic --strict s t2",
         "cp -a x t4",
+        "cp -a --parents x/f t6",
         "sync x t5",
         "sync s t3",
         // Once more, when all of it is there.
@@ -43,7 +44,7 @@ fn trees_are_copied_synced_and_compared_without_proc() {
     }
     let facts = Facts::PRESERVED.difference(Facts::HOLES);
     let take = |name: &str| Snapshot::take(&sandbox.join(name), facts).unwrap();
-    for (source, target) in [("s", "t1"), ("s", "t2"), ("s", "t3"), ("x", "t4"), ("x", "t5")] {
+    for (source, target) in [("s", "t1"), ("s", "t2"), ("s", "t3"), ("x", "t4"), ("x", "t5"), ("x", "t6/x")] {
         let differences = compare(&take(source), &take(target), facts).unwrap();
         assert!(differences.is_empty(), "{target}: {differences}");
     }

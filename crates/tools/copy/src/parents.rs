@@ -297,9 +297,13 @@ impl<'a> Parents<'a> {
         let problem =
             |kind| move |cause: Error| Problem::new(kind).naming(changed.shown.clone()).because(cause);
         let opened = self.cache.open(&changed.held).map_err(problem(CopyKind::ParentAttributes))?;
-        // The cached descriptor is for lookups only; attributes can't be set through it.
-        let pinned = Pinned::open(&opened, c".").map_err(problem(CopyKind::ParentAttributes))?;
-        let object = Object::Pinned(&pinned);
+        with_object(&opened, |object| self.give_to(object, changed))
+            .map_err(problem(CopyKind::ParentAttributes))?
+    }
+
+    fn give_to(&self, object: Object<'_>, changed: &Changed) -> Result<(), Problem> {
+        let problem =
+            |kind| move |cause: Error| Problem::new(kind).naming(changed.shown.clone()).because(cause);
         default_label::give(self.copier, object, &|| changed.shown.clone())?;
         if self.copier.options.preserves(Preserve::OWNERSHIP) {
             self.give_owner(object, &changed.stat).map_err(problem(CopyKind::Ownership))?;
@@ -337,11 +341,20 @@ impl<'a> Parents<'a> {
     }
 }
 
+/// Calls `work` with a directory whose descriptor may be for lookups only. If it can be read,
+/// xattrs are reached without `/proc`.
+fn with_object<R>(directory: &Fd, work: impl FnOnce(Object<'_>) -> R) -> Result<R, Error> {
+    match open(directory, c".", Open::DIRECTORY) {
+        Ok(opened) => Ok(work(Object::Open(&opened))),
+        Err(_) => Ok(work(Object::Pinned(&Pinned::open(directory, c".")?))),
+    }
+}
+
 /// Sets mode and ACLs as on the source.
 fn give_mode(object: Object<'_>, changed: &Changed) -> Result<(), Error> {
     let source = open_path(&changed.source, Open::SEARCH.following())?;
-    let source = Pinned::open(&source, c".")?;
-    let lists = [ACCESS_LIST, DEFAULT_ACCESS_LIST].map(|key| (key, source.get_xattr(key)));
+    let get = |source: Object<'_>| [ACCESS_LIST, DEFAULT_ACCESS_LIST].map(|key| (key, source.get(key)));
+    let lists = with_object(&source, get)?;
     object.remove(ACCESS_LIST)?;
     object.chmod(changed.stat.mode)?;
     for (key, list) in lists {
