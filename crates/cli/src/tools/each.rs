@@ -168,6 +168,10 @@ impl Line {
         if self.batch.is_some() && self.block.is_some() {
             return Err(Error::Exclusive { flag: "--batch", other: "--block" });
         }
+        // Which files share a command depends on who finds them first.
+        if self.batch.is_some_and(|batch| batch > 1) && self.sorted {
+            return Err(Error::Exclusive { flag: "--batch", other: "--sort" });
+        }
         let newer = self.newer.map(|name| {
             let path = c_string(name.clone())?;
             let looked = stat_path::<&haul_sys::Fd>(None, &path, true);

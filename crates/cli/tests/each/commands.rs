@@ -113,6 +113,7 @@ fn a_command_there_is_not_is_told_once() {
         "--name [ t -- true",
         "--size big t -- true",
         "--batch 0 t -- true",
+        "--batch 2 --sort=path t -- true",
         "--newer none t -- true",
     ] {
         let outcome = scene.outcome(wrong);
