@@ -54,8 +54,7 @@ const ALONE: Duration = Duration::from_millis(1);
 /// it costs more than it gains.
 const LONG_BATCH: Duration = Duration::from_micros(500);
 
-/// Steps of a worker between two looks at the clock, but for its first ones, each of which may have
-/// waited for long.
+/// Steps of a worker between two looks at the clock.
 const STEPS_PER_LOOK: u64 = 4;
 
 /// Queues of one worker. Only the owner locks its ends, so these locks are never contended.
@@ -264,7 +263,7 @@ impl<J: JobWeight + Send> Local<J> {
         let steps = &self.queues[me].get_or_init(Box::default).steps;
         let count = steps.load(Ordering::Relaxed) + 1;
         steps.store(count, Ordering::Relaxed);
-        if count > STEPS_PER_LOOK && !count.is_multiple_of(STEPS_PER_LOOK) {
+        if !count.is_multiple_of(STEPS_PER_LOOK) {
             return;
         }
         let Ok(mut growth) = self.growth.try_lock() else { return };
