@@ -519,12 +519,13 @@ fn a_fifo_without_another_end_stops_nothing_else() {
     }
 }
 
-/// Only regular files have blocks to share. Nothing is written to a device that can't.
+/// Only regular files have blocks to share, so nothing is written to a device.
 #[test]
 fn shared_blocks_are_refused_for_anything_but_regular_files() {
     let ours = program!();
+    require!(ours.needs_haul());
     let sandbox = Sandbox::in_memory().unwrap();
-    sandbox.script("echo a >a; mkfifo fifo").unwrap();
+    sandbox.script("echo a >a").unwrap();
     for (source, target) in
         [("/dev/null", "new"), ("a", "/dev/null"), ("/dev/stdin", "new"), ("/dev/zero", "a")]
     {
@@ -541,11 +542,7 @@ fn shared_blocks_are_refused_for_anything_but_regular_files() {
 fn kernel_files_without_offsets_are_written_as_by_gnu_cp() {
     let ours = program!();
     let sandbox = Sandbox::in_memory().unwrap();
-    sandbox.script("echo name >name; : >empty").unwrap();
+    sandbox.script("echo name >name").unwrap();
     let outcome = ours.run().args(["name", "/proc/self/comm"]).in_folder(sandbox.path()).finish().unwrap();
-    assert_eq!((outcome.errors().as_str(), outcome.status()), ("", Some(0)));
-    // One of two empty files on a disk or in memory is copied as ever.
-    sandbox.script("cp empty other").unwrap();
-    let outcome = ours.run().args(["empty", "other"]).in_folder(sandbox.path()).finish().unwrap();
     assert_eq!((outcome.errors().as_str(), outcome.status()), ("", Some(0)));
 }

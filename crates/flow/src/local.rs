@@ -164,8 +164,8 @@ impl<J: JobWeight + Send> Local<J> {
         Self { ordered_queue: in_walk_order.then(|| Mutex::new(OrderedQueue::new())), ..self }
     }
 
-    /// Begins with half of the workers, if their number isn't fixed. The others start when the
-    /// processors turn out to have time left (`growth.rs`).
+    /// Begins with half of the workers. The others start when the processors turn out to have time
+    /// left (`growth.rs`), so this is not for a fixed number.
     #[must_use]
     pub fn beginning_with_half(self) -> Self {
         Self { limit: AtomicUsize::new(self.first.div_ceil(2)), ..self }
