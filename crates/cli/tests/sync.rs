@@ -260,6 +260,61 @@ fn what_a_user_cannot_give_is_no_difference() {
     assert_eq!((sync("-n -i s t"), sync("-i s t")), (String::new(), String::new()));
 }
 
+/// As rsync does it: an ordinary user's read-only directories are made writable meanwhile.
+#[test]
+fn read_only_directories_of_an_ordinary_user_are_kept_equal() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root());
+    for options in ["-i --delete", "-i --delete --no-preserve=mode", "-i --delete --backup-dir=../kept"] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let as_nobody = |command: &str| {
+            let run = Run::new(Path::new("/bin/sh")).args(["-c", command]).as_nobody();
+            run.in_folder(sandbox.path()).succeed().unwrap();
+        };
+        sandbox.script("chmod 777 .").unwrap();
+        as_nobody(
+            "umask 022; mkdir -p s/ro/below s/none; cd s; echo 1 >ro/old; echo 2 >ro/changed; ln ro/old ro/name
+            mkdir ro/type; echo 3 >none/f; cd ..; cp -a s t; mkdir -p t/ro/extra/in; echo x >t/ro/extra/in/f
+            echo 4 >s/ro/changed; echo 5 >s/ro/below/new; rmdir s/ro/type; echo 6 >s/ro/type; rm s/ro/name
+            chmod -R a-w s/ro t; chmod 500 t/none",
+        );
+        let sync = |line: &str| {
+            let run = Run::new(ours.path()).arg("sync").args(line.split(' ')).env("LC_ALL", "C");
+            let outcome = run.as_nobody().in_folder(sandbox.path()).finish().unwrap();
+            assert!(outcome.succeeded(), "{line}: {}", outcome.errors());
+            assert!(outcome.errors().is_empty(), "{line}: {}", outcome.errors());
+            outcome.printed()
+        };
+        let sorted = |printed: &str| {
+            let mut lines: Vec<_> = printed.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        let modes =
+            || ["t", "t/ro", "t/none"].map(|name| fs::metadata(sandbox.join(name)).unwrap().mode() & 0o7777);
+        let before = modes();
+        let dry = sync(&format!("-j1 -n {options} s t"));
+        assert_eq!(before, modes());
+        let printed = sync(&format!("-j1 {options} s t"));
+        assert_eq!(sorted(&dry), sorted(&printed));
+        assert!(printed.contains("*deleting   ro/extra/in/f\n"), "{printed}");
+        match options.contains("mode") {
+            true => assert_eq!(before, modes()),
+            false => assert_eq!(modes(), [0o755, 0o555, 0o755]),
+        }
+        let (s, t) = (sandbox.join("s"), sandbox.join("t"));
+        let differences =
+            haul_testkit::compare::compare_paths(&s, &t, Facts::CONTENT | Facts::MODIFIED).unwrap();
+        assert!(differences.is_empty(), "{options}: {differences}");
+        assert_eq!(sync(&format!("{options} s t")), "", "{options}");
+        // Nothing can be listed here before the copy makes it readable.
+        as_nobody("chmod 0 t/none; echo more >>s/none/f");
+        sync("s t");
+        assert_eq!(fs::read(t.join("none/f")).unwrap(), b"3\nmore\n");
+        assert_eq!(modes(), [0o755, 0o555, 0o755]);
+    }
+}
+
 #[test]
 fn operands_that_cannot_be_made_equal_are_refused_before_anything_is_touched() {
     let ours = program!();

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use haul_flow::{Context, Creation, DirNode, Enter, EntryOutcome, FlowKind, OpenDir, Problem, is_shared};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Pinned, Special, Stat};
-use haul_sys::{is_reference, make_directory, open, stat};
+use haul_sys::{change_mode, is_reference, make_directory, open, stat};
 
 use super::attributes::{CopyPlace, NewAttributes};
 use super::creation_mode;
@@ -35,6 +35,15 @@ struct Ready {
     fd: Arc<Fd>,
     stat: Stat,
     is_new: bool,
+    /// The mode that an existing one has until it is left, if not its own.
+    working_mode: Option<Mode>,
+}
+
+impl Ready {
+    /// Its `stat` with the mode it has now.
+    fn now(&self) -> Stat {
+        Stat { mode: self.working_mode.unwrap_or(self.stat.mode), ..self.stat }
+    }
 }
 
 pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDirectory> {
@@ -98,7 +107,7 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
         earlier: earlier::counterparts(copy),
         operand: Arc::clone(&above.operand),
         made: Some(MadeDirectory {
-            before: (!ready.is_new).then_some(ready.stat),
+            before: (!ready.is_new).then(|| ready.now()),
             plain_mode: plain_directory_mode(copy.copier, opened.stat, &ready),
             xattrs,
         }),
@@ -207,13 +216,15 @@ fn make_new_directory(
     let opened = creation.open_directory(parent, name, copy.entry.node.own.is_shared);
     // `stat` has the mode it was created with, so that finishing knows the effect of the umask
     // and the parent.
-    Ok(opened.map(|(fd, stat)| Ready { fd: Arc::new(fd), stat, is_new: true }).map_err(|cause| {
-        let kind = match cause.operation() {
-            Operation::Fchmod => CopyKind::SettingPermissions,
-            _ => CopyKind::CannotStat,
-        };
-        copy.not_ours(kind, cause)
-    }))
+    Ok(opened.map(|(fd, stat)| Ready { fd: Arc::new(fd), stat, is_new: true, working_mode: None }).map_err(
+        |cause| {
+            let kind = match cause.operation() {
+                Operation::Fchmod => CopyKind::SettingPermissions,
+                _ => CopyKind::CannotStat,
+            };
+            copy.not_ours(kind, cause)
+        },
+    ))
 }
 
 fn existing_directory(copy: EntryCopy<'_>, parent: &Fd) -> Result<Ready, Problem> {
@@ -231,7 +242,30 @@ fn existing_directory(copy: EntryCopy<'_>, parent: &Fd) -> Result<Ready, Problem
         return Err(problem.naming(copy.entry.path()).naming(copy.target_path()));
     }
     let stat = stat(&fd).map_err(|cause| copy.problem(CopyKind::CannotStat, cause))?;
-    Ok(Ready { fd: Arc::new(fd), stat, is_new: false })
+    let working_mode = make_writable(copy, &fd, &stat);
+    // Where it couldn't be read, or searched, it can now.
+    let fd = match working_mode.map(|_| open(parent, name, how(Open::DIRECTORY))) {
+        Some(Ok(again)) if haul_sys::stat(&again).is_ok_and(|now| now.identity == stat.identity) => again,
+        _ => fd,
+    };
+    Ok(Ready { fd: Arc::new(fd), stat, is_new: false, working_mode })
+}
+
+/// Gives an ordinary user who keeps two trees equal all permissions in an existing directory of
+/// theirs, as rsync does. Returns the mode it has then; `None` if it is unchanged.
+fn make_writable(copy: EntryCopy<'_>, directory: &Fd, there: &Stat) -> Option<Mode> {
+    let user = copy.copier.process.user;
+    let mode = there.mode.or(Mode::OWNER);
+    let lacks_permission = user != 0 && there.owner == user && mode != there.mode;
+    if !lacks_permission || !copy.options.existing.update.syncs() {
+        return None;
+    }
+    // What fails here fails again in the directory, and is reported there.
+    let changed = match is_reference(directory) {
+        Ok(true) => Pinned::of(directory).and_then(|pinned| pinned.change_mode(mode)),
+        _ => change_mode(directory, mode),
+    };
+    changed.is_ok().then_some(mode)
 }
 
 /// Pins an existing directory that can't be read: it is open for resolving names only, and such a
@@ -242,10 +276,14 @@ fn pinned(copier: &Copier, directory: &Fd) -> Option<Pinned> {
     is_reference.then(|| Pinned::of(directory).ok()).flatten()
 }
 
-/// Mode a new directory gets at the end if the source's is not preserved: the source's less the
-/// umask, with the set-id and sticky bits it was created with. `None` if it already has it.
+/// Mode a directory gets at the end if the source's is not preserved. For a new one it is the
+/// source's less the umask, with the set-id and sticky bits it was created with; for one that was
+/// made writable it is what it had. `None` if it already has it.
 fn plain_directory_mode(copier: &Copier, source: &Stat, ready: &Ready) -> Option<Mode> {
     let made = ready.stat.mode;
+    if ready.working_mode.is_some() {
+        return Some(made);
+    }
     let plain = if copier.options.default_mode {
         Mode::ALL.without(copier.umask).or(made.and(Mode::SPECIAL))
     } else {

@@ -18,8 +18,8 @@ use haul_flow::{
     Tool, lock, path_below,
 };
 use haul_sys::{
-    EntryType, Errno, Error, Fd, FileType, Identity, Stat, Times, change_times, is_mount_root, remove,
-    remove_directory, stat_at, stat_path,
+    EntryType, Errno, Error, Fd, FileType, Identity, Mode, Stat, Times, change_mode, change_times,
+    is_mount_root, remove, remove_directory, stat, stat_at, stat_path,
 };
 
 use super::kind::DeleteKind;
@@ -83,6 +83,8 @@ pub struct Deleter {
     is_stopped: AtomicBool,
     /// Keeps what is deleted (`--backup-dir`).
     backup_directory: Option<BackupDirectory>,
+    /// Held while a read-only directory is made writable.
+    writable: Mutex<()>,
     /// The directories that were counted.
     known: Mutex<HashSet<Identity>>,
     counted: AtomicU64,
@@ -94,7 +96,7 @@ impl Deleter {
         let (known, counted, source) = (Mutex::default(), AtomicU64::new(0), None);
         let target = target.to_bytes().to_vec();
         let backup_directory = options.backup_place.clone().map(BackupDirectory::new);
-        let (stage, is_stopped) = (Stage::Count, AtomicBool::new(false));
+        let (stage, is_stopped, writable) = (Stage::Count, AtomicBool::new(false), Mutex::default());
         Self {
             stage,
             options,
@@ -104,6 +106,7 @@ impl Deleter {
             cancel,
             is_stopped,
             backup_directory,
+            writable,
             known,
             counted,
         }
@@ -226,12 +229,39 @@ impl Deleter {
     fn remove_or_keep(&self, entry: &Entry<Self>, directory: &Fd) -> Result<(), Error> {
         match &self.backup_directory {
             _ if self.options.dry_run => Ok(()),
-            None => remove(directory, entry.name()),
+            None => self.with_permission(directory, || remove(directory, entry.name())),
             Some(backup) => {
                 let path = entry.node.source.path();
-                backup.take(directory, entry.name(), path_below(&path, &self.target))
+                let below = path_below(&path, &self.target);
+                self.with_permission(directory, || backup.take(directory, entry.name(), below))
             }
         }
+    }
+
+    /// Removes a name from `directory` with `remove_name`. If the owner of the directory may not
+    /// write to it, it is made writable meanwhile, as rsync does.
+    fn with_permission(
+        &self,
+        directory: &Fd,
+        remove_name: impl Fn() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let refused = match remove_name() {
+            Err(cause) if cause.is(Errno::ACCESS) => cause,
+            outcome => return outcome,
+        };
+        // Another worker must not take the permission for one that the directory had.
+        let _turn = lock(&self.writable);
+        let mode = stat(directory)?.mode;
+        let lacks_permission = mode.or(Mode::OWNER) != mode;
+        // Nobody but the owner can.
+        if lacks_permission && change_mode(directory, mode.or(Mode::OWNER)).is_err() {
+            return Err(refused);
+        }
+        let outcome = remove_name();
+        if lacks_permission {
+            change_mode(directory, mode)?;
+        }
+        outcome
     }
 
     /// Removes a directory that is empty now.
@@ -247,7 +277,7 @@ impl Deleter {
                 Err(cause) if cause.is(Errno::NOENT) => return Ok(()),
                 Err(cause) => return Err(failed(cause)),
             }
-            remove_directory(&*directory, name).map_err(failed)?;
+            self.with_permission(&directory, || remove_directory(&*directory, name)).map_err(failed)?;
         }
         self.tell(cx, DeleteKind::RemovedDirectory, node.source.path());
         Ok(())
