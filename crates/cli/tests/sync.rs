@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use haul_testkit::mount::Mount;
 use haul_testkit::random::{self, Rng, seeded};
 use haul_testkit::strace::{Call, record};
 use haul_testkit::{Facts, Run, Sandbox, Snapshot, compare, needs, program, require};
@@ -313,6 +314,28 @@ fn read_only_directories_of_an_ordinary_user_are_kept_equal() {
         assert_eq!(fs::read(t.join("none/f")).unwrap(), b"3\nmore\n");
         assert_eq!(modes(), [0o755, 0o555, 0o755]);
     }
+}
+
+#[test]
+fn attributes_that_the_target_cannot_store_are_told_once_and_are_no_difference() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("setfattr"));
+    let (sandbox, mount) = (Sandbox::in_memory().unwrap(), Mount::without_attributes().unwrap());
+    sandbox
+        .script("mkdir -p s/d; for f in s/1 s/d/2 s/d/3; do echo >$f; setfattr -n user.k -v 1 $f; done")
+        .unwrap();
+    std::os::unix::fs::symlink(mount.path(), sandbox.join("m")).unwrap();
+    let lost = |line: &str| {
+        let outcome = sync(&ours, sandbox.path(), line);
+        assert!(outcome.succeeded(), "{line}: {}", outcome.errors());
+        assert_eq!(outcome.errors().matches("can't store all extended attributes").count(), 1, "{line}");
+        assert_eq!(outcome.errors().lines().count(), 1, "{line}");
+        outcome.printed()
+    };
+    assert_eq!(lost("-i s m/t").lines().count(), 5);
+    assert_eq!(lost("-i s m/t"), "");
+    assert_eq!(lost("-i --link-dest=../t s m/later"), "cd+++++++++ ./\ncd+++++++++ d/\n");
+    assert_eq!(fs::metadata(mount.join("later/d/2")).unwrap().nlink(), 2);
 }
 
 #[test]

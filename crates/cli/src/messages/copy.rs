@@ -64,6 +64,7 @@ sentences! { sentence(CopyKind):
     GettingAttribute => "getting attribute {} of {}",
     SettingAttribute => "setting attribute {} for {}",
     SettingAttributes => "setting attributes for {}",
+    XattrsLost => "warning: the file system of {} can't store all extended attributes, so some are lost",
     AttributeList => "{}",
     GettingLabel => "failed to get security context of {}",
     SettingLabel => "failed to set the security context of {}",

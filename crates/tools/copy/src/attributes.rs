@@ -210,6 +210,7 @@ impl<'a> NewAttributes<'a> {
             }
         }
         if let Some(cause) = unsupported {
+            mend::tell_lost(self.copier, self.cx, &|| self.path());
             let problem = Problem::new(CopyKind::SettingAttributes).naming(self.path());
             done &= tell_uncopied(self.copier, self.cx, problem, cause);
         }

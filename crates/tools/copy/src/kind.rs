@@ -127,6 +127,8 @@ haul_flow::kinds! {
         SettingAttribute,
         /// The target's file system does not support xattrs.
         SettingAttributes,
+        /// The same in `haul sync`, where it is a warning.
+        XattrsLost,
         /// `/etc/xattr.conf` can't be read, or has a bad line.
         AttributeList,
         /// A source's SELinux context can't be read.

@@ -139,6 +139,8 @@ pub struct Copier {
     unnamed_files: UnnamedFiles,
     /// Rules of `/etc/xattr.conf`, read when the first xattr is found.
     xattr_rules: OnceLock<XattrRules>,
+    /// True if the user knows that the target's file system has no xattrs.
+    told_xattrs_lost: AtomicBool,
     /// The policy's file contexts, with `-Z`.
     contexts: Option<FileContexts>,
     resolutions: Resolutions,
@@ -161,8 +163,15 @@ impl Copier {
         if let Update::Different(difference) = &mut options.existing.update {
             difference.deletes_later = false;
         }
-        let Self { contexts, listed_hash, digests, journal, .. } = self;
-        Self { contexts, listed_hash, digests, journal, ..Self::new(options, self.cancel, false) }
+        let Self { contexts, listed_hash, digests, journal, told_xattrs_lost, .. } = self;
+        Self {
+            contexts,
+            listed_hash,
+            digests,
+            journal,
+            told_xattrs_lost,
+            ..Self::new(options, self.cancel, false)
+        }
     }
 
     fn new(options: CopyOptions, cancel: CancelToken, several_groups: bool) -> Self {
@@ -191,6 +200,7 @@ impl Copier {
             journal: None,
             unnamed_files: UnnamedFiles::default(),
             xattr_rules: OnceLock::new(),
+            told_xattrs_lost: AtomicBool::new(false),
             contexts: None,
             resolutions: Resolutions::default(),
             agreed: AtomicBool::new(false),

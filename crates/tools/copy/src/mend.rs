@@ -6,6 +6,7 @@
 //! doesn't copy them).
 
 use std::ffi::{CStr, CString};
+use std::sync::atomic::Ordering;
 
 use haul_flow::{Context, EntryOutcome, OpenDir, Problem};
 use haul_sys::{Cache, DirectoryReader, Errno, Error, Fd, FileType, Names, Open, Pinned, Stat};
@@ -78,10 +79,14 @@ impl Differences {
 
     /// Adds those in extended attributes.
     fn with_xattrs(self, keys: &[CString]) -> Self {
-        let is_list = |key: &CString| [ACCESS_LIST, DEFAULT_ACCESS_LIST].contains(&key.as_c_str());
-        let access_list = keys.iter().any(is_list);
+        let access_list = keys.iter().any(|key| is_list(key));
         Self { access_list, xattrs: keys.iter().any(|key| !is_list(key)), ..self }
     }
+}
+
+/// True for the xattrs that are ACLs.
+fn is_list(key: &CStr) -> bool {
+    [ACCESS_LIST, DEFAULT_ACCESS_LIST].contains(&key)
 }
 
 /// Returns all differences of a target that still is what `there` was. Without the extended
@@ -217,12 +222,35 @@ fn other_xattrs(copy: EntryCopy<'_>, target: Object<'_>, wanted: &SourceXattrs) 
     if !copy.options.reads_xattrs() {
         return Vec::new();
     }
-    let has = |(key, value): &(&CStr, &[u8])| target.get(key).is_ok_and(|there| there == *value);
+    let has = |(key, value): &(&CStr, &[u8])| match target.get(key) {
+        Ok(there) => there == *value,
+        // What can't be set is no difference. Without an ACL, the target isn't as private.
+        Err(cause) => {
+            let is_lost = cause.is(Errno::OPNOTSUPP) && !is_list(key) && !copy.options.require_xattr;
+            if is_lost {
+                tell_lost(copy.copier, copy.cx, &|| copy.target_path());
+            }
+            is_lost
+        }
+    };
     let Ok(mut others) = extra_xattrs(copy.copier, copy.cx, target, wanted) else {
         return wanted.iter().map(|(key, _)| key.to_owned()).collect();
     };
     others.extend(wanted.iter().filter(|xattr| !has(xattr)).map(|(key, _)| key.to_owned()));
     others
+}
+
+/// Says, once, that the target's file system has no xattrs. Only `haul sync` does: a copy leaves
+/// them out without a word, as GNU cp does.
+pub(super) fn tell_lost(copier: &Copier, cx: &Context<'_, Copier>, path: &dyn Fn() -> Vec<u8>) {
+    let options = &copier.options;
+    // Relaxed: nothing else depends on it.
+    if options.existing.update.syncs()
+        && !options.require_xattr
+        && !copier.told_xattrs_lost.swap(true, Ordering::Relaxed)
+    {
+        cx.problem(Problem::new(CopyKind::XattrsLost).naming(path()).as_warning());
+    }
 }
 
 /// Returns the xattrs of a target that would be copied if its source had them.
