@@ -126,8 +126,9 @@ fn unescaped(name: &str) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(&bytes))
 }
 
-/// Returns the lines of `--itemize-changes`, sorted. Without those of files with several names, of
-/// which any may be the first; and of directories that make way for something else, which rsync
+/// Returns the lines of `--itemize-changes`, sorted. Without those of files with several names: in
+/// the source any of them may be the first, and in the target haul parts them before it sets
+/// attributes; and of directories that make way for something else, which rsync
 /// doesn't print. It prints DEL as it is. Sometimes it prints only one letter where an ACL and so
 /// the mode differ, no letter for the xattrs of a file that is copied, and nothing for a file with
 /// a set-id or sticky bit that gets another owner. `target` is as it was before.
@@ -138,11 +139,11 @@ fn itemized(output: &[u8], source: &Path, target: &Path) -> Vec<String> {
     };
     let output = text(output).replace('\x7f', "\\#177");
     let is_kept = |line: &&str| {
-        let there = found(line, source);
-        let has_names = there.as_ref().is_some_and(|there| !there.is_dir() && there.nlink() > 1);
-        let makes_way = line.starts_with("*deleting") && there.is_some();
-        let mut both = [there, found(line, target)].into_iter().flatten();
-        let has_special_mode = both.any(|there| there.mode() & 0o7000 != 0);
+        let both = [found(line, source), found(line, target)];
+        let makes_way = line.starts_with("*deleting") && both[0].is_some();
+        let any = |is: fn(&fs::Metadata) -> bool| both.iter().flatten().any(is);
+        let has_names = any(|there| !there.is_dir() && there.nlink() > 1);
+        let has_special_mode = any(|there| there.mode() & 0o7000 != 0);
         !(has_names || has_special_mode || makes_way)
     };
     let without_xattrs = |line: &str| {

@@ -316,6 +316,28 @@ fn read_only_directories_of_an_ordinary_user_are_kept_equal() {
     }
 }
 
+/// Attributes of a file belong to all of its names.
+#[test]
+fn names_that_only_the_target_shares_are_parted_before_attributes_are_set() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("setfattr"));
+    for change in ["chmod 600 s/a", "chown 5:6 s/a", "setfattr -n user.k -v 1 s/a", "touch -h -d @9 s/link"] {
+        // `a` and `b` were one file. The target has a copy with the same files.
+        let sandbox = scene("rm s/a s/twin -r; mkdir s/d; echo 1 >s/a; ln s/a s/b; ln -s a s/link");
+        succeed(&ours, sandbox.path(), "s t");
+        sandbox.script(&format!("cp -al t kept; cp -p s/b s/new; mv s/new s/b; {change}")).unwrap();
+        let before = sync_command::take(&sandbox, "kept");
+        succeed(&ours, sandbox.path(), "s t");
+        let differences = compare(&before, &sync_command::take(&sandbox, "kept"), FACTS).unwrap();
+        assert!(differences.is_empty(), "{change}: {differences}");
+        // Where no attributes differ, they stay names of one file, as with rsync.
+        let [s, t] = ["s", "t"].map(|tree| sync_command::take(&sandbox, tree));
+        let differences = compare(&s, &t, FACTS.difference(Facts::LINKS)).unwrap();
+        assert!(differences.is_empty(), "{change}: {differences}");
+        assert_eq!(succeed(&ours, sandbox.path(), "-i s t"), "", "{change}");
+    }
+}
+
 #[test]
 fn attributes_that_the_target_cannot_store_are_told_once_and_are_no_difference() {
     let ours = program!();

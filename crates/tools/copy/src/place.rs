@@ -485,12 +485,15 @@ impl Sight for Scene<'_> {
 
     fn is_same(&self, difference: Difference) -> bool {
         let (source, there) = (self.source, self.there);
-        // Setting attributes of a file that an earlier copy has too would change that.
-        let may_be_earlier = !self.copy.options.link_dest.is_empty() && there.links > 1;
+        // Setting attributes would change the file's other names too, which may be in an earlier
+        // copy, or those of another file in the source.
+        let options = self.copy.options;
+        let has_names_of_source = options.preserves(Preserve::LINKS) && source.links >= there.links;
+        let may_be_shared = there.links > 1 && !(has_names_of_source && options.link_dest.is_empty());
         match source.kind {
             kind if kind != there.kind => false,
             FileType::Directory => true,
-            _ if may_be_earlier && !mend::has_same_attributes(self.copy, self.directory, source, there) => {
+            _ if may_be_shared && !mend::has_same_attributes(self.copy, self.directory, source, there) => {
                 false
             }
             FileType::Regular if source.size != there.size => false,
