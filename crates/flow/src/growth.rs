@@ -37,7 +37,10 @@ use crate::limits::CallTimes;
 /// Minimum length of an observation. Shorter ones see the scheduler rather than the file system.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// The same where the processors have something to do: there, less is to be gained, and locks and
+/// Time until another look after one that came too soon.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// The same as [`PERIOD`] where the processors have something to do: there, less is to be gained, and locks and
 /// the disk make the speed of short observations differ.
 const BUSY_PERIOD: Duration = Duration::from_millis(20);
 
@@ -252,8 +255,11 @@ impl Growth {
 
     /// Observes a run of `workers`, all of which have work. Returns how many there should be.
     pub(crate) fn observe(&mut self, now: Progress, workers: usize) -> usize {
+        let Some(seen) = self.since_the_last(now, workers) else {
+            self.next_look = now.elapsed + RETRY;
+            return workers;
+        };
         self.next_look = now.elapsed + PERIOD;
-        let Some(seen) = self.since_the_last(now, workers) else { return workers };
         self.last = now;
         let is_waiting = seen.waits && seen.share < BUSY;
         let was_waiting = std::mem::replace(&mut self.was_waiting, is_waiting) || seen.is_network;

@@ -54,7 +54,8 @@ const ALONE: Duration = Duration::from_millis(1);
 /// it costs more than it gains.
 const LONG_BATCH: Duration = Duration::from_micros(500);
 
-/// Steps of a worker between two looks at the clock.
+/// Steps of a worker between two looks at the clock, after as many with one each: on a network each
+/// may take several milliseconds.
 const STEPS_PER_LOOK: u64 = 4;
 
 /// Queues of one worker. Only the owner locks its ends, so these locks are never contended.
@@ -263,7 +264,7 @@ impl<J: JobWeight + Send> Local<J> {
         let steps = &self.queues[me].get_or_init(Box::default).steps;
         let count = steps.load(Ordering::Relaxed) + 1;
         steps.store(count, Ordering::Relaxed);
-        if !count.is_multiple_of(STEPS_PER_LOOK) {
+        if count > STEPS_PER_LOOK && !count.is_multiple_of(STEPS_PER_LOOK) {
             return;
         }
         let Ok(mut growth) = self.growth.try_lock() else { return };
