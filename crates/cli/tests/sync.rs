@@ -371,6 +371,10 @@ fn operands_that_cannot_be_made_equal_are_refused_before_anything_is_touched() {
     let nested = |one: &str, other: &str| {
         format!("'{one}' and '{other}' are one directory, or one is inside the other\n")
     };
+    let local = |name: &str| {
+        let only = "no such directory, and haul copies only between local ones";
+        format!("'{name}': {only} (with a colon in its name: ./NAME)\n")
+    };
     for (line, message) in [
         ("s s", nested("s", "s")),
         ("s/ link/", nested("s/", "link/")),
@@ -380,6 +384,9 @@ fn operands_that_cannot_be_made_equal_are_refused_before_anything_is_touched() {
         ("s/in .", nested("s/in", ".")),
         ("file t", "'file': not a directory\n".to_owned()),
         ("s file", "'file': not a directory\n".to_owned()),
+        ("host:s t", local("host:s")),
+        ("rsync://host/s t", local("rsync://host/s")),
+        ("s user@host:t", local("user@host:t")),
         ("missing t", "cannot stat 'missing': No such file or directory\n".to_owned()),
         ("s t/no/where", "cannot create directory 't/no/where': No such file or directory\n".to_owned()),
         (
@@ -402,6 +409,9 @@ fn a_target_that_is_a_link_to_a_directory_is_that_directory() {
     let sandbox = Sandbox::in_memory().unwrap();
     sandbox.script("mkdir -p s/d real; echo x >s/d/f; ln -s real link; ln -s s source").unwrap();
     succeed(&ours, sandbox.path(), "source link");
+    // Only a name that doesn't exist may be one of another host.
+    succeed(&ours, sandbox.path(), "s ./host:t");
+    succeed(&ours, sandbox.path(), "host:t host:t/../link");
     assert_eq!(fs::read(sandbox.join("real/d/f")).unwrap(), b"x\n");
     assert!(fs::symlink_metadata(sandbox.join("link")).unwrap().is_symlink());
 }

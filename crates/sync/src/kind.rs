@@ -4,6 +4,8 @@ haul_flow::kinds! {
     "sync"
     /// Kinds of problems of a sync, before anything is touched. The first name is a path.
     pub enum SyncKind {
+        /// Nothing has this name, which rsync would take for a path on another host.
+        Remote,
         /// Source or target is not a directory.
         NotADirectory,
         /// Two paths, source and target, are one directory, or one is inside the other.

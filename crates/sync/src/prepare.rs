@@ -72,6 +72,11 @@ fn places(
 ) -> Result<Option<Places>, Problem> {
     let [source, target] = operands.names.as_mut_slice() else { return Ok(None) };
     let source_path = path_of(source).to_owned();
+    for name in [&*source, &*target] {
+        if is_remote(path_of(name)) {
+            return Err(problem(SyncKind::Remote, path_of(name)));
+        }
+    }
     let Ok(from) = std::fs::canonicalize(&source_path) else { return Ok(None) };
     if !from.is_dir() {
         return Err(problem(SyncKind::NotADirectory, &source_path));
@@ -115,6 +120,12 @@ fn earlier(given: &[PathBuf], to: &Path, warn: &mut dyn FnMut(Problem)) -> Resul
         }
     }
     Ok(found)
+}
+
+/// True for a path that rsync would take for one on another host, unless there is something.
+fn is_remote(path: &Path) -> bool {
+    let first = path.as_os_str().as_bytes().split(|byte| *byte == b'/').next();
+    first.is_some_and(|first| first.contains(&b':')) && std::fs::symlink_metadata(path).is_err()
 }
 
 /// Finds out where the directory for backups is. `from` and `to` are the whole paths of source and

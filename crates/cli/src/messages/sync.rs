@@ -3,6 +3,7 @@
 use haul_sync::SyncKind;
 
 sentences! { sentence(SyncKind):
+    Remote => "{}: no such directory, and haul copies only between local ones (with a colon in its name: ./NAME)",
     NotADirectory => "{}: not a directory",
     Nested => "{} and {} are one directory, or one is inside the other",
     HomeDirectory => "{} is your home directory: to delete there, add --really",
