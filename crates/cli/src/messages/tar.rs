@@ -52,7 +52,7 @@ sentences! { sentence(TarKind):
     NumberOutOfRange => "{escape}: Archive value {bare} is out of {bare} range 0..4294967295",
     BadNumber => "{escape}: Archive contains something else where numeric {bare} value expected",
     ExtendedTooLong => "An extended header of {bare} bytes is too long; skipping its member",
-    MalformedExtended => "Malformed extended header",
+    MalformedExtended => "Malformed extended header: {escape}",
     MalformedSparse => "{escape}: invalid sparse archive member",
 
     // Listing archives.

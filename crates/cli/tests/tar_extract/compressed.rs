@@ -13,7 +13,7 @@ use crate::archive::Archive;
 use crate::built;
 
 /// Runs a program in a directory with `input` as standard input.
-fn run(mut command: Command, folder: &Path, input: &[u8]) -> Output {
+pub(crate) fn run(mut command: Command, folder: &Path, input: &[u8]) -> Output {
     command.current_dir(folder).env("LC_ALL", "C").env("TZ", "UTC");
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -25,7 +25,7 @@ fn run(mut command: Command, folder: &Path, input: &[u8]) -> Output {
     })
 }
 
-fn tar(is_ours: bool, words: &[&str]) -> Command {
+pub(crate) fn tar(is_ours: bool, words: &[&str]) -> Command {
     let mut command = if is_ours { Command::new(built()) } else { Command::new("tar") };
     command.args(is_ours.then_some("tar")).args(words);
     command

@@ -9,6 +9,7 @@
 mod archive;
 mod compressed;
 mod escapes;
+mod extended;
 mod formats;
 mod hostile;
 mod replaced;

@@ -30,7 +30,8 @@ const GLOBAL_BYTES_MAX: u64 = 64 << 10;
 /// Extended headers and names before a header, which belong to it.
 #[derive(Default)]
 struct Before {
-    extended: Extended,
+    /// Records for this member.
+    records: Vec<u8>,
     name: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
     /// True if something of it could not be read.
@@ -211,18 +212,13 @@ impl Members {
         match kind {
             b'L' => before.name = Some(text(&content)),
             b'K' => before.link = Some(text(&content)),
-            _ => {
-                let mut extended = Extended::default();
-                if let Err(wrong) = extended.take(&content) {
-                    problems.push(Problem::new(TarKind::MalformedExtended));
-                    before.refused |= wrong == Wrong::Name;
-                }
-                if kind == b'g' {
-                    self.global = Extended { xattrs: Vec::new(), ..extended }.over(&self.global);
-                } else {
-                    before.extended = extended;
-                }
+            b'g' => {
+                // As in GNU tar, it takes the place of the last one.
+                let mut global = Extended::default();
+                before.refused |= take_records(&content, &mut global, problems);
+                self.global = global.global();
             }
+            _ => before.records = content,
         }
         Ok(())
     }
@@ -239,7 +235,8 @@ impl Members {
         before: Before,
         problems: &mut Vec<Problem>,
     ) -> Result<Member, Failure> {
-        let mut extended = before.extended.over(&self.global);
+        let mut extended = self.global.clone();
+        let is_nameless = take_records(&before.records, &mut extended, problems);
         extended.path = extended.path.or(before.name);
         extended.link = extended.link.or(before.link);
         let is_old_sparse = header.is_old_sparse();
@@ -248,7 +245,7 @@ impl Members {
             extended.path = Some(name.clone());
         }
         let mut member = Member::of(header, extended, problems);
-        member.refused = before.refused || member.stored > sparse::FILE_BYTES_MAX;
+        member.refused = before.refused || is_nameless || member.stored > sparse::FILE_BYTES_MAX;
         let mut map = None;
         if is_old_sparse {
             map = Some(self.old_map(block, &mut member)?);
@@ -309,4 +306,11 @@ impl Members {
             }
         }
     }
+}
+
+/// Reads the records of an extended header. Returns true if one has a name that must not be used.
+fn take_records(records: &[u8], extended: &mut Extended, problems: &mut Vec<Problem>) -> bool {
+    let outcome = extended.take(records);
+    problems.extend(outcome.as_ref().err().map(Wrong::problem));
+    matches!(outcome, Err(Wrong::Name(_)))
 }

@@ -1,9 +1,11 @@
 //! Extended headers: records of `LENGTH KEY=VALUE`, for one member (`x`) or for all that
 //! follow (`g`).
 
+use haul_flow::Problem;
 use haul_sys::Timestamp;
 
-use super::sparse::{self, EXTENTS_MAX, Extent};
+use super::sparse::{self, EXTENTS_MAX, Extent, FILE_BYTES_MAX};
+use crate::TarKind;
 
 /// Records of an extended header, as far as they are used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,65 +40,85 @@ pub(crate) struct Sparse {
     offset: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Maximum bytes of a record that a message repeats.
+const TOLD_BYTES_MAX: usize = 200;
+
+/// What is wrong with an extended header, in the words of GNU tar.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
     /// It does not consist of records. Everything after the first malformed one is lost.
-    Form,
-    /// A value is not valid for its key.
+    Form(&'static str),
+    /// A value is not valid for its key: the record.
+    Value(Vec<u8>),
+    /// A name has a NUL in it, and must not be used: the record.
+    Name(Vec<u8>),
+}
+
+impl Wrong {
+    /// Returns the problem to report.
+    pub(crate) fn problem(&self) -> Problem {
+        let malformed = Problem::new(TarKind::MalformedExtended);
+        match self {
+            Self::Form(what) => malformed.naming(*what),
+            Self::Value(record) | Self::Name(record) => {
+                malformed.naming([b"invalid ", &record[..record.len().min(TOLD_BYTES_MAX)]].concat())
+            }
+        }
+    }
+}
+
+/// Reason that a value is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unfit {
     Value,
-    /// A name has a NUL in it, and must not be used.
     Name,
 }
 
 impl Extended {
-    /// Parses the records of a header. Those read before a defect are kept.
+    /// Reads the records of a header over what is known already. Those before a defect count.
+    ///
+    /// # Errors
+    /// The first defect, or the first bad name, which is worse.
     pub(crate) fn take(&mut self, mut records: &[u8]) -> Result<(), Wrong> {
         let mut outcome = Ok(());
-        while !records.is_empty() {
-            let (key, value, rest) = record(records).ok_or(Wrong::Form)?;
+        // As in GNU tar, a NUL ends them.
+        while records.first().is_some_and(|first| *first != 0) {
+            let (text, equals, rest) = record(records).map_err(Wrong::Form)?;
             records = rest;
-            match self.set(key, value) {
-                // A bad name is the worst defect.
-                Err(wrong) if outcome != Err(Wrong::Name) => outcome = Err(wrong),
+            match self.set(&text[..equals], &text[equals + 1..]) {
+                Err(Unfit::Name) if !matches!(outcome, Err(Wrong::Name(_))) => {
+                    outcome = Err(Wrong::Name(text.to_vec()));
+                }
+                Err(Unfit::Value) if outcome.is_ok() => outcome = Err(Wrong::Value(text.to_vec())),
                 _ => {}
             }
         }
         outcome
     }
 
-    /// Merges a header for one member over the one for all.
-    pub(crate) fn over(self, global: &Extended) -> Extended {
-        let all = global.clone();
-        Extended {
-            path: self.path.or(all.path),
-            link: self.link.or(all.link),
-            size: self.size.or(all.size),
-            user: self.user.or(all.user),
-            group: self.group.or(all.group),
-            user_name: self.user_name.or(all.user_name),
-            group_name: self.group_name.or(all.group_name),
-            modified: self.modified.or(all.modified),
-            xattrs: if self.xattrs.is_empty() { all.xattrs } else { self.xattrs },
-            access_list: self.access_list.or(all.access_list),
-            default_access_list: self.default_access_list.or(all.default_access_list),
-            sparse: self.sparse,
-        }
+    /// Returns what a global header says about the members after it.
+    pub(crate) fn global(self) -> Self {
+        Self { xattrs: Vec::new(), sparse: Sparse::default(), ..self }
     }
 
-    fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Wrong> {
+    /// Sets what a record says. An empty value deletes what another header says: the members' header
+    /// applies then, but owners have no name and links lead nowhere, as in GNU tar.
+    fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Unfit> {
         match key {
             b"path" => self.path = name(value)?,
-            b"linkpath" => self.link = name(value)?,
-            b"size" => self.size = natural(value)?,
+            b"linkpath" => self.link = Some(text(value)?),
+            b"size" => self.size = length(value)?,
             b"uid" => self.user = natural(value)?,
             b"gid" => self.group = natural(value)?,
-            b"uname" => self.user_name = name(value)?,
-            b"gname" => self.group_name = name(value)?,
+            b"uname" => self.user_name = Some(text(value)?),
+            b"gname" => self.group_name = Some(text(value)?),
             b"mtime" => self.modified = time(value)?,
             b"SCHILY.acl.access" => self.access_list = Some(value.to_vec()),
             b"SCHILY.acl.default" => self.default_access_list = Some(value.to_vec()),
             _ => match (key.strip_prefix(b"SCHILY.xattr."), key.strip_prefix(b"GNU.sparse.")) {
-                (Some(key), _) => self.xattrs.push((decoded(key).ok_or(Wrong::Value)?, value.to_vec())),
+                // No attribute has an empty name, and GNU tar passes over such a record.
+                (Some(b""), _) => {}
+                (Some(key), _) => self.xattrs.push((decoded(key).ok_or(Unfit::Value)?, value.to_vec())),
                 (_, Some(key)) => self.sparse.set(key, value)?,
                 _ => {}
             },
@@ -111,21 +133,21 @@ impl Sparse {
         self.major.is_some() || self.map.is_some() || self.size.is_some()
     }
 
-    fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Wrong> {
+    fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Unfit> {
         match key {
             b"major" => self.major = natural(value)?,
             b"minor" => self.minor = natural(value)?,
             b"name" => self.name = name(value)?,
             b"size" | b"realsize" => self.size = natural(value)?,
-            b"map" => self.map = Some(sparse::list(value).ok_or(Wrong::Value)?),
+            b"map" => self.map = Some(sparse::list(value).ok_or(Unfit::Value)?),
             b"offset" => self.offset = natural(value)?,
             b"numbytes" => {
                 let (Some(offset), Some(length)) = (self.offset.take(), natural(value)?) else {
-                    return Err(Wrong::Value);
+                    return Err(Unfit::Value);
                 };
                 let map = self.map.get_or_insert_default();
                 if map.len() >= EXTENTS_MAX {
-                    return Err(Wrong::Value);
+                    return Err(Unfit::Value);
                 }
                 map.push(Extent { offset, length });
             }
@@ -135,34 +157,55 @@ impl Sparse {
     }
 }
 
-/// Cuts off the first record: its key, its value, and the rest.
-fn record(records: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
-    // A `u64` has at most 20 digits.
-    let digits = records.iter().take(20).position(|byte| *byte == b' ')?;
-    let length = usize::try_from(sparse::decimal(&records[..digits])?).ok()?;
-    let text = records.get(digits + 1..length)?.strip_suffix(b"\n")?;
-    let equals = text.iter().position(|byte| *byte == b'=')?;
-    Some((&text[..equals], &text[equals + 1..], &records[length..]))
-}
-
-/// Reads a name; an empty value withdraws it.
-fn name(value: &[u8]) -> Result<Option<Vec<u8>>, Wrong> {
-    match value.contains(&0) {
-        true => Err(Wrong::Name),
-        false => Ok((!value.is_empty()).then(|| value.to_vec())),
+/// Cuts off the first record: its text after the length, the offset of its equals sign, and the
+/// rest; or returns what is missing.
+fn record(records: &[u8]) -> Result<(&[u8], usize, &[u8]), &'static str> {
+    let blanks = |text: &[u8]| text.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    let start = blanks(records);
+    let (digits, rest) = leading_digits(&records[start..]);
+    if digits.is_empty() {
+        return Err("missing length");
     }
+    let length = sparse::decimal(digits).and_then(|length| usize::try_from(length).ok());
+    let length = length.filter(|length| *length <= records.len()).ok_or("length is out of range")?;
+    let key = start + digits.len() + blanks(rest);
+    if blanks(rest) == 0 {
+        return Err("missing blank after length");
+    }
+    let text = records.get(key..length).unwrap_or_default();
+    let equals = text.iter().position(|byte| *byte == b'=').ok_or("missing equal sign")?;
+    let text = text.strip_suffix(b"\n").ok_or("missing newline")?;
+    Ok((text, equals, &records[length..]))
 }
 
-fn natural(value: &[u8]) -> Result<Option<u64>, Wrong> {
+/// Reads text that must have no NUL.
+fn text(value: &[u8]) -> Result<Vec<u8>, Unfit> {
+    if value.contains(&0) { Err(Unfit::Name) } else { Ok(value.to_vec()) }
+}
+
+/// Reads the name of a file; an empty value deletes it.
+fn name(value: &[u8]) -> Result<Option<Vec<u8>>, Unfit> {
+    text(value).map(|name| Some(name).filter(|name| !name.is_empty()))
+}
+
+/// Reads the length of a file.
+fn length(value: &[u8]) -> Result<Option<u64>, Unfit> {
+    natural(value)?.map_or(Ok(None), |length| match length <= FILE_BYTES_MAX {
+        true => Ok(Some(length)),
+        false => Err(Unfit::Value),
+    })
+}
+
+fn natural(value: &[u8]) -> Result<Option<u64>, Unfit> {
     match value.is_empty() {
         true => Ok(None),
-        false => sparse::decimal(value).map(Some).ok_or(Wrong::Value),
+        false => sparse::decimal(value).map(Some).ok_or(Unfit::Value),
     }
 }
 
 /// Reads seconds with a fraction; digits after the ninth are cut off, towards the past. As in GNU
 /// tar, there must be a digit before the point, and anything after the number is ignored.
-fn time(value: &[u8]) -> Result<Option<Timestamp>, Wrong> {
+fn time(value: &[u8]) -> Result<Option<Timestamp>, Unfit> {
     if value.is_empty() {
         return Ok(None);
     }
@@ -172,7 +215,7 @@ fn time(value: &[u8]) -> Result<Option<Timestamp>, Wrong> {
     };
     let (whole, rest) = leading_digits(digits);
     // Wide enough for `i64::MIN`, whose magnitude is not an `i64`.
-    let whole = sparse::decimal(whole).map(i128::from).ok_or(Wrong::Value)?;
+    let whole = sparse::decimal(whole).map(i128::from).ok_or(Unfit::Value)?;
     let fraction = rest.strip_prefix(b".").map_or(&b""[..], |rest| leading_digits(rest).0);
     let digit = |index: usize| fraction.get(index).map_or(0, |byte| u32::from(byte - b'0'));
     let nanoseconds = (0..9).fold(0, |value, index| value * 10 + digit(index));
@@ -182,7 +225,7 @@ fn time(value: &[u8]) -> Result<Option<Timestamp>, Wrong> {
         (true, 0) => (-whole, 0),
         (true, nanoseconds) => (-whole - 1, 1_000_000_000 - nanoseconds),
     };
-    let seconds = i64::try_from(seconds).map_err(|_| Wrong::Value)?;
+    let seconds = i64::try_from(seconds).map_err(|_| Unfit::Value)?;
     Ok(Some(Timestamp { seconds, nanoseconds }))
 }
 
@@ -194,7 +237,7 @@ fn leading_digits(text: &[u8]) -> (&[u8], &[u8]) {
 /// Decodes the key of an attribute, in which GNU tar writes `=` and `%` as `%3D` and `%25`. `None`
 /// if it cannot be a key.
 fn decoded(key: &[u8]) -> Option<Vec<u8>> {
-    if key.is_empty() || key.contains(&0) {
+    if key.contains(&0) {
         return None;
     }
     let mut decoded = Vec::with_capacity(key.len());
@@ -273,34 +316,52 @@ mod tests {
         }
         let wrong = ["x", "--1", "-", ".", ".5", "-.5", "+1", " 1", "99999999999999999999"];
         for text in wrong.into_iter().chain(["9223372036854775808", "-9223372036854775808.5"]) {
-            assert_eq!(time(text.as_bytes()), Err(Wrong::Value), "{text}");
+            assert_eq!(time(text.as_bytes()), Err(Unfit::Value), "{text}");
         }
     }
 
     #[test]
     fn what_is_wrong_is_told_and_what_came_before_is_kept() {
         let wrong = |text: &[u8]| Extended::default().take(text);
-        for text in
-            [&b"9 a=b\n"[..], b"6 a=b\n9", b"0 a=b\n", b"x a=b\n", b"6 ab\n", b"6  a=b", b"3 \n", b"2\n"]
-        {
-            assert_eq!(wrong(text), Err(Wrong::Form), "{}", text.escape_ascii());
+        for (text, what) in [
+            (&b"junk"[..], "missing length"),
+            (b"-6 a=b\n", "missing length"),
+            (b"6 a=b\n\n", "missing length"),
+            (b"9 a=b\n", "length is out of range"),
+            (b"6 a=b\n9", "length is out of range"),
+            (b"99999999999999999999999 a=b\n", "length is out of range"),
+            (b"2\n", "missing blank after length"),
+            (b"0 a=b\n", "missing equal sign"),
+            (b"6 a=b\n5 ab\n", "missing equal sign"),
+            (b"3 \n", "missing equal sign"),
+            (b"6  a=b", "missing newline"),
+        ] {
+            assert_eq!(wrong(text), Err(Wrong::Form(what)), "{}", text.escape_ascii());
         }
-        assert_eq!(wrong(&records(&[("path", b"a\0b"), ("size", b"x")])), Err(Wrong::Name));
-        assert_eq!(wrong(&records(&[("size", b"-5")])), Err(Wrong::Value));
-        assert_eq!(wrong(&records(&[("GNU.sparse.numbytes", b"5")])), Err(Wrong::Value));
+        let nameless = records(&[("SCHILY.xattr.", b"v")]);
+        let valid = [&b"  8 a=b\n"[..], b"7  a=b\n", b"6\ta=b\n", b"5 =b\n", b"6 a=b\n\0\0", &nameless];
+        for text in valid {
+            assert_eq!(wrong(text), Ok(()), "{}", text.escape_ascii());
+        }
+        let name = Err(Wrong::Name(b"path=a\0b".to_vec()));
+        assert_eq!(wrong(&records(&[("size", b"x"), ("path", b"a\0b"), ("size", b"x")])), name);
+        for (key, value) in [("size", "-5"), ("size", "9223372036854775808"), ("GNU.sparse.numbytes", "5")] {
+            let record = Err(Wrong::Value(format!("{key}={value}").into_bytes()));
+            assert_eq!(wrong(&records(&[(key, value.as_bytes()), ("mtime", b"x")])), record);
+        }
         let mut header = Extended::default();
         let text = [records(&[("path", b"kept")]), b"junk".to_vec()].concat();
-        assert_eq!(header.take(&text), Err(Wrong::Form));
+        assert!(header.take(&text).is_err());
         assert_eq!(header.path.as_deref(), Some(&b"kept"[..]));
     }
 
     #[test]
     fn what_is_said_of_one_member_goes_before_what_is_said_of_all() {
-        let mut all = Extended::default();
-        all.take(&records(&[("uname", b"all"), ("gname", b"all")])).unwrap();
-        let mut one = Extended::default();
-        one.take(&records(&[("uname", b"one"), ("gname", b"")])).unwrap();
-        let both = one.over(&all);
-        assert_eq!((both.user_name.unwrap(), both.group_name.unwrap()), (b"one".to_vec(), b"all".to_vec()));
+        let all = [("path", &b"all"[..]), ("uname", b"all"), ("gname", b"all"), ("uid", b"1"), ("gid", b"1")];
+        let mut header = Extended::default();
+        header.take(&records(&all)).unwrap();
+        header.take(&records(&[("path", b""), ("uname", b"one"), ("gname", b""), ("uid", b"")])).unwrap();
+        assert_eq!((header.path, header.user, header.group), (None, None, Some(1)));
+        assert_eq!((header.user_name.unwrap(), header.group_name.unwrap()), (b"one".to_vec(), Vec::new()));
     }
 }
