@@ -205,11 +205,8 @@ fn extended() -> Vec<Case> {
             a().extended(b'x', &[("SCHILY.acl.access", b"user::rwx,nonsense")]).file("f", b"x"),
         )
         .with(&["--acls"]),
-        fine(
-            "an attribute without a name",
-            a().extended(b'x', &[("SCHILY.xattr.", b"x")]).file("f", b"x"),
-        )
-        .with(&["--xattrs"]),
+        fine("an attribute without a name", a().extended(b'x', &[("SCHILY.xattr.", b"x")]).file("f", b"x"))
+            .with(&["--xattrs"]),
         fine(
             "an attribute nobody can set",
             a().extended(b'x', &[("SCHILY.xattr.nonsense.x", b"x")]).file("f", b"x"),

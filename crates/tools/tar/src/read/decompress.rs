@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use flate2::bufread::GzDecoder;
 use haul_sys::{Errno, Error, Operation};
-use lzma_rust2::{LzipReader, LzmaReader, XzReader};
+use lzma_rust2::{LzipStream, LzmaStream, XzStream};
 
 use super::header::{Block, Verdict, header};
 use super::input::{BUFFER_BYTES, Failure, Input, Stream};
+use super::lzma::{Codec, Lzma};
 use super::lzw::Lzw;
 use crate::format::BLOCK;
 
@@ -81,15 +82,17 @@ pub(crate) fn plain(mut input: Input) -> Result<(Input, Option<Packed>), Failure
     let Some(packed) = Packed::of(input.first(BLOCK)?) else { return Ok((input, None)) };
     let source = Source(input);
     let garbage = Arc::new(AtomicBool::new(false));
+    let lzma =
+        |codec, source| -> Box<dyn Read + Send> { Box::new(Lzma::new(codec, source, Arc::clone(&garbage))) };
     let decoder: Box<dyn Read + Send> = match packed {
         Packed::Gzip => Box::new(Gzip::new(source)),
         Packed::Bzip2 => {
             Box::new(Bzip2 { reader: haul_bzip2_codec::Reader::new(source), garbage: Arc::clone(&garbage) })
         }
         Packed::Zstd => Box::new(zstd::stream::read::Decoder::new(source).map_err(failure)?),
-        Packed::Xz => Box::new(XzReader::new_mem_limit(source, true, MEMORY_KIB_MAX)),
-        Packed::Lzip => Box::new(Lzip { reader: LzipReader::new(source), garbage: Arc::clone(&garbage) }),
-        Packed::Lzma => Box::new(Lzma::of(source).map_err(failure)?),
+        Packed::Xz => lzma(Codec::Xz(XzStream::new_mem_limit(true, MEMORY_KIB_MAX)), source),
+        Packed::Lzip => lzma(Codec::Lzip(LzipStream::new_mem_limit(true, MEMORY_KIB_MAX)), source),
+        Packed::Lzma => lzma(Codec::Lzma(LzmaStream::new_mem_limit(MEMORY_KIB_MAX, None)), source),
         Packed::Compress => Box::new(Lzw::new(source).map_err(failure)?),
         Packed::Lzop => return Err(Failure::Unsupported(packed.name())),
     };
@@ -124,7 +127,8 @@ impl Read for Bzip2 {
     }
 }
 
-/// Members of gzip. Zeros after the last one fill up a block of a tape; anything else is damage.
+/// Members of gzip. Zeros after the last one fill up a block of a tape; anything else is garbage. All
+/// members were good then, but gzip's warning makes GNU tar fail.
 struct Gzip {
     decoder: Option<GzDecoder<BufReader<Source>>>,
 }
@@ -146,7 +150,10 @@ impl Read for Gzip {
             match what_follows(&mut source)? {
                 Follows::Member => self.decoder = Some(GzDecoder::new(source)),
                 Follows::Nothing => {}
-                Follows::Garbage => return Err(ErrorKind::InvalidData.into()),
+                Follows::Garbage => {
+                    let why = "decompression OK, trailing garbage ignored";
+                    return Err(io::Error::new(ErrorKind::InvalidData, why));
+                }
             }
         }
         Ok(0)
@@ -155,11 +162,11 @@ impl Read for Gzip {
 
 /// Input after a member.
 enum Follows {
-    /// Another member, or bytes that are taken for one.
+    /// Another member, as far as its first byte says.
     Member,
     /// End of input, or zeros up to there.
     Nothing,
-    /// Zeros, then something else.
+    /// Anything else.
     Garbage,
 }
 
@@ -170,61 +177,14 @@ fn what_follows(source: &mut BufReader<Source>) -> io::Result<Follows> {
         let ready = source.fill_buf()?;
         let zeros = ready.iter().take_while(|byte| **byte == 0).count();
         has_zeros |= zeros > 0;
-        if zeros < ready.len() {
-            return Ok(if has_zeros { Follows::Garbage } else { Follows::Member });
+        if let Some(first) = ready.get(zeros) {
+            let is_member = *first == 0x1f && !has_zeros;
+            return Ok(if is_member { Follows::Member } else { Follows::Garbage });
         }
         if zeros == 0 {
             return Ok(Follows::Nothing);
         }
         source.consume(zeros);
-    }
-}
-
-/// Members of an lzip stream. Trailing garbage is ignored, as lzip does.
-struct Lzip {
-    reader: LzipReader<Source>,
-    garbage: Arc<AtomicBool>,
-}
-
-impl Read for Lzip {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if self.garbage.load(Ordering::Relaxed) {
-            return Ok(0);
-        }
-        match self.reader.read(bytes) {
-            // The first member has its magic bytes, or the format would not have been recognized.
-            Err(cause) if cause.to_string().contains("magic bytes") => {
-                self.garbage.store(true, Ordering::Relaxed);
-                // Read to the end: its writer may have more to write.
-                io::copy(self.reader.inner_mut(), &mut io::sink())?;
-                Ok(0)
-            }
-            outcome => outcome,
-        }
-    }
-}
-
-/// A stream in the format of `lzma`, which allows nothing behind it.
-struct Lzma(Option<LzmaReader<Source>>);
-
-impl Lzma {
-    fn of(source: Source) -> io::Result<Self> {
-        LzmaReader::new_mem_limit(source, MEMORY_KIB_MAX, None).map(Some).map(Self)
-    }
-}
-
-impl Read for Lzma {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let Some(reader) = &mut self.0 else { return Ok(0) };
-        let length = reader.read(bytes)?;
-        if length > 0 || bytes.is_empty() {
-            return Ok(length);
-        }
-        let Some((mut source, unread)) = self.0.take().map(LzmaReader::into_parts) else { return Ok(0) };
-        match unread.is_empty() && source.read(&mut [0])? == 0 {
-            true => Ok(0),
-            false => Err(io::Error::new(ErrorKind::InvalidData, "lzma: trailing garbage")),
-        }
     }
 }
 

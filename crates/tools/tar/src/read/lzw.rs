@@ -27,6 +27,8 @@ pub(super) struct Lzw<R: Read> {
     last: Option<(usize, u8)>,
     /// Decompressed bytes that were not returned yet, in reverse order.
     waiting: Vec<u8>,
+    /// Reason that nothing follows what was returned.
+    failure: Option<io::Error>,
 }
 
 impl<R: Read> Lzw<R> {
@@ -55,6 +57,7 @@ impl<R: Read> Lzw<R> {
             next: if has_clear { CLEAR + 1 } else { CLEAR },
             last: None,
             waiting: Vec::new(),
+            failure: None,
         })
     }
 
@@ -131,15 +134,25 @@ impl<R: Read> Lzw<R> {
 
 impl<R: Read> Read for Lzw<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if let Some(cause) = self.failure.take() {
+            return Err(cause);
+        }
         let mut done = 0;
         while done < bytes.len() {
-            match self.waiting.pop() {
-                Some(byte) => {
-                    bytes[done] = byte;
-                    done += 1;
+            if let Some(byte) = self.waiting.pop() {
+                bytes[done] = byte;
+                done += 1;
+                continue;
+            }
+            match self.step() {
+                Ok(true) => {}
+                Ok(false) => break,
+                // What precedes damage is not lost.
+                Err(cause) if done > 0 => {
+                    self.failure = Some(cause);
+                    break;
                 }
-                None if !self.step()? => break,
-                None => {}
+                Err(cause) => return Err(cause),
             }
         }
         Ok(done)

@@ -9,6 +9,7 @@ pub(crate) mod archive;
 pub(crate) mod decompress;
 pub(crate) mod header;
 pub(crate) mod input;
+mod lzma;
 mod lzw;
 pub(crate) mod member;
 pub(crate) mod members;
