@@ -2,7 +2,7 @@
 
 mod flags;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
@@ -120,6 +120,9 @@ impl Line {
         if self.regexp.is_empty() && self.file.is_empty() {
             patterns.extend(lines(operands.pop_front().ok_or(Wrong::Nothing)?.as_bytes()));
         }
+        // As in GNU grep, so that the warnings about a pattern come once.
+        let mut seen = HashSet::new();
+        patterns.retain(|pattern| seen.insert(pattern.clone()));
         let mut options = self.options(patterns, operands.len()).map_err(Wrong::Value)?;
         options.files = self.rules().map_err(Wrong::Value)?;
         let named = operands.iter().map(|operand| named(operand)).collect::<Result<Vec<_>, _>>();

@@ -151,3 +151,21 @@ fn case_is_ignored_as_far_as_gnu_grep_does() {
     all_the_same(lines.as_bytes(), &["-inF"], &patterns);
     all_the_same("Σς\nßẞ\nθϴ\nᾀᾈ\nıI\nвᲀ\n".as_bytes(), &["-in"], &[r"\(.\)\1"]);
 }
+
+#[test]
+fn what_is_wrong_with_a_pattern_is_told_once() {
+    require!(needs_gnu());
+    let scene = Scene::new();
+    fs::write(scene.path().join("lines"), "?x\n").unwrap();
+    fs::write(scene.path().join("patterns"), "?x\n?x\n*y\n?x\n").unwrap();
+    for words in [
+        "-E -e ?x -e ?x lines",
+        "-E -e ?x -e ?y -e ?x lines",
+        "-Ef patterns -e ?x lines",
+        "-Ewf patterns lines",
+        "-Eif patterns lines lines",
+        "-P -e a -e a lines",
+    ] {
+        scene.same(words, false);
+    }
+}
