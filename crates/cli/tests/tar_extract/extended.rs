@@ -1,5 +1,5 @@
-//! Extended headers (pax): empty values, global headers and malformed records. Compared with GNU
-//! tar.
+//! Extended headers (pax): empty values, global headers and malformed records; targets of links.
+//! Compared with GNU tar.
 
 use std::fs;
 use std::process::Output;
@@ -9,17 +9,28 @@ use haul_testkit::{Sandbox, needs, require};
 use crate::archive::{Archive, Header, pax};
 use crate::compressed::{run, tar};
 
-/// Lists an archive in detail with GNU tar and with haul.
+/// Runs GNU tar and haul on an archive.
+fn both(archive: Archive, words: &[&str]) -> [Output; 2] {
+    let archive = archive.end();
+    [false, true].map(|is_ours| {
+        let sandbox = Sandbox::in_memory().unwrap();
+        fs::write(sandbox.join("archive"), &archive).unwrap();
+        run(tar(is_ours, &[words, &["-f", "archive"]].concat()), sandbox.path(), b"")
+    })
+}
+
 fn listed(archive: Archive) -> [Output; 2] {
-    let sandbox = Sandbox::in_memory().unwrap();
-    fs::write(sandbox.join("archive"), archive.end()).unwrap();
-    [false, true].map(|is_ours| run(tar(is_ours, &["-tvf", "archive"]), sandbox.path(), b""))
+    both(archive, &["-tv"])
+}
+
+fn lines(bytes: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(bytes).lines().map(|line| line.replace("haul tar: ", "tar: ")).collect()
 }
 
 /// Returns what a program says about malformed headers, without its name.
 fn malformed(output: &Output) -> Vec<String> {
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    let found = errors.lines().filter_map(|line| Some(line.split_once("Malformed extended header")?.1));
+    let parts = lines(&output.stderr);
+    let found = parts.iter().filter_map(|line| Some(line.split_once("Malformed extended header")?.1));
     found.map(str::to_owned).collect()
 }
 
@@ -56,8 +67,7 @@ fn a_global_header_takes_the_place_of_the_last_one_and_empty_values_delete() {
                 owned(Archive([archive.0, header.clone()].concat()), "member")
             });
             let [theirs, ours] = listed(owned(archive, "last"));
-            let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
-            assert_eq!(text(&ours), text(&theirs), "{key} {headers:?}");
+            assert_eq!(lines(&ours.stdout), lines(&theirs.stdout), "{key} {headers:?}");
         }
     }
     for key in ["mtime", "path", "size", "uid"] {
@@ -99,13 +109,31 @@ fn malformed_records_are_told_as_by_gnu_tar() {
         let [theirs, ours] = listed(archive);
         let facts = |output: &Output| (output.status.code(), malformed(output));
         assert_eq!(facts(&ours), facts(&theirs), "{}", records.escape_ascii());
-        assert_eq!(ours.stdout.iter().filter(|byte| **byte == b'\n').count(), 2);
+        assert_eq!(lines(&ours.stdout).len(), 2);
     }
     // Too large for a file: the header's own size counts, and the next member is found.
     for size in ["9223372036854775808", "18446744073709551615", "99999999999999999999"] {
         let archive = Archive::new().extended(b'x', &[("size", size.as_bytes())]);
         let [theirs, ours] = listed(archive.file("file", b"content").file("next", b""));
-        let lines = |output: &Output| String::from_utf8_lossy(&output.stdout).lines().count();
-        assert_eq!((ours.status.code(), lines(&ours)), (theirs.status.code(), lines(&theirs)), "{size}");
+        let facts = |output: &Output| (output.status.code(), lines(&output.stdout).len());
+        assert_eq!(facts(&ours), facts(&theirs), "{size}");
+    }
+}
+
+#[test]
+fn targets_of_hard_links_are_shown_without_what_is_stripped() {
+    require!(needs::tool("tar"));
+    for words in [&["-t"][..], &["-tv"], &["-tvP"], &["-xv"], &["-xvv"], &["-xvv", "--strip-components=1"]] {
+        let archive = Archive::new().directory("/a").directory("/a/b").file("/a/b/file", b"content");
+        let archive = archive.hard_link("/a/b/link", "/a/b/file").hard_link("a/b/up", "../../a/b/file");
+        let archive = archive.symlink("a/b/symlink", "/a/b/file").hard_link("a/b/other", "a/b/file");
+        let [theirs, ours] = both(archive, words).map(|output| {
+            let mut errors = lines(&output.stderr);
+            errors.sort();
+            // GNU tar also tells of directories that it makes without being asked.
+            let made = lines(&output.stdout).into_iter().filter(|line| !line.contains("Creating directory"));
+            (output.status.code(), made.collect::<Vec<_>>(), errors)
+        });
+        assert_eq!(ours, theirs, "{words:?}");
     }
 }

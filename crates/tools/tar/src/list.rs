@@ -32,9 +32,13 @@ pub fn list(options: &Options, report: &dyn Report) -> u8 {
         let next = members.next(&mut problems);
         failed |= archive::tell(&mut problems, report);
         match next {
-            Ok(Some(member)) => {
+            Ok(Some(mut member)) => {
                 if selection.wants(&member.name).is_some() {
                     confined(&prefixes, options, &member.name, TarKind::RemovingPrefix, report);
+                    if member.kind == MemberKind::HardLink {
+                        let kind = TarKind::RemovingLinkPrefix;
+                        member.link = confined(&prefixes, options, &member.link, kind, report).to_vec();
+                    }
                     report.line(lines.line(&member));
                 }
             }

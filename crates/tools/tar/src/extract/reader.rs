@@ -186,6 +186,10 @@ impl Reader {
             return None;
         }
         let path = self.path(cx, &member.name)?;
+        if member.kind == MemberKind::HardLink {
+            let link = self.confined(cx, &member.link, TarKind::RemovingLinkPrefix);
+            member.link = stripped(link, self.options.strip_components).unwrap_or_default();
+        }
         if self.options.verbose > 0 {
             cx.report().line(self.lines.line(&member));
         }
@@ -193,16 +197,11 @@ impl Reader {
             let problem = Problem::new(TarKind::UnknownKind).naming(member.name.as_slice()).naming([letter]);
             cx.problem(problem.as_warning());
         }
-        if member.kind == MemberKind::HardLink {
-            let link = self.confined(cx, &member.link, TarKind::RemovingLinkPrefix);
-            let Some(link) = stripped(link, self.options.strip_components) else {
-                // It leads to a member whose name was stripped completely, so there is no
-                // such file.
-                let absent = Error::new(Operation::Linkat, String::new(), Errno::NOENT);
-                cx.problem(Problem::new(TarKind::CannotLink).naming(path).naming("").because(absent));
-                return None;
-            };
-            member.link = link;
+        if member.kind == MemberKind::HardLink && member.link.is_empty() {
+            // It leads to a member whose name was stripped completely, so there is no such file.
+            let absent = Error::new(Operation::Linkat, String::new(), Errno::NOENT);
+            cx.problem(Problem::new(TarKind::CannotLink).naming(path).naming("").because(absent));
+            return None;
         }
         let root = self.roots.of(&self.options, operand);
         let wanted = cx.tool().rights.wanted(&mut member);
