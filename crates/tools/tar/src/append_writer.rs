@@ -102,12 +102,12 @@ impl AppendWriter {
         if let Some(listing) = &member.listing {
             listing.number.get_or_init(|| number);
         }
-        self.print_member(cx, member, path);
+        self.print_member(cx, above, member);
     }
 
-    fn print_member(&self, cx: &Context<'_, Self>, member: &TarEntry, path: Vec<u8>) {
+    fn print_member(&self, cx: &Context<'_, Self>, listing: &Listing, member: &TarEntry) {
         let Examiner { options, owners, .. } = &self.examiner;
-        self.printer.print(member, path, options, owners, cx.report());
+        self.printer.print((listing, member), options, owners, cx.report());
     }
 
     /// Adds a member with its content, if known; or a hard link, if the file was added before.
@@ -153,10 +153,10 @@ impl AppendWriter {
                 TarKind::RemovingLinkPrefix,
                 cx.report(),
             );
-            firsts.insert(member.file_key(), path.clone());
+            firsts.insert(member.file_key(), path);
         }
         drop(firsts);
-        self.print_member(cx, &member, path);
+        self.print_member(cx, listing, &member);
         reservation.map_or(Added::Whole(written), Added::Reserved)
     }
 

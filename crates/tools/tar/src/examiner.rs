@@ -451,6 +451,15 @@ impl Listing {
         [self.prefix.as_slice(), without_slashes(member.name.to_bytes())].concat()
     }
 
+    /// The same with a slash after the name of a directory.
+    pub(super) fn path_with_slash(&self, member: &TarEntry) -> Vec<u8> {
+        let mut path = self.path(member);
+        if member.kind == MemberKind::Directory && !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        path
+    }
+
     pub(super) fn member_path(&self, member: &TarEntry, options: &Options) -> Vec<u8> {
         let mut path = self.path(member);
         let stripped = match (self.stripped, options.confinement) {

@@ -7,7 +7,7 @@ use haul_flow::{Line, Report, lock};
 use haul_sys::device_parts;
 
 use super::TarKind;
-use super::entry::{OwnerNames, TarEntry};
+use super::entry::{Listing, OwnerNames, TarEntry};
 use super::format::MemberKind;
 use super::list::Lines;
 use super::options::Options;
@@ -25,20 +25,20 @@ impl MemberPrinter {
         Self { verbose: options.verbose, lines }
     }
 
-    /// Prints a member: its name, or with `-vv` the line that a listing of the archive would have.
+    /// Prints a member by the name of its file, as in GNU tar: without `-P`, that in the archive may
+    /// be shorter. With `-vv` the rest is the line that a listing would have.
     pub(super) fn print(
         &self,
-        entry: &TarEntry,
-        name: Vec<u8>,
+        (listing, entry): (&Listing, &TarEntry),
         options: &Options,
         owners: &OwnerNames,
         report: &dyn Report,
     ) {
         let line = match self.verbose {
             0 => return,
-            1 => Line::new(TarKind::Member, vec![name]),
+            1 => Line::new(TarKind::Member, vec![listing.path_with_slash(entry)]),
             _ => {
-                let member = listed(entry, name, options, owners);
+                let member = listed(entry, listing.path_with_slash(entry), options, owners);
                 lock(&self.lines).line(&member)
             }
         };

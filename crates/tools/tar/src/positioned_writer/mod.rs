@@ -296,8 +296,8 @@ impl LaunchState {
     fn print_members(&self, span: &Span, options: &Options, report: &dyn Report) {
         for member in &self.layout.members[span.members.clone()] {
             if member.offset >= span.bytes.start {
-                let name = self.layout.member_path(member, options);
-                self.printer.print(&member.entry, name, options, &self.owners, report);
+                let listing = &self.layout.listings[member.listing as usize];
+                self.printer.print((listing, &member.entry), options, &self.owners, report);
             }
         }
     }
