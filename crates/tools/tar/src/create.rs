@@ -197,6 +197,9 @@ fn operands(session: &Session<'_>, examiner: &Examiner) -> Result<Vec<Operand<Ar
     examiner.options.directory.iter().try_for_each(|directory| check_directory(session, directory))?;
     for named in &examiner.options.named {
         named.directory.iter().try_for_each(|directory| check_directory(session, directory))?;
+        if examiner.leaves_out(named) {
+            continue;
+        }
         match operand(session, named, &examiner.options) {
             Ok(operand) => operands.push(operand),
             Err(problem) => {

@@ -19,7 +19,7 @@ use super::acl;
 use super::entry::{Extra, Listing, OwnerNames, TarEntry};
 use super::exclude::Excludes;
 use super::format::{MemberKind, SparseMap, Unfit};
-use super::options::{Attributes, Confinement, Links, Options};
+use super::options::{Attributes, Confinement, Links, Named, Options};
 use super::prefix::{PrefixReporter, unsafe_prefix};
 use super::xattrs::XattrSelection;
 
@@ -342,6 +342,11 @@ impl Examiner {
             }
         }
         if kind == EntryType::Directory { Plan::Enter } else { otherwise }
+    }
+
+    /// True if an operand is excluded, so that it need not even exist.
+    pub(super) fn leaves_out(&self, named: &Named) -> bool {
+        self.excludes.leaves_out(without_slashes(named.name.to_bytes()))
     }
 
     /// Reports that a listed entry is gone. Returns false for an operand: the user named it, so
