@@ -72,7 +72,9 @@ fn names_are_taken_from_where_they_are_said_to_be() {
         "mkdir -p d/e f g; echo 1 >d/1; echo 2 >d/e/2; echo 3 >f/3; echo 4 >4; echo 5 >g/5.o
         printf 'd/1\\nf\\n' >list; printf '4\\0g\\0' >list0; printf '*.o\\n' >patterns; : >none
         printf '%s\\n' 4 '-C d' 1 -Ce 2 --directory=../../f 3 >moves; ln -s d l; ln -s nowhere n; chmod 2775 g; chmod 7777 4
-        touch $'new\\nline' 'a\\b'; printf '%s\\n' 'new\\nline' 'a\\\\b' '\\x' >quoted",
+        touch $'new\\nline' 'a\\b'; printf '%s\\n' 'new\\nline' 'a\\\\b' '\\x' >quoted; mkdir 's p'; touch 's p/6'
+        printf '%s\\n' --exclude=2 '-X \"patterns\"' '' d g ' --add-file=4' '-T list' \"-C 's p'\" 6 >options
+        printf '%s\\n' --no-recursion d -- --recursion '-C g --no-recursion' . '-C ..' >bare",
     );
     for words in [
         "cf a.tar -C d 1 -C e 2 -C ../../f 3",
@@ -92,6 +94,10 @@ fn names_are_taken_from_where_they_are_said_to_be() {
         "-c --numeric-owner --one-file-system -f a.tar d",
         "-cf a.tar -T moves",
         "-cf a.tar -T none",
+        "-cf a.tar -T options",
+        "-cf a.tar --anchored -T options",
+        "-cf a.tar -T bare f",
+        "-cf a.tar d --no-recursion f -C g . -C ../d e",
         "-cf a.tar -T quoted",
         "-cf a.tar l/ n/ d/1/ f//",
         "-cf a.tar --exclude=e/ --exclude=d/e/ d",
@@ -113,6 +119,42 @@ fn names_are_taken_from_where_they_are_said_to_be() {
             (outcome.status(), outcome.printed(), outcome.errors().replace("haul tar: ", "tar: "), members)
         };
         assert_eq!(list("$HAUL tar"), list("tar"), "{words}");
+    }
+}
+
+#[test]
+fn lines_of_a_list_that_begin_with_a_hyphen_are_options() {
+    require!(needs::tool("tar"));
+    let scene = Scene::on_disk("echo 1 >1");
+    for (line, errors) in [
+        ("-v", "list:1: unrecognized option"),
+        ("--mtime=@0", "list:1: unrecognized option"),
+        ("-C", "list:1: unrecognized option"),
+        ("-C . 1", ""),
+        ("-", ""),
+        ("--exclude='1", "cannot split string '--exclude='1'"),
+        ("-T list", "file list requested"),
+        ("-T ./list", "file list requested"),
+        ("-T missing", "missing: Cannot"),
+        ("-X missing", "missing: "),
+        ("-C missing", "missing: Cannot open: No such file or directory"),
+    ] {
+        std::fs::write(scene.path().join("list"), format!("{line}\n1\n")).unwrap();
+        for tar in ["tar", "$HAUL tar"] {
+            let outcome = scene.shell(&format!("{tar} -cf /dev/null -T list"));
+            assert_eq!(outcome.status(), Some(2), "{tar} {line}");
+            assert!(outcome.errors().contains(errors), "{tar} {line}: {}", outcome.errors());
+        }
+    }
+    // GNU tar archives the file, since it has read the list only so far.
+    std::fs::write(scene.path().join("list"), "1\n--exclude=1\n").unwrap();
+    let outcome = scene.shell("$HAUL tar -cf /dev/null -T list");
+    assert_eq!(outcome.status(), Some(2));
+    assert!(outcome.errors().contains("list:2: exclusions must precede all names"), "{}", outcome.errors());
+    // What is extracted is chosen once all lists are read.
+    assert_eq!(scene.good("tar -cf a.tar 1; tar -tf a.tar -T list; $HAUL tar -tf a.tar -T list"), "");
+    for tar in ["tar", "$HAUL tar"] {
+        assert_eq!(scene.shell(&format!("{tar} -cf /dev/null 1 --no-recursion")).status(), Some(2));
     }
 }
 

@@ -234,7 +234,8 @@ fn operand(
         .map_err(cannot_stat)?;
     let directory = session.cache.open(&place).map_err(cannot_stat)?;
     stat_path(Some(&*directory), &name, options.links == Links::Followed).map_err(cannot_stat)?;
-    Ok(Operand::named(place, &name, Arc::new(Listing::operand_parent(split.display))))
+    let parent = Listing { no_recursion: named.no_recursion, ..Listing::operand_parent(split.display) };
+    Ok(Operand::named(place, &name, Arc::new(parent)))
 }
 
 /// Returns the path of the directory that contains a name.

@@ -39,6 +39,8 @@ pub(super) struct Listing {
     /// Bytes of the prefix that are not in members' names; `None` in an operand's parent, where it
     /// depends on the operand.
     pub(super) stripped: Option<usize>,
+    /// True if directories in it are archived without their contents.
+    pub(super) no_recursion: bool,
     /// Device that the operand is on, once known.
     pub(super) device: OnceLock<u64>,
     /// Handle of the directory, once everything in it was examined.
@@ -53,6 +55,7 @@ impl Listing {
         Self {
             prefix: prefix.to_vec(),
             stripped: None,
+            no_recursion: false,
             device: OnceLock::new(),
             held: OnceLock::new(),
             number: OnceLock::new(),

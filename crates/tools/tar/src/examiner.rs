@@ -267,7 +267,7 @@ impl Examiner {
         if elsewhere && self.options.verbose > 0 {
             self.report(cx, Problem::new(TarKind::OtherFileSystem).naming(entry.path()), 0);
         }
-        if elsewhere || self.options.no_recursion { Enter::Bare(listing) } else { Enter::Visit(listing) }
+        if elsewhere || parent.no_recursion { Enter::Bare(listing) } else { Enter::Visit(listing) }
     }
 
     pub(super) fn examine_open<T: Tool<Directory = Arc<Listing>>>(

@@ -118,6 +118,8 @@ pub struct Named {
     pub directory: Option<CString>,
     /// The name as typed, or as read from a list (`-T`).
     pub name: CString,
+    /// True if a directory is archived without its contents (`--no-recursion`).
+    pub no_recursion: bool,
 }
 
 /// Policy for a file that exists where a member is extracted.
@@ -199,8 +201,6 @@ pub struct Options {
     pub links: Links,
     /// True if files on other file systems are left out (`--one-file-system`).
     pub one_file_system: bool,
-    /// True if directories are archived without their contents (`--no-recursion`).
-    pub no_recursion: bool,
     /// Owner that all members get (`--owner`).
     pub owner: Option<Represented>,
     /// Group that all members get (`--group`).

@@ -119,7 +119,9 @@ static GENERAL: &[Flag] = &[
     ),
     Flag::gnu(
         "-T --files-from",
-        Word("FILE", |line, value| line.steps.push(Step::NamesFrom(value.os()))),
+        Word("FILE", |line, value| {
+            line.steps.push(Step::NamesFrom { file: value.os(), is_anchored: line.anchored });
+        }),
         "read member names from FILE, one per line",
     ),
     Flag::gnu("--null", Plain(|line| line.null = true), "names in FILE of -T end with a NUL byte"),
@@ -201,7 +203,7 @@ static CREATING: &[Flag] = &[
     ),
     Flag::gnu(
         "--no-recursion",
-        Plain(|line| line.no_recursion = true),
+        Plain(|line| line.steps.push(Step::Recursion(false))),
         "archive directories without their contents",
     ),
     Flag::gnu(

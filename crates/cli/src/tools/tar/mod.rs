@@ -1,10 +1,11 @@
 //! `haul tar`: archives, with the options of GNU tar.
 //!
 //! `flags.rs` has the options, `values.rs` parses arguments with a grammar of their own (times,
-//! modes, owners), `words.rs` the other spellings of options: bundles without a hyphen, and lists
-//! of names in files.
+//! modes, owners), `words.rs` splits bundles of letters without a hyphen, `names.rs` has the names
+//! and the lists of them in files.
 
 mod flags;
+mod names;
 mod values;
 mod words;
 
@@ -27,6 +28,7 @@ use crate::messages::{self, Charset};
 use crate::report::{Console, complain};
 use crate::task::{Executors, Work};
 use flags::COMMAND;
+use names::Names;
 
 pub(super) const TOOL: Tool = Tool {
     name: "tar",
@@ -70,7 +72,6 @@ struct Line {
     order: Option<MemberOrder>,
     dereference: bool,
     one_file_system: bool,
-    no_recursion: bool,
     owner: Option<Represented>,
     group: Option<Represented>,
     mode: Vec<ModeChange>,
@@ -115,7 +116,15 @@ struct Excluding {
 enum Step {
     Directory(OsString),
     Name(OsString),
-    NamesFrom(OsString),
+    /// A list, and whether its exclusions are anchored.
+    NamesFrom {
+        file: OsString,
+        is_anchored: bool,
+    },
+    /// Whether directories that follow are archived with their contents.
+    Recursion(bool),
+    /// Only in lists.
+    Exclude(Excluding),
 }
 
 impl Arguments for Line {
@@ -147,11 +156,17 @@ impl Line {
     fn options(&self) -> Result<Options, String> {
         let operation = self.operation()?;
         let archive = self.archive()?;
-        let (named, directory) = words::named(&self.steps, self.null)?;
+        let Names { named, directory, excluding, .. } = Names::of(&self.steps, self.null, operation)?;
         // A list of names may be empty, like the result of a search.
-        let has_list = self.steps.iter().any(|step| matches!(step, Step::NamesFrom(_)));
+        let has_list = self.steps.iter().any(|step| matches!(step, Step::NamesFrom { .. }));
         if operation == Operation::Create && named.is_empty() && !has_list {
             return Err(messages::tar::sentence(TarKind::EmptyArchive).to_owned());
+        }
+        let is_name = |step: &&Step| matches!(step, Step::Name(_) | Step::NamesFrom { .. });
+        let trailing = self.steps.iter().rev().take_while(|step| !is_name(step));
+        if operation == Operation::Create && trailing.into_iter().any(|step| *step == Step::Recursion(false))
+        {
+            return Err("--no-recursion has no effect after the last name".to_owned());
         }
         let mut attributes = Attributes::empty();
         attributes.set(Attributes::XATTR, self.wants_xattrs());
@@ -165,7 +180,7 @@ impl Line {
             verbose: self.verbose,
             named,
             directory,
-            excludes: self.excludes()?,
+            excludes: self.excludes(&excluding)?,
             utf8: Charset::of_process() == Charset::Utf8,
             attributes,
             xattrs_include: self.xattrs_include.clone(),
@@ -176,7 +191,6 @@ impl Line {
             order: self.order.unwrap_or(MemberOrder::Entry),
             links: if self.dereference { Links::Followed } else { Links::Kept },
             one_file_system: self.one_file_system,
-            no_recursion: self.no_recursion,
             owner: self.owner.clone(),
             group: self.group.clone(),
             mode: self.mode.clone(),
@@ -213,9 +227,10 @@ impl Line {
         Ok(if xattrs || self.acls { Format::Pax } else { format })
     }
 
-    fn excludes(&self) -> Result<Vec<Exclude>, String> {
+    /// Returns the patterns on the command line, and those in lists.
+    fn excludes(&self, listed: &[Excluding]) -> Result<Vec<Exclude>, String> {
         let mut excludes = Vec::new();
-        for Excluding { text, is_file, is_anchored } in &self.excluding {
+        for Excluding { text, is_file, is_anchored } in self.excluding.iter().chain(listed) {
             let patterns = if *is_file { words::lines(text, b'\n')? } else { vec![text.as_bytes().to_vec()] };
             let exclude = |pattern: Vec<u8>| Exclude { anchored: *is_anchored, ..Exclude::of(&pattern) };
             excludes.extend(patterns.into_iter().map(exclude));

@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_name_selects_itself_and_what_is_below() {
-        let names = [c"a/b", c"c/"].map(|name| Named { directory: None, name: name.to_owned() });
+        let names = [c"a/b", c"c/"].map(|name| Named { name: name.to_owned(), ..Named::default() });
         let options = Options { named: names.to_vec(), ..Options::default() };
         let selection = Selection::new(&options);
         for wanted in ["a/b", "a/b/", "a/b/c", "c", "c/d"] {

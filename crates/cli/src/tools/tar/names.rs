@@ -1,0 +1,256 @@
+//! The names on the command line and in lists (`-T`), each with its directory.
+//!
+//! A line of a list that begins with a hyphen has options, as in GNU tar: those that choose files.
+//! They affect what follows. haul knows all exclusions before it looks at files, so they must
+//! precede the names of what is archived.
+
+use std::collections::HashSet;
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use haul_tar::{Named, Operation};
+
+use super::words::{c_string, numbered_lines};
+use super::{Excluding, Step};
+use crate::flags::Action::{Plain, Word};
+use crate::flags::{Arguments, Command, Flag, Shared, Sharing};
+
+/// Maximum lists that lists name.
+const LISTS_MAX: usize = 1000;
+
+/// The options that a line of a list may have.
+static LINE: Command<Line> =
+    Command { usage: &[], about: "", sections: &[("", FLAGS)], sharing: Sharing::Nothing, notes: "" };
+
+static FLAGS: &[Flag<Line>] = &[
+    Flag::gnu("-C --directory", Word("DIR", |line, value| line.add(Step::Directory(value.os()))), ""),
+    Flag::gnu("--add-file", Word("FILE", |line, value| line.add(Step::Name(value.os()))), ""),
+    Flag::gnu("-T --files-from", Word("FILE", |line, value| line.add(line.list(value.os()))), ""),
+    Flag::gnu("--exclude", Word("PATTERN", |line, value| line.add(line.exclude(value.os(), false))), ""),
+    Flag::gnu("-X --exclude-from", Word("FILE", |line, value| line.add(line.exclude(value.os(), true))), ""),
+    Flag::gnu("--no-recursion", Plain(|line| line.add(Step::Recursion(false))), ""),
+    Flag::gnu("--recursion", Plain(|line| line.add(Step::Recursion(true))), ""),
+];
+
+/// A line of options.
+#[derive(Default)]
+struct Line {
+    shared: Shared,
+    steps: Vec<Step>,
+    is_anchored: bool,
+    /// True if it has a word that is no option.
+    has_operand: bool,
+}
+
+impl Line {
+    fn add(&mut self, step: Step) {
+        self.steps.push(step);
+    }
+
+    fn list(&self, file: OsString) -> Step {
+        Step::NamesFrom { file, is_anchored: self.is_anchored }
+    }
+
+    fn exclude(&self, text: OsString, is_file: bool) -> Step {
+        Step::Exclude(Excluding { text, is_file, is_anchored: self.is_anchored })
+    }
+}
+
+impl Arguments for Line {
+    fn shared(&mut self) -> &mut Shared {
+        &mut self.shared
+    }
+
+    fn operand(&mut self, _: &OsStr) {
+        self.has_operand = true;
+    }
+}
+
+/// Names, and what else the steps to them say.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    pub(super) named: Vec<Named>,
+    /// Directory that the last `-C` led to.
+    pub(super) directory: Option<CString>,
+    /// Exclusions in lists.
+    pub(super) excluding: Vec<Excluding>,
+    by_nul: bool,
+    operation: Operation,
+    no_recursion: bool,
+    /// Lists that were read.
+    lists: HashSet<OsString>,
+}
+
+impl Names {
+    /// Follows the steps on the command line. Names in lists end with a NUL if `by_nul`.
+    pub(super) fn of(steps: &[Step], by_nul: bool, operation: Operation) -> Result<Self, String> {
+        let mut names = Self { by_nul, operation, ..Self::default() };
+        steps.iter().try_for_each(|step| names.take(step))?;
+        Ok(names)
+    }
+
+    fn take(&mut self, step: &Step) -> Result<(), String> {
+        match step {
+            Step::Directory(to) => {
+                let before = self.directory.take().filter(|_| !to.as_bytes().starts_with(b"/"));
+                let before = before.map(|before| [before.as_bytes(), b"/"].concat()).unwrap_or_default();
+                self.directory = Some(c_string(OsStr::from_bytes(&[&before, to.as_bytes()].concat()))?);
+            }
+            Step::Name(name) => {
+                let (directory, no_recursion) = (self.directory.clone(), self.no_recursion);
+                self.named.push(Named { directory, name: c_string(name)?, no_recursion });
+            }
+            Step::Recursion(recursion) => self.no_recursion = !recursion,
+            Step::Exclude(excluding) => self.excluding.push(excluding.clone()),
+            Step::NamesFrom { file, is_anchored } => self.read(file, *is_anchored)?,
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, file: &OsStr, is_anchored: bool) -> Result<(), String> {
+        self.lists.insert(file.to_owned());
+        for (number, line) in numbered_lines(file, if self.by_nul { 0 } else { b'\n' })? {
+            if self.by_nul {
+                self.take(&Step::Name(OsString::from_vec(line)))?;
+            } else if line.trim_ascii_start().starts_with(b"-") {
+                let said = |why: String| format!("{}:{number}: {why}", file.to_string_lossy());
+                for step in steps(&line, is_anchored).map_err(said)? {
+                    self.check(&step).map_err(said)?;
+                    self.take(&step)?;
+                }
+            } else {
+                self.take(&Step::Name(OsString::from_vec(unquoted(&line))))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks a step of a list.
+    fn check(&self, step: &Step) -> Result<(), String> {
+        match step {
+            Step::NamesFrom { file, .. } if self.lists.contains(file) => {
+                Err(format!("{}: file list requested twice", file.to_string_lossy()))
+            }
+            Step::NamesFrom { .. } if self.lists.len() > LISTS_MAX => Err("too many file lists".to_owned()),
+            Step::Exclude(_) if self.operation == Operation::Create && !self.named.is_empty() => {
+                Err("exclusions must precede all names".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Parses a line of options.
+fn steps(text: &[u8], is_anchored: bool) -> Result<Vec<Step>, String> {
+    let of = || String::from_utf8_lossy(text);
+    let words = split(text).ok_or_else(|| format!("cannot split string '{}'", of()))?;
+    let mut line = Line { is_anchored, ..Line::default() };
+    match LINE.parse(&mut line, &words, false) {
+        Ok(_) if !line.has_operand => Ok(line.steps),
+        _ => Err(format!("unrecognized option in '{}'", of())),
+    }
+}
+
+/// Splits a line at blanks, except for those in quotes; `None` if a quote is not closed.
+fn split(line: &[u8]) -> Option<Vec<OsString>> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<Vec<u8>>, None);
+    let mut bytes = line.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match (byte, quote) {
+            (b' ' | b'\t', None) => words.extend(word.take()),
+            (b'\'' | b'"', None) => {
+                quote = Some(byte);
+                word.get_or_insert_default();
+            }
+            (_, Some(open)) if byte == open => quote = None,
+            (b'\\', None | Some(b'"')) => match bytes.next()? {
+                // GNU tar would read an escape of C.
+                escaped if escaped.is_ascii_alphanumeric() => return None,
+                escaped => word.get_or_insert_default().push(escaped),
+            },
+            _ => word.get_or_insert_default().push(byte),
+        }
+    }
+    words.extend(word);
+    quote.is_none().then(|| words.into_iter().map(OsString::from_vec).collect())
+}
+
+/// Returns a name without the escapes of C that GNU tar prints and reads: `\n`, `\\`, `\303` and so
+/// on. A backslash before anything else stands for itself.
+fn unquoted(line: &[u8]) -> Vec<u8> {
+    let (mut name, mut rest) = (Vec::with_capacity(line.len()), line);
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.iter().take(3).take_while(|byte| (b'0'..=b'7').contains(byte)).count();
+        let (byte, length) = match after.first() {
+            Some(letter) if first == b'\\' => match letter {
+                b'\\' => (b'\\', 2),
+                b'a' => (7, 2),
+                b'b' => (8, 2),
+                b'f' => (12, 2),
+                b'n' => (b'\n', 2),
+                b'r' => (b'\r', 2),
+                b't' => (b'\t', 2),
+                b'v' => (11, 2),
+                b'?' => (127, 2),
+                _ if digits > 0 => {
+                    let value = after[..digits]
+                        .iter()
+                        .fold(0_u32, |value, digit| value * 8 + u32::from(digit - b'0'));
+                    (value as u8, 1 + digits)
+                }
+                _ => (b'\\', 1),
+            },
+            _ => (first, 1),
+        };
+        name.push(byte);
+        rest = &rest[length..];
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_a_list_are_unquoted_as_by_gnu_tar() {
+        for (line, name) in [
+            (r"a\nb\\c\303\244\7x", "a\nb\\c\u{e4}\u{7}x"),
+            (r"\q\", "\\q\\"),
+            (r"\?\a\b\f\r\t\v", "\u{7f}\u{7}\u{8}\u{c}\r\t\u{b}"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(unquoted(line.as_bytes()), name.as_bytes(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_options_is_split_as_by_a_shell() {
+        for (line, words) in [
+            (" -C d\t", Some(&["-C", "d"][..])),
+            (r#"--exclude='*.o' "a b"c'd'"#, Some(&["--exclude=*.o", "a bcd"])),
+            (r#"-C '' \'a\ b "\"""#, Some(&["-C", "", "'a b", "\""])),
+            (r"-C 'd", None),
+            (r"-C d\", None),
+            (r"-C d\n", None),
+        ] {
+            let wanted = words.map(|words| words.iter().map(OsString::from).collect::<Vec<_>>());
+            assert_eq!(split(line.as_bytes()), wanted, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_directory_changes_the_place_of_what_follows() {
+        let [name, to] = [|name: &str| Step::Name(name.into()), |name: &str| Step::Directory(name.into())];
+        let steps = [name("a"), to("d"), name("b"), to("e"), name("c"), to("/f"), name("g")];
+        let names = Names::of(&steps, false, Operation::Create).unwrap();
+        let of = |named: &Named| {
+            let text = |text: &CString| text.to_str().unwrap().to_owned();
+            (named.directory.as_ref().map(text), text(&named.name))
+        };
+        let found: Vec<_> = names.named.iter().map(of).collect();
+        let wanted = [(None, "a"), (Some("d"), "b"), (Some("d/e"), "c"), (Some("/f"), "g")];
+        assert_eq!(found, wanted.map(|(directory, name)| (directory.map(str::to_owned), name.to_owned())));
+        assert_eq!(names.directory.as_deref(), Some(c"/f"));
+    }
+}
