@@ -25,8 +25,8 @@ impl MemberPrinter {
         Self { verbose: options.verbose, lines }
     }
 
-    /// Prints a member by the name of its file, as in GNU tar: without `-P`, that in the archive may
-    /// be shorter. With `-vv` the rest is the line that a listing would have.
+    /// Prints a member by the name of its file, as in GNU tar; without `-P`, the name in the archive
+    /// may be shorter. With `-vv` the rest is the line that a listing would have.
     pub(super) fn print(
         &self,
         (listing, entry): (&Listing, &TarEntry),

@@ -127,8 +127,8 @@ impl Read for Bzip2 {
     }
 }
 
-/// Members of gzip. Zeros after the last one fill up a block of a tape; anything else is garbage. All
-/// members were good then, but gzip's warning makes GNU tar fail.
+/// Members of gzip. Zeros after the last one fill up a block of a tape; anything else is garbage.
+/// All members were good then, but gzip's warning makes GNU tar fail.
 struct Gzip {
     decoder: Option<GzDecoder<BufReader<Source>>>,
 }

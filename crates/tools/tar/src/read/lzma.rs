@@ -93,8 +93,12 @@ impl<R: Read> Read for Lzma<R> {
             if produced > 0 {
                 return Ok(produced as usize);
             }
-            // Only once everything that came before EOF was returned.
-            action = if is_last { Action::Finish } else { Action::Run };
+            // `Finish` comes only once everything that precedes EOF was returned, and has an outcome.
+            action = match action {
+                Action::Finish if !self.over => return Err(ErrorKind::UnexpectedEof.into()),
+                _ if is_last => Action::Finish,
+                _ => Action::Run,
+            };
         }
         Ok(0)
     }

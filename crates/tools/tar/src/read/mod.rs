@@ -3,7 +3,7 @@
 //!
 //! `header.rs`, `number.rs`, `pax.rs` and `sparse.rs` are pure functions of bytes; `members.rs`
 //! combines them into members. `input.rs` is the source of the bytes, `decompress.rs`
-//! decompresses them, `archive.rs` opens the archive.
+//! decompresses them with `lzma.rs` and `lzw.rs`, `archive.rs` opens the archive.
 
 pub(crate) mod archive;
 pub(crate) mod decompress;

@@ -101,8 +101,8 @@ impl Extended {
         Self { xattrs: Vec::new(), sparse: Sparse::default(), ..self }
     }
 
-    /// Sets what a record says. An empty value deletes what another header says: the members' header
-    /// applies then, but owners have no name and links lead nowhere, as in GNU tar.
+    /// Sets what a record says. An empty value deletes what another header says: the member's own
+    /// header applies then, but owners have no name and links lead nowhere, as in GNU tar.
     fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Unfit> {
         match key {
             b"path" => self.path = name(value)?,
