@@ -316,6 +316,34 @@ fn read_only_directories_of_an_ordinary_user_are_kept_equal() {
     }
 }
 
+#[test]
+fn what_is_in_the_place_of_a_refused_directory_stays() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for options in
+        ["", "-n ", "-n -i ", "--existing ", "--ignore-existing ", "--delete ", "--backup-dir=../kept "]
+    {
+        for there in ["echo precious >t/l", "ln -s elsewhere t/l", "mkdir t/l"] {
+            let sandbox = Sandbox::in_memory().unwrap();
+            sandbox.script(&format!("mkdir s t; ln -s . s/l; {there}")).unwrap();
+            let before = sync_command::take(&sandbox, "t");
+            let errors = fail(&ours, sandbox.path(), &format!("{options}-L s t"));
+            assert!(
+                errors.starts_with("cannot copy cyclic symbolic link 's/l'\n"),
+                "{options}{there}: {errors}"
+            );
+            let differences = compare(
+                &before,
+                &sync_command::take(&sandbox, "t"),
+                FACTS.difference(Facts::DIRECTORY_MODIFIED),
+            )
+            .unwrap();
+            assert!(differences.is_empty(), "{options}{there}: {differences}");
+            assert!(!sandbox.join("kept").exists(), "{options}{there}");
+        }
+    }
+}
+
 /// Attributes of a file belong to all of its names.
 #[test]
 fn names_that_only_the_target_shares_are_parted_before_attributes_are_set() {

@@ -164,12 +164,10 @@ fn refusal(copy: EntryCopy<'_>, source: &Stat) -> Option<Problem> {
 /// Returns the error for a refused directory. As with GNU, problems with the existing target
 /// come first.
 fn refuse(copy: EntryCopy<'_>, source: &Stat, refusal: Problem) -> Problem {
-    let Ok(parent) = copy.open_directory() else { return refusal };
     if copy.options.existing.backs_up() {
         return refusal;
     }
-    // Without backups `clear` removes nothing for a directory, so this only checks.
-    place::clear(copy, &parent, &mut None, source).err().unwrap_or(refusal)
+    place::foresee(copy, source).err().unwrap_or(refusal)
 }
 
 /// Creates or finds the target directory. `None` if it is skipped, which was reported.
