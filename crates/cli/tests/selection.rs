@@ -563,17 +563,22 @@ fn a_listed_name_that_is_missing_or_behind_a_link_is_an_error_and_the_others_are
     require!(ours.needs_haul());
     let sandbox = Sandbox::in_memory().unwrap();
     sandbox.script(&format!("{LISTED}; mkdir secret; touch secret/key; ln -s ../secret s/link")).unwrap();
-    let outcome =
-        copy_listed(&ours, &sandbox, &["-a", "--files-from=-"], b"v\nmissing\nlink/key\nv/below\na/x");
+    let outcome = copy_listed(
+        &ours,
+        &sandbox,
+        &["-a", "--files-from=-"],
+        b"v\nmissing\nlink/key\nv/below/1\nv/below/2\na/x",
+    );
     let mut errors: Vec<_> = outcome.errors().lines().map(str::to_owned).collect();
     errors.sort();
     let wanted = [
-        "haul cp: cannot stat 's/link': Not a directory",
+        "haul cp: cannot stat 's/link/key': Not a directory",
         "haul cp: cannot stat 's/missing': No such file or directory",
-        "haul cp: cannot stat 's/v': Not a directory",
+        "haul cp: cannot stat 's/v/below/1': Not a directory",
+        "haul cp: cannot stat 's/v/below/2': Not a directory",
     ];
     assert_eq!((outcome.status(), errors.as_slice()), (Some(1), &wanted.map(str::to_owned)[..]));
-    assert_eq!(made(&sandbox), ["a", "a/x"]);
+    assert_eq!(made(&sandbox), ["a", "a/x", "v"]);
     fs::write(sandbox.join("file"), "x").unwrap();
     let run = ours.run_with(&["--files-from=-"]).args(["file", "u"]).in_folder(sandbox.path()).input(b"v");
     let outcome = run.finish().unwrap();

@@ -55,17 +55,20 @@ pub(super) fn classify<T: Tool>(cx: &Context<'_, T>, entry: &mut Entry<T>) -> Re
 /// [`list`].
 ///
 /// # Errors
-/// `ENOTDIR` if the run's list has names below it.
+/// `ENOTDIR` for an operand, if the run has a list of names below it.
 pub(super) fn is_selected<T: Tool>(
     cx: &Context<'_, T>,
     entry: &Entry<T>,
     classified: &Classified,
 ) -> Result<bool, Error> {
     let selector = cx.selector();
-    if selector.lists_below(entry.node.scope.as_deref(), entry.is_operand(), entry.name()) {
+    if entry.is_operand() && selector.has_list() {
         return Err(Error::new(Operation::Openat, format!("{:?}", entry.name()), Errno::NOTDIR));
     }
     if entry.is_operand() && selector.excludes_operand(entry.name()) {
+        return Ok(false);
+    }
+    if classified.follow && !is_listed(cx, entry) {
         return Ok(false);
     }
     if classified.kind != EntryType::Regular || !selector.has_limits() {
@@ -77,6 +80,20 @@ pub(super) fn is_selected<T: Tool>(
         .and_then(|directory| stat_path(Some(&*directory), entry.name(), classified.follow));
     // What can't be stat'ed is reported by whoever opens it.
     Ok(stat.is_err() || stat.is_ok_and(|stat| selector.admits(&stat)))
+}
+
+/// True unless the run's list has only paths that lead through an entry, which isn't a directory.
+/// These are reported.
+fn is_listed<T: Tool>(cx: &Context<'_, T>, entry: &Entry<T>) -> bool {
+    let Some(scope) = &entry.node.scope else { return true };
+    let Some((is_listed, below)) = cx.selector().listed_at(scope, entry.name()) else { return true };
+    for path in &below {
+        let path = [entry.path().as_slice(), b"/", path].concat();
+        let arguments = String::from_utf8_lossy(&path).into_owned();
+        let cause = Error::new(Operation::Openat, arguments, Errno::NOTDIR);
+        cx.problem(Problem::new(FlowKind::CannotStat).naming(path).because(cause));
+    }
+    is_listed || below.is_empty()
 }
 
 /// Enters a directory and lists it.
@@ -198,11 +215,24 @@ fn enter_scope<T: Tool>(cx: &Context<'_, T>, entry: &Entry<T>, directory: &Fd) -
 }
 
 /// Leaves out the names that the run's selection excludes.
-fn select<T: Tool>(cx: &Context<'_, T>, node: &DirNode<T>, directory: &Fd, names: &mut Names) {
+fn select<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, directory: &Fd, names: &mut Names) {
     let Some(scope) = &node.scope else { return };
     let listed = names.len();
     cx.selector().select(scope, directory, names);
     cx.count(Tally { excluded: (listed - names.len()) as u64, ..Tally::default() });
+    if !cx.selector().has_list() {
+        return;
+    }
+    // Here and not when they are begun, which another process may do.
+    names.retain(|name, kind| {
+        let entry = Entry { node: Arc::clone(node), name: name.into(), kind: *kind, seen: None };
+        match kind {
+            EntryType::Directory | EntryType::Unknown => true,
+            // It may lead to a directory, and is looked at before others get it.
+            EntryType::Symlink if cx.tool().follow(&entry) => true,
+            _ => is_listed(cx, &entry),
+        }
+    });
 }
 
 fn expect<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, names: &Names) {

@@ -110,11 +110,35 @@ impl NameList {
         (!(is_listed && self.contents == Contents::All)).then_some(range)
     }
 
-    /// True if something below an entry of a directory is listed.
-    pub(super) fn has_below(&self, within: Range<u32>, depth: usize, name: &CStr) -> bool {
+    /// Returns whether an entry of a directory is listed, and the paths below it that are, relative
+    /// to it.
+    pub(super) fn at(&self, within: Range<u32>, depth: usize, name: &CStr) -> (bool, Vec<Vec<u8>>) {
         let range = self.range_of(within, depth, name.to_bytes());
-        // The entry itself, if it is listed, comes first.
-        !range.is_empty() && self.name(range.end - 1).len() > depth + name.count_bytes()
+        // The entry itself, if it is listed, comes first, and is as long as its path.
+        self.in_directory(range, depth + name.count_bytes() + 1)
+    }
+
+    /// Returns the same for a directory and its contents. `depth` is the length of its path with a
+    /// slash; 0 for the operand.
+    fn in_directory(&self, range: Range<u32>, depth: usize) -> (bool, Vec<Vec<u8>>) {
+        let is_itself = |index: &u32| self.name(*index).len() < depth.max(1);
+        let below = range.clone().filter(|index| !is_itself(index));
+        let path = |index| {
+            let tail = self.name(index)[depth..].iter();
+            tail.map(|byte| if *byte == 0 { b'/' } else { *byte }).collect()
+        };
+        (range.clone().any(|index| is_itself(&index)), below.map(path).collect())
+    }
+
+    /// Returns the paths that are listed although they are in a directory that is taken as a whole:
+    /// relative to it, which is `None` for the operand. Empty if it isn't taken as a whole.
+    pub(super) fn superfluous(&self, entry: Option<(Range<u32>, usize, &CStr)>) -> Vec<Vec<u8>> {
+        let all = 0..u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        let (is_listed, below) = match entry {
+            None => self.in_directory(all, 0),
+            Some((within, depth, name)) => self.at(within, depth, name),
+        };
+        if is_listed && self.contents == Contents::All { below } else { Vec::new() }
     }
 
     /// True if an entry of a directory is listed, or something below it is.
@@ -224,7 +248,10 @@ mod tests {
         assert_eq!(shown(&list.entries(y.clone(), 4)), ["z"]);
         let z = list.below(y, 4, c"z").unwrap();
         assert!(list.entries(z, 6).is_empty());
-        assert!(list.has(whole.clone(), 0, c"c") && !list.has(whole, 0, c"x"));
+        assert!(list.has(whole.clone(), 0, c"c") && !list.has(whole.clone(), 0, c"x"));
+        let at = |name| list.at(whole.clone(), 0, name);
+        assert_eq!(at(c"a"), (false, vec![b"w".to_vec(), b"y".to_vec(), b"y/z".to_vec()]));
+        assert_eq!((at(c"c"), at(c"x")), ((true, vec![]), (false, vec![])));
     }
 
     #[test]
@@ -232,7 +259,11 @@ mod tests {
         let some = list(&["a", "a/b", "c/d"], Contents::All);
         let whole = some.whole().unwrap();
         assert_eq!(some.below(whole.clone(), 0, c"a"), None);
-        assert!(some.below(whole, 0, c"c").is_some());
+        assert!(some.below(whole.clone(), 0, c"c").is_some());
+        let superfluous = |name| some.superfluous(Some((whole.clone(), 0, name)));
+        assert_eq!((superfluous(c"a"), superfluous(c"c")), (vec![b"b".to_vec()], vec![]));
+        assert_eq!(list(&[".", "a/b"], Contents::All).superfluous(None), [b"a/b"]);
+        assert!(some.superfluous(None).is_empty());
         assert_eq!(list(&["."], Contents::All).whole(), None);
         assert!(list(&["."], Contents::Listed).whole().is_some_and(|whole| whole.len() == 1));
     }

@@ -26,7 +26,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use haul_sys::{EntryType, Errno, Error, Fd, FileType, Names, Open, Stat, Timestamp};
-use haul_sys::{open, read_all, stat, stat_at};
+use haul_sys::{c_string, open, read_all, stat, stat_at, stat_path};
 use serde::{Deserialize, Serialize};
 
 pub use list::{BadName, Contents, NameList, RefusedName};
@@ -139,12 +139,16 @@ impl Selector {
                 && older_than.is_none_or(|moment| stat.modified < moment))
     }
 
-    /// True if the run's list has names below an entry: below every operand, or below this entry of
-    /// a directory.
-    pub(crate) fn lists_below(&self, scope: Option<&Scope>, is_operand: bool, name: &CStr) -> bool {
-        let Some(list) = &self.limits.list else { return false };
-        let below = |scope: &Scope| Some(list.has_below(scope.listed.clone()?, scope.path.len(), name));
-        is_operand || scope.and_then(below).unwrap_or(false)
+    /// True if the run looks only at what a list has below its operands.
+    pub(crate) fn has_list(&self) -> bool {
+        self.limits.list.is_some()
+    }
+
+    /// Returns whether the run's list has an entry of a directory, and the paths in it, relative to
+    /// the entry, that lead through it. `None` if everything in the directory is taken.
+    pub(crate) fn listed_at(&self, scope: &Scope, name: &CStr) -> Option<(bool, Vec<Vec<u8>>)> {
+        let (list, listed) = self.limits.list.as_ref().zip(scope.listed.clone())?;
+        Some(list.at(listed, scope.path.len(), name))
     }
 
     /// Returns the listing of a directory if it comes from the run's list of names.
@@ -160,12 +164,13 @@ impl Selector {
 
     /// Returns what holds in a directory: an operand, or the entry `name` of a directory with the
     /// scope `above`. `None` if everything is kept. `report` is called with what is wrong with its
-    /// `.gitignore` file.
+    /// `.gitignore` file, and with the paths of the run's list that aren't there, if everything in
+    /// the directory is taken and so none is looked up.
     pub(crate) fn enter(
         &self,
         (above, name): (Option<&Scope>, &CStr),
         directory: &Fd,
-        report: impl FnMut(Problem),
+        mut report: impl FnMut(Problem),
         path_of: impl Fn(&CStr) -> Vec<u8>,
     ) -> Option<Arc<Scope>> {
         if !self.selects_by_name() {
@@ -174,17 +179,31 @@ impl Selector {
         let path = above.map_or_else(Vec::new, |above| [&above.path, name.to_bytes(), b"/"].concat());
         let mut ignore_files = above.and_then(|above| above.ignore_files.clone());
         if self.limits.gitignore
-            && let Some(rules) = read_ignore_file(directory, report, path_of)
+            && let Some(rules) = read_ignore_file(directory, &mut report, &path_of)
         {
             let (above, path_length) = (ignore_files.take(), path.len());
             ignore_files = Some(Arc::new(IgnoreFile { above, path_length, rules }));
         }
         let is_cache = self.limits.exclude_caches && is_cache(directory);
+        for path in self.superfluous(above, name) {
+            let path = c_string(&path);
+            if let Err(cause) = stat_path(Some(directory), &path, false) {
+                report(Problem::new(FlowKind::CannotStat).naming(path_of(&path)).because(cause));
+            }
+        }
         let listed = self.limits.list.as_ref().and_then(|list| match above {
             None => list.whole(),
             Some(above) => list.below(above.listed.clone()?, above.path.len(), name),
         });
         Some(Arc::new(Scope { path, listed, ignore_files, is_cache }))
+    }
+
+    /// Returns the paths of the run's list in a directory of which everything is taken.
+    fn superfluous(&self, above: Option<&Scope>, name: &CStr) -> Vec<Vec<u8>> {
+        let Some(list) = &self.limits.list else { return Vec::new() };
+        let Some(above) = above else { return list.superfluous(None) };
+        let Some(listed) = above.listed.clone() else { return Vec::new() };
+        list.superfluous(Some((listed, above.path.len(), name)))
     }
 
     /// Returns what holds in a directory that only another tree has: the entry `name` of one with
