@@ -11,30 +11,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use haul_testkit::mount::Mount;
 use haul_testkit::random::{self, Rng, seeded};
 use haul_testkit::strace::{Call, record};
 use haul_testkit::{Facts, Run, Sandbox, Snapshot, compare, needs, program, require};
 
-use sync_command::{FACTS, fail, paths, succeed, sync};
+use sync_command::{FACTS, fail, paths, scene, succeed, sync};
 
-/// A tree with something of every kind, and links.
-const SCENE: &str = "
-    mkdir -p s/a/b s/empty; for n in 1 2 3 4; do echo $n >s/a/$n; echo $n >s/a/b/$n; done
-    ln -s 1 s/a/link; ln -s nowhere s/dangling; ln s/a/1 s/twin; ln s/a/1 s/a/b/twin; mkfifo s/fifo
-    setfattr -n user.key -v value s/a/2; chmod 2751 s/a/b; chmod 4755 s/a/3; touch -d @1000.123456789 s/a/3";
-
-/// Changes to a target of [`SCENE`].
+/// Changes to a target of [`scene`].
 const CHANGES: &str = "
     echo other >t/a/1; touch -d @7 t/a/1; echo newer >t/a/b/3; touch -d @4000000000 t/a/b/3; chmod 700 t/a/2; touch -d @1 t/a/b/1; rm t/a/link t/twin; mkdir t/twin
     ln -sf elsewhere t/dangling; echo x >t/extra; rm -r t/empty; echo y >t/empty; rm t/fifo; echo z >t/fifo
     touch -h -d @5 t/dangling; chown 5:6 t/a/3; rm t/a/b/2";
-
-fn scene(script: &str) -> Sandbox {
-    let sandbox = Sandbox::in_memory().unwrap();
-    sandbox.script(&format!("{SCENE}\n{script}")).unwrap();
-    sandbox
-}
 
 #[test]
 fn what_is_the_same_is_neither_opened_nor_changed() {
@@ -246,77 +233,6 @@ fn a_dry_run_foresees_directories_in_the_place_of_anything() {
 }
 
 #[test]
-fn what_a_user_cannot_give_is_no_difference() {
-    let ours = program!();
-    require!(ours.needs_haul(), needs::root());
-    let sandbox = Sandbox::in_memory().unwrap();
-    sandbox.script("mkdir -p s/d; echo x >s/d/f; chown -R 5:6 s; chmod 777 .").unwrap();
-    let sync = |line: &str| {
-        let run = Run::new(ours.path()).arg("sync").args(line.split(' ')).env("LC_ALL", "C");
-        let outcome = run.as_nobody().in_folder(sandbox.path()).finish().unwrap();
-        assert!(outcome.succeeded() && outcome.errors().is_empty(), "{}", outcome.errors());
-        outcome.printed()
-    };
-    assert_eq!(sync("-i s t").lines().count(), 3);
-    assert_eq!((sync("-n -i s t"), sync("-i s t")), (String::new(), String::new()));
-}
-
-/// As rsync does it: an ordinary user's read-only directories are made writable meanwhile.
-#[test]
-fn read_only_directories_of_an_ordinary_user_are_kept_equal() {
-    let ours = program!();
-    require!(ours.needs_haul(), needs::root());
-    for options in ["-i --delete", "-i --delete --no-preserve=mode", "-i --delete --backup-dir=../kept"] {
-        let sandbox = Sandbox::in_memory().unwrap();
-        let as_nobody = |command: &str| {
-            let run = Run::new(Path::new("/bin/sh")).args(["-c", command]).as_nobody();
-            run.in_folder(sandbox.path()).succeed().unwrap();
-        };
-        sandbox.script("chmod 777 .").unwrap();
-        as_nobody(
-            "umask 022; mkdir -p s/ro/below s/none; cd s; echo 1 >ro/old; echo 2 >ro/changed; ln ro/old ro/name
-            mkdir ro/type; echo 3 >none/f; cd ..; cp -a s t; mkdir -p t/ro/extra/in; echo x >t/ro/extra/in/f
-            echo 4 >s/ro/changed; echo 5 >s/ro/below/new; rmdir s/ro/type; echo 6 >s/ro/type; rm s/ro/name
-            chmod -R a-w s/ro t; chmod 500 t/none",
-        );
-        let sync = |line: &str| {
-            let run = Run::new(ours.path()).arg("sync").args(line.split(' ')).env("LC_ALL", "C");
-            let outcome = run.as_nobody().in_folder(sandbox.path()).finish().unwrap();
-            assert!(outcome.succeeded(), "{line}: {}", outcome.errors());
-            assert!(outcome.errors().is_empty(), "{line}: {}", outcome.errors());
-            outcome.printed()
-        };
-        let sorted = |printed: &str| {
-            let mut lines: Vec<_> = printed.lines().map(str::to_owned).collect();
-            lines.sort();
-            lines
-        };
-        let modes =
-            || ["t", "t/ro", "t/none"].map(|name| fs::metadata(sandbox.join(name)).unwrap().mode() & 0o7777);
-        let before = modes();
-        let dry = sync(&format!("-j1 -n {options} s t"));
-        assert_eq!(before, modes());
-        let printed = sync(&format!("-j1 {options} s t"));
-        assert_eq!(sorted(&dry), sorted(&printed));
-        assert!(printed.contains("*deleting   ro/extra/in/f\n"), "{printed}");
-        match options.contains("mode") {
-            true => assert_eq!(before, modes()),
-            false => assert_eq!(modes(), [0o755, 0o555, 0o755]),
-        }
-        let (s, t) = (sandbox.join("s"), sandbox.join("t"));
-        let differences =
-            haul_testkit::compare::compare_paths(&s, &t, Facts::CONTENT | Facts::MODIFIED).unwrap();
-        assert!(differences.is_empty(), "{options}: {differences}");
-        assert_eq!(sync(&format!("{options} s t")), "", "{options}");
-        // Nothing can be listed here before the copy makes it readable.
-        as_nobody("chmod 0 t/none; echo more >>s/none/f");
-        sync("s t");
-        assert_eq!(fs::read(t.join("none/f")).unwrap(), b"3\nmore\n");
-        assert_eq!(modes(), [0o755, 0o555, 0o755]);
-    }
-}
-
-#[test]
 fn what_is_in_the_place_of_a_refused_directory_stays() {
     let ours = program!();
     require!(ours.needs_haul());
@@ -342,50 +258,6 @@ fn what_is_in_the_place_of_a_refused_directory_stays() {
             assert!(!sandbox.join("kept").exists(), "{options}{there}");
         }
     }
-}
-
-/// Attributes of a file belong to all of its names.
-#[test]
-fn names_that_only_the_target_shares_are_parted_before_attributes_are_set() {
-    let ours = program!();
-    require!(ours.needs_haul(), needs::root(), needs::tool("setfattr"));
-    for change in ["chmod 600 s/a", "chown 5:6 s/a", "setfattr -n user.k -v 1 s/a", "touch -h -d @9 s/link"] {
-        // `a` and `b` were one file. The target has a copy with the same files.
-        let sandbox = scene("rm s/a s/twin -r; mkdir s/d; echo 1 >s/a; ln s/a s/b; ln -s a s/link");
-        succeed(&ours, sandbox.path(), "s t");
-        sandbox.script(&format!("cp -al t kept; cp -p s/b s/new; mv s/new s/b; {change}")).unwrap();
-        let before = sync_command::take(&sandbox, "kept");
-        succeed(&ours, sandbox.path(), "s t");
-        let differences = compare(&before, &sync_command::take(&sandbox, "kept"), FACTS).unwrap();
-        assert!(differences.is_empty(), "{change}: {differences}");
-        // Where no attributes differ, they stay names of one file, as with rsync.
-        let [s, t] = ["s", "t"].map(|tree| sync_command::take(&sandbox, tree));
-        let differences = compare(&s, &t, FACTS.difference(Facts::LINKS)).unwrap();
-        assert!(differences.is_empty(), "{change}: {differences}");
-        assert_eq!(succeed(&ours, sandbox.path(), "-i s t"), "", "{change}");
-    }
-}
-
-#[test]
-fn attributes_that_the_target_cannot_store_are_told_once_and_are_no_difference() {
-    let ours = program!();
-    require!(ours.needs_haul(), needs::root(), needs::tool("setfattr"));
-    let (sandbox, mount) = (Sandbox::in_memory().unwrap(), Mount::without_attributes().unwrap());
-    sandbox
-        .script("mkdir -p s/d; for f in s/1 s/d/2 s/d/3; do echo >$f; setfattr -n user.k -v 1 $f; done")
-        .unwrap();
-    std::os::unix::fs::symlink(mount.path(), sandbox.join("m")).unwrap();
-    let lost = |line: &str| {
-        let outcome = sync(&ours, sandbox.path(), line);
-        assert!(outcome.succeeded(), "{line}: {}", outcome.errors());
-        assert_eq!(outcome.errors().matches("can't store all extended attributes").count(), 1, "{line}");
-        assert_eq!(outcome.errors().lines().count(), 1, "{line}");
-        outcome.printed()
-    };
-    assert_eq!(lost("-i s m/t").lines().count(), 5);
-    assert_eq!(lost("-i s m/t"), "");
-    assert_eq!(lost("-i --link-dest=../t s m/later"), "cd+++++++++ ./\ncd+++++++++ d/\n");
-    assert_eq!(fs::metadata(mount.join("later/d/2")).unwrap().nlink(), 2);
 }
 
 #[test]
@@ -457,6 +329,10 @@ fn only_what_exists_or_only_what_is_missing_is_copied() {
     let script = "mkdir t t/a t/fifo t/full; echo old >t/a/1; echo x >t/empty; echo more >t/more
         mkdir s/full.d; echo y >s/full; echo z >t/full/in";
     for delete in ["", "--delete "] {
+        let sandbox = scene("mkdir -p s/way/in t; echo 1 >s/way/f; touch t/way");
+        let dry = succeed(&ours, sandbox.path(), &format!("-n -i {delete}--existing s t"));
+        assert!(dry.ends_with("cd+++++++++ way/\n"), "{delete}{dry}");
+        assert_eq!(succeed(&ours, sandbox.path(), &format!("-i {delete}--existing s t")), dry, "{delete}");
         let sandbox = scene(script);
         let before = names(&sandbox);
         // A directory that isn't empty is never replaced: nothing might take its place.

@@ -4,6 +4,7 @@ use haul_delete::DeleteKind;
 
 sentences! { sentence(DeleteKind):
     CannotList => "cannot list directory {}",
+    SameName => "{} stands for two names of SOURCE, which are the same here",
     CannotStat => "cannot stat {}",
     CannotRemove => "cannot remove {}",
     Replaced => "not removing {}, as it was replaced meanwhile",

@@ -9,6 +9,19 @@ use haul_testkit::{Facts, Outcome, Program, Run, Sandbox, Snapshot};
 /// What is compared after a sync.
 pub(crate) const FACTS: Facts = Facts::PRESERVED.difference(Facts::HOLES);
 
+/// A tree with something of every kind, and links.
+const SCENE: &str = "
+    mkdir -p s/a/b s/empty; for n in 1 2 3 4; do echo $n >s/a/$n; echo $n >s/a/b/$n; done
+    ln -s 1 s/a/link; ln -s nowhere s/dangling; ln s/a/1 s/twin; ln s/a/1 s/a/b/twin; mkfifo s/fifo
+    setfattr -n user.key -v value s/a/2; chmod 2751 s/a/b; chmod 4755 s/a/3; touch -d @1000.123456789 s/a/3";
+
+/// Makes a source `s`, and runs `script` beside it.
+pub(crate) fn scene(script: &str) -> Sandbox {
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script(&format!("{SCENE}\n{script}")).unwrap();
+    sandbox
+}
+
 /// Runs `haul sync` with arguments that are separated by spaces.
 pub(crate) fn sync(program: &Program, folder: &Path, line: &str) -> Outcome {
     let run = Run::new(program.path()).arg("sync").args(line.split(' '));

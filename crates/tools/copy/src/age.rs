@@ -40,6 +40,9 @@ impl Resolutions {
         if there == wanted {
             return true;
         }
+        if is_limit(there, wanted) {
+            return true;
+        }
         let window = i64::from(window);
         if there.seconds.abs_diff(wanted.seconds) > window.unsigned_abs() + 2 {
             return false;
@@ -59,6 +62,20 @@ impl Resolutions {
         *finest = seen.min(*finest);
         *finest
     }
+}
+
+/// First second that ext4 and xfs can store.
+const FIRST_SECOND: i64 = i32::MIN as i64;
+
+/// Last seconds that file systems can store: with 32 bits, ext4 with inodes of 256 bytes
+/// (`EXT4_EXTRA_TIMESTAMP_MAX`), and xfs with big timestamps (`XFS_BIGTIME_TIME_MAX`).
+const LAST_SECONDS: [i64; 3] = [i32::MAX as i64, (1 << 34) - 1 + FIRST_SECOND, 16_299_260_424];
+
+/// True if a file system has put `there`, the first or last time that it can store, in place of one
+/// beyond it.
+fn is_limit(there: Timestamp, wanted: Timestamp) -> bool {
+    (there.seconds == FIRST_SECOND && wanted < there)
+        || (LAST_SECONDS.contains(&there.seconds) && wanted > there)
 }
 
 /// Returns the coarsest resolution that can represent `time`: a power of ten nanoseconds, or
@@ -102,6 +119,20 @@ mod tests {
             (at(-7, 0), SECOND),
         ] {
             assert_eq!(granularity(time), coarsest, "{time:?}");
+        }
+    }
+
+    #[test]
+    fn a_time_beyond_what_can_be_stored_is_the_first_or_the_last_one() {
+        for (there, wanted, is_one) in [
+            (FIRST_SECOND, FIRST_SECOND - 1, true),
+            (FIRST_SECOND, FIRST_SECOND + 1, false),
+            (i64::from(i32::MAX), 15_032_385_536, true),
+            (15_032_385_535, 15_032_385_536, true),
+            (15_032_385_535, 15_032_385_534, false),
+            (7, 8, false),
+        ] {
+            assert_eq!(is_limit(at(there, 0), at(wanted, 5)), is_one, "{there} {wanted}");
         }
     }
 

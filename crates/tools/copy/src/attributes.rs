@@ -15,7 +15,7 @@ use std::ffi::CStr;
 
 use haul_flow::{Context, DirHandle, Entry, Problem};
 use haul_sys::{Errno, Error, FileType, Mode, Owner, Stat, Times};
-use haul_sys::{change_mode, list_xattrs, remove_xattr, set_xattr};
+use haul_sys::{change_mode, get_xattr, list_xattrs, remove_xattr, set_xattr};
 
 use super::creation_mode::{self, CreationMode};
 use super::default_label;
@@ -264,8 +264,19 @@ impl<'a> NewAttributes<'a> {
         let stat = self.stat;
         let is_as_before =
             |before: &Stat| before.mode == mode && (before.owner, before.group) == (stat.owner, stat.group);
-        let has_mode = !access && self.before.is_some_and(is_as_before);
-        if !has_mode {
+        let has_mode = self.before.is_some_and(is_as_before);
+        let has = |key: &CStr, is_there: bool, wanted: &Option<Vec<u8>>| match wanted {
+            Some(list) if is_there => get_xattr(file, key).is_ok_and(|there| there == *list),
+            wanted => wanted.is_none() && !is_there,
+        };
+        if has_mode
+            && self.xattrs.permissions.is_empty()
+            && has(ACCESS_LIST, access, &self.xattrs.access_list)
+            && has(DEFAULT_ACCESS_LIST, default, &self.xattrs.default_access_list)
+        {
+            return Ok(());
+        }
+        if access || !has_mode {
             change_mode(file, mode)?;
         }
         self.xattrs.permissions.iter().try_for_each(|(key, value)| set_xattr(file, key, value))?;

@@ -9,12 +9,12 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
 use haul_flow::{Context, EntryOutcome, OpenDir, Problem};
-use haul_sys::{Cache, DirectoryReader, Errno, Error, Fd, FileType, Names, Open, Pinned, Stat};
+use haul_sys::{Cache, DirectoryReader, Errno, Error, Fd, FileType, Mode, Names, Open, Pinned, Stat};
 use haul_sys::{has_xattrs_at, is_in_group, open, read, read_link, stat_at};
 
 use super::attributes::NewAttributes;
 use super::entry_copy::EntryCopy;
-use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object};
+use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object, SECURITY_LABEL};
 use super::options::{Preserve, Update};
 use super::source_xattrs;
 use super::xattr_rules::SourceXattrs;
@@ -84,6 +84,11 @@ impl Differences {
     }
 }
 
+/// True unless only root can set an xattr, such as capabilities.
+fn may_set(copier: &Copier, key: &CStr) -> bool {
+    copier.process.user == 0 || key == SECURITY_LABEL || !key.to_bytes().starts_with(b"security.")
+}
+
 /// True for the xattrs that are ACLs.
 fn is_list(key: &CStr) -> bool {
     [ACCESS_LIST, DEFAULT_ACCESS_LIST].contains(&key)
@@ -134,14 +139,17 @@ fn differences(copy: EntryCopy<'_>, source: &Stat, there: &Stat) -> Differences 
         Update::Different(difference) => difference.window,
         _ => 0,
     };
-    let mode = copy.options.preserves(Preserve::MODE)
-        && source.kind != FileType::Symlink
-        && source.mode != there.mode;
     let has_owner = copy.options.preserves(Preserve::OWNERSHIP);
     let user = copy.copier.process.user;
-    let owner = has_owner && source.owner != there.owner && user == 0;
-    let may_give = || user == 0 || (user == there.owner && is_in_group(source.group));
-    let group = has_owner && source.group != there.group && may_give();
+    let owner = has_owner && source.owner != there.owner;
+    let group = has_owner && source.group != there.group;
+    let may_give_group = !group || user == 0 || (user == there.owner && is_in_group(source.group));
+    let stays_foreign = user != 0 && (owner || !may_give_group);
+    // Without their owner, files get no set-id bits.
+    let wanted = if stays_foreign { source.mode.without(Mode::SPECIAL) } else { source.mode };
+    let mode =
+        copy.options.preserves(Preserve::MODE) && source.kind != FileType::Symlink && wanted != there.mode;
+    let (owner, group) = (owner && user == 0, group && may_give_group);
     let time = copy.options.preserves(Preserve::TIMESTAMPS)
         && !copy.copier.resolutions.is_same_time(there, source, window);
     let size = source.kind == FileType::Regular && source.size != there.size;
@@ -236,7 +244,9 @@ fn other_xattrs(copy: EntryCopy<'_>, target: Object<'_>, wanted: &SourceXattrs) 
     let Ok(mut others) = extra_xattrs(copy.copier, copy.cx, target, wanted) else {
         return wanted.iter().map(|(key, _)| key.to_owned()).collect();
     };
-    others.extend(wanted.iter().filter(|xattr| !has(xattr)).map(|(key, _)| key.to_owned()));
+    let may_set = |key: &CStr| may_set(copy.copier, key);
+    let wanted = wanted.iter().filter(|(key, _)| may_set(key));
+    others.extend(wanted.filter(|xattr| !has(xattr)).map(|(key, _)| key.to_owned()));
     others
 }
 
@@ -263,6 +273,7 @@ fn extra_xattrs(
     let names = target.list()?;
     let is_extra = |key: &&CStr| {
         source_xattrs::is_copied(copier, cx, target, key).is_some()
+            && may_set(copier, key)
             && !wanted.iter().any(|(wanted, _)| wanted == *key)
     };
     Ok(names.iter().filter(is_extra).map(CStr::to_owned).collect())

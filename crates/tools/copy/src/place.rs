@@ -191,7 +191,11 @@ pub(super) enum Foreseen {
 pub(super) fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Foreseen, Problem> {
     let name = copy.target_name();
     let follow = !looks_at_link(copy.options, source.kind);
-    if copy.entry.node.own.held.is_absent() && !copy.entry.is_operand() {
+    if is_in_absent(copy) {
+        if copy.options.existing.update.makes_nothing_new() {
+            tell_skip(copy, Skip::Unwanted);
+            return Ok(Foreseen::Left(Left::AsItIs));
+        }
         // The directory would be made, maybe where something else is now.
         return Ok(Foreseen::Made);
     }
@@ -323,6 +327,7 @@ pub(super) fn leaves_directory(copy: EntryCopy<'_>) -> bool {
     }
     let there = copy.open_directory().and_then(|directory| stat_at(&directory, copy.target_name()));
     let is_left = match there {
+        _ if is_in_absent(copy) => only_existing,
         Ok(there) => only_missing && there.kind != FileType::Directory,
         Err(cause) => only_existing && cause.is(Errno::NOENT),
     };
@@ -330,6 +335,11 @@ pub(super) fn leaves_directory(copy: EntryCopy<'_>) -> bool {
         tell_skip(copy, Skip::Unwanted);
     }
     is_left
+}
+
+/// True in a dry run if the directory of the target would have to be made.
+fn is_in_absent(copy: EntryCopy<'_>) -> bool {
+    copy.entry.node.own.held.is_absent() && !copy.entry.is_operand()
 }
 
 /// True if the copy is renamed over what is there, which a directory can't be.

@@ -6,6 +6,9 @@ haul_flow::kinds! {
     pub enum DeleteKind {
         /// A directory of either tree can't be listed, so nothing may be deleted.
         CannotList,
+        /// A name of the target stands for two of the source, because it ignores case, say. So
+        /// nothing may be deleted.
+        SameName,
         /// An entry that only the target has can't be examined.
         CannotStat,
         /// An entry can't be removed.

@@ -55,6 +55,8 @@ pub(super) struct Survey {
     cancel: CancelToken,
     readers: Pool<DirectoryReader>,
     found: Mutex<Found>,
+    /// The directories of the target that belong to one of the source.
+    seen: Mutex<HashSet<Identity>>,
 }
 
 /// A directory of both trees, opened.
@@ -76,7 +78,7 @@ struct Extras {
 
 impl Survey {
     pub(super) fn new(options: Options, cancel: CancelToken) -> Self {
-        Self { options, cancel, readers: Pool::default(), found: Mutex::default() }
+        Self { options, cancel, readers: Pool::default(), found: Mutex::default(), seen: Mutex::default() }
     }
 
     pub(super) fn into_found(self) -> Found {
@@ -110,6 +112,10 @@ impl Survey {
             if is_elsewhere {
                 return Ok(None);
             }
+        }
+        // Where case is ignored, each of the two would have what only the other one's source has.
+        if !lock(&self.seen).insert(identity) {
+            return Err(Problem::new(DeleteKind::SameName).naming(path));
         }
         let held = cx.cache().hold(&above.held, name, Open::DIRECTORY, identity, Some(Arc::clone(&target)));
         let names = self
@@ -183,7 +189,10 @@ impl Survey {
         lock(&self.found).entries += entries;
         if !extras.missing.is_empty() {
             let unlisted = (0..names.len()).filter(|at| !is_listed[*at]).map(|at| names.name(at));
-            extras.missing = without_aliases(extras.missing, pair.target, unlisted);
+            extras.missing = without_aliases(extras.missing, pair.target, unlisted).map_err(|name| {
+                let path = [pair.path.as_slice(), b"/", name.to_bytes()].concat();
+                Problem::new(DeleteKind::SameName).naming(path)
+            })?;
         }
         Ok(extras)
     }
@@ -245,20 +254,39 @@ impl Survey {
 
 /// Leaves out entries that the source has under other names: where a file system takes letters of
 /// either case for the same, or forms of one letter, a name that isn't listed can still be there.
-fn without_aliases<'a>(extras: Names, target: &Fd, unlisted: impl Iterator<Item = &'a CStr>) -> Names {
-    let found = unlisted.filter_map(|name| stat_at(target, name).ok());
-    let aliased: HashSet<u64> = found.map(|there| there.identity.inode).collect();
-    if aliased.is_empty() {
-        return extras;
+/// Some file systems in user space make up an inode number for each spelling.
+///
+/// # Errors
+/// A name that is there although no entry seems to be it.
+fn without_aliases<'a>(
+    extras: Names,
+    target: &Fd,
+    unlisted: impl Iterator<Item = &'a CStr>,
+) -> Result<Names, &'a CStr> {
+    let mut aliases = unlisted.filter_map(|name| Some((name, stat_at(target, name).ok()?))).peekable();
+    if aliases.peek().is_none() {
+        return Ok(extras);
     }
-    let mut others = Names::new();
-    for index in 0..extras.len() {
-        let entry = extras.entry(index);
-        if !aliased.contains(&entry.inode) {
-            others.push(extras.name(index), entry.inode, entry.kind);
+    let lower = |name: &CStr| name.to_string_lossy().to_lowercase();
+    let spellings: Vec<_> = (0..extras.len()).map(|index| lower(extras.name(index))).collect();
+    let mut is_alias = vec![false; extras.len()];
+    for (name, there) in aliases {
+        let (spelling, mut is_found) = (lower(name), false);
+        for index in 0..extras.len() {
+            if extras.entry(index).inode == there.identity.inode || spellings[index] == spelling {
+                (is_alias[index], is_found) = (true, true);
+            }
+        }
+        if !is_found {
+            return Err(name);
         }
     }
-    others
+    let mut others = Names::new();
+    for index in (0..extras.len()).filter(|index| !is_alias[*index]) {
+        let entry = extras.entry(index);
+        others.push(extras.name(index), entry.inode, entry.kind);
+    }
+    Ok(others)
 }
 
 /// True if opening a directory failed because there is none.
@@ -339,14 +367,20 @@ mod tests {
     fn an_entry_that_the_source_has_under_another_name_is_no_extra() {
         let sandbox = haul_testkit::Sandbox::in_memory().unwrap();
         // A hard link, as only few systems have file systems that ignore case.
-        sandbox.script("touch NAME other; ln NAME name").unwrap();
+        sandbox.script("touch NAME other listed Straße STRAßE; ln NAME name").unwrap();
         let directory = open_path(&c_string(sandbox.path().as_os_str().as_bytes()), Open::DIRECTORY).unwrap();
-        let mut extras = Names::new();
-        for name in [c"NAME", c"other"] {
-            let there = stat_at(&directory, name).unwrap();
-            extras.push(name, there.identity.inode, EntryType::Regular);
-        }
-        let left = without_aliases(extras, &directory, [c"name", c"missing"].into_iter());
-        assert_eq!((left.len(), left.name(0)), (1, c"other"));
+        let left = |names: &[&'static CStr]| {
+            let mut extras = Names::new();
+            for name in [c"NAME", c"Straße", c"other"] {
+                let there = stat_at(&directory, name).unwrap();
+                extras.push(name, there.identity.inode, EntryType::Regular);
+            }
+            let left = without_aliases(extras, &directory, names.iter().copied());
+            left.map(|left| (0..left.len()).map(|index| left.name(index).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(left(&[c"name", c"missing"]).unwrap(), [c"Straße", c"other"].map(CStr::to_owned));
+        // By its spelling, whatever its inode number.
+        assert_eq!(left(&[c"STRAßE"]).unwrap(), [c"NAME", c"other"].map(CStr::to_owned));
+        assert_eq!(left(&[c"listed"]), Err(c"listed"));
     }
 }
