@@ -179,6 +179,39 @@ fn a_directory_that_cannot_be_read_is_named() {
     }
 }
 
+/// Runs a script as nobody, where root has run `prepare`, with each of `WAYS` and GNU cp as `cp`.
+/// Asserts the same status and messages, and returns GNU cp's status.
+fn same_for_nobody(prepare: &str, line: &str) -> Option<i32> {
+    let run = |program: &Program, way: &[&str]| {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let program = program.publish(sandbox.path()).unwrap();
+        sandbox.script(prepare).unwrap();
+        let words = line.split_whitespace();
+        let outcome = program.run_with(way).args(words).in_folder(sandbox.path()).as_nobody().finish().unwrap();
+        (outcome.status(), normalise(&outcome.stderr))
+    };
+    let expected = run(&Program::gnu().unwrap(), &[]);
+    for way in WAYS {
+        assert_eq!(run(&program!(), &way), expected, "{prepare}: cp {line} {way:?}");
+    }
+    expected.0
+}
+
+#[test]
+fn another_users_file_is_named_once() {
+    require!(needs::root(), Program::needs_gnu());
+    let prepare = "
+        umask 0; mkdir -m 777 s t t/s t/s/d; mkdir s/d; for f in s/f s/d/g; do echo new >$f; echo old >t/$f; done
+        chown -R nobody s; chmod 600 s/f; chmod -R 777 t";
+    for attributes in ["timestamps", "mode", "mode,timestamps", "ownership,timestamps", "all", "xattr"] {
+        let status = same_for_nobody(prepare, &format!("-r --preserve={attributes} s t"));
+        assert_eq!(status, Some(i32::from(attributes != "xattr")), "{attributes}");
+    }
+    for line in ["-p s/f t/s", "-a s t", "-rp s t", "-r s t"] {
+        same_for_nobody(prepare, line);
+    }
+}
+
 #[test]
 fn a_read_only_target_is_named() {
     require!(needs::root());

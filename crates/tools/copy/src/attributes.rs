@@ -96,6 +96,12 @@ impl<'a> NewAttributes<'a> {
         if self.creation_mode.is_some_and(|(creation_mode, _)| creation_mode.is_final) {
             return self.give_times();
         }
+        // GNU sets the times first and goes no further if that fails, as it must for another user's
+        // file: one message, not one for each attribute.
+        let user = self.copier.process.user;
+        if user != 0 && self.before.is_some_and(|before| before.owner != user) && !self.give_times() {
+            return false;
+        }
         let mut mode = self.stat.mode;
         let mut done = true;
         if self.copier.options.preserves(Preserve::OWNERSHIP) {
@@ -152,14 +158,7 @@ impl<'a> NewAttributes<'a> {
             let narrow = before.mode.and(self.stat.mode).and(Mode::OWNER);
             let narrowed =
                 if self.stat.kind == FileType::Symlink { Ok(()) } else { self.object.chmod(narrow) };
-            let is_foreign = narrowed.as_ref().is_err_and(|cause| self.copier.may_fail_to_own(cause));
-            // GNU sets the times first, so that is where it notices that the target belongs to
-            // someone else.
-            let kind = match is_foreign && self.copier.options.preserves(Preserve::TIMESTAMPS) {
-                true => CopyKind::Times,
-                false => CopyKind::ClearingPermissions,
-            };
-            if !self.required(kind, narrowed) {
+            if !self.required(CopyKind::ClearingPermissions, narrowed) {
                 return Given::Failed;
             }
         }
