@@ -315,6 +315,29 @@ fn names_of_any_bytes_and_of_255_bytes() {
 /// GNU cp would wait forever for a reader. Either result is right: the file replaces the FIFO, or a
 /// message names it.
 #[test]
+fn backups_of_long_names_have_gnus_names() {
+    for length in 250..=255 {
+        let name = "n".repeat(length);
+        let prepare = |backups: &'static [&'static str]| {
+            let name = name.clone();
+            move |folder: &Path| {
+                fs::write(folder.join("source"), "new")?;
+                fs::write(folder.join(&name), "old")?;
+                let is_short = |ending: &&&str| name.len() + ending.len() <= 255;
+                let ends = backups.iter().filter(is_short);
+                ends.into_iter()
+                    .try_for_each(|ending| fs::write(folder.join(format!("{name}{ending}")), ending))
+            }
+        };
+        for options in [&["-b"][..], &["--backup=numbered"], &["-b", "-S", ".x"]] {
+            let arguments = [options, &["source", &name]].concat();
+            same_as_gnu(&prepare(&[]), &arguments, 0);
+            same_as_gnu(&prepare(&["~", ".~1~", ".~9~"]), &arguments, 0);
+        }
+    }
+}
+
+#[test]
 fn a_fifo_where_the_target_file_goes_is_no_trap() {
     let ours = program!();
     require!(ours.needs_haul());
