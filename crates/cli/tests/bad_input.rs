@@ -187,7 +187,8 @@ fn same_for_nobody(prepare: &str, line: &str) -> Option<i32> {
         let program = program.publish(sandbox.path()).unwrap();
         sandbox.script(prepare).unwrap();
         let words = line.split_whitespace();
-        let outcome = program.run_with(way).args(words).in_folder(sandbox.path()).as_nobody().finish().unwrap();
+        let outcome =
+            program.run_with(way).args(words).in_folder(sandbox.path()).as_nobody().finish().unwrap();
         (outcome.status(), normalise(&outcome.stderr))
     };
     let expected = run(&Program::gnu().unwrap(), &[]);
@@ -209,6 +210,19 @@ fn another_users_file_is_named_once() {
     }
     for line in ["-p s/f t/s", "-a s t", "-rp s t", "-r s t"] {
         same_for_nobody(prepare, line);
+    }
+}
+
+#[test]
+fn what_a_directory_lists_but_does_not_let_reach_is_named() {
+    require!(needs::root(), Program::needs_gnu());
+    let prepare = "
+        mkdir s s/d; echo a >s/f; ln -s f s/link; mkfifo s/pipe; touch s/d/g; chown -R nobody s; chmod 600 s
+        mkdir -m 777 t";
+    for line in
+        ["-r s t", "-a s t", "-rL s t", "-rl s t", "-r --attributes-only s t", "s/f t", "-f s/f s/link t"]
+    {
+        assert_eq!(same_for_nobody(prepare, line), Some(1), "{line}");
     }
 }
 

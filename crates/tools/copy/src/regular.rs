@@ -528,7 +528,12 @@ fn remove_part(copy: EntryCopy<'_>, own: &CopiedFile) {
 /// Called when a source can't be opened. GNU opens it only after checking the target and printing
 /// the `--verbose` line.
 pub(super) fn not_opened(copy: EntryCopy<'_>) -> Reported {
-    let refusal = copy.stat_source().ok().and_then(|stat| place::refuses(copy, &stat));
+    let refusal = match copy.stat_source() {
+        Ok(stat) => place::refuses(copy, &stat),
+        // GNU looks at a source before anything else. Below a directory that may be listed but not
+        // searched, that is what fails.
+        Err(cause) => Some(Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause)),
+    };
     match refusal {
         Some(problem) => {
             copy.cx.problem(problem);
