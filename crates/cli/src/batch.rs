@@ -112,8 +112,9 @@ pub(crate) fn submit(
     });
     let status = conclude(&console, work, outcome);
     // Output that could not be forwarded counts too.
-    let trouble = console.finish_with_trouble();
-    ExitCode::from(if status == 0 { work.exit_status(0, trouble) } else { status })
+    let finish = console.finish_run();
+    finish.end_unread();
+    ExitCode::from(if status == 0 { work.exit_status(0, finish.is_trouble()) } else { status })
 }
 
 /// Creates the order and starts catching signals, so that none is missed once the job is submitted.

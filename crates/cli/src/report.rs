@@ -20,12 +20,15 @@ use haul_flow::{
     EntryReport, FlowKind, Line, Problem, Report, RunInfo, Severity, SlowRank, Standard, Tally, lock,
 };
 use haul_sys::{Errno, Identity, reason};
+use signal_hook::consts::SIGPIPE;
 
+use crate::cluster;
 use crate::flags;
 use crate::messages::Messages;
 use crate::output::{self, Output};
 use crate::progress::{Progress, ProgressOptions, Source, StatusLine, Whole};
 use crate::run_log::RunLog;
+use crate::signals;
 
 /// True if a file of the source was gone when it was to be copied, or if that is why something else
 /// was not done.
@@ -91,6 +94,8 @@ pub(crate) struct Console<W = output::Standard> {
     failed_otherwise: AtomicBool,
     /// True if the run log could not be written. Deletion goes on.
     has_lost_log: AtomicBool,
+    /// True if a copy was written to a pipe without a reader.
+    is_unread: AtomicBool,
     debug: bool,
 }
 
@@ -109,6 +114,7 @@ impl<W: Write + Send> Console<W> {
             failed: AtomicBool::new(false),
             failed_otherwise: AtomicBool::new(false),
             has_lost_log: AtomicBool::new(false),
+            is_unread: AtomicBool::new(false),
             debug: false,
         }
     }
@@ -282,20 +288,65 @@ impl<W: Write + Send> Console<W> {
 
     /// Flushes the output; returns the exit status of a run that only succeeds or fails.
     pub(crate) fn finish(self) -> ExitCode {
-        if self.finish_with_trouble() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        let finish = self.finish_run();
+        finish.end_unread();
+        if finish.is_trouble() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
 
-    /// Flushes the output; returns true if anything went wrong.
-    pub(crate) fn finish_with_trouble(self) -> bool {
+    /// Flushes the output.
+    pub(crate) fn finish_run(self) -> Finish {
         self.end_progress();
-        if let Err(error) = self.output.finish() {
-            let message = self.messages.output_lost(&error);
-            self.run_log.output_lost(&message);
-            complain(&message);
-            return true;
+        let is_unread = self.is_unread.into_inner();
+        match self.output.finish() {
+            Err(error) if is_unread || dies_of(&error) => {
+                self.run_log.output_lost(&self.messages.output_lost(&error));
+                Finish::Unread
+            }
+            Err(error) => {
+                let message = self.messages.output_lost(&error);
+                self.run_log.output_lost(&message);
+                complain(&message);
+                Finish::Trouble
+            }
+            Ok(()) if is_unread => Finish::Unread,
+            Ok(()) if self.failed.into_inner() || self.has_lost_log.into_inner() => Finish::Trouble,
+            Ok(()) => Finish::Success,
         }
-        self.failed.into_inner() || self.has_lost_log.into_inner()
     }
+}
+
+/// How a run and its output ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finish {
+    /// Nothing went wrong.
+    Success,
+    /// Something went wrong, and was reported.
+    Trouble,
+    /// Nobody reads the output, of which C programs die in silence.
+    Unread,
+}
+
+impl Finish {
+    /// True if anything went wrong.
+    pub(crate) fn is_trouble(self) -> bool {
+        self != Self::Success
+    }
+
+    /// Ends the program by `SIGPIPE` if nobody reads its output. Only at the end of a run: until
+    /// then others may depend on it.
+    pub(crate) fn end_unread(self) {
+        if self == Self::Unread {
+            signals::end_by(SIGPIPE);
+        }
+    }
+}
+
+/// True if an error is one that C programs don't see: `SIGPIPE` has ended them. An MPI launcher
+/// would take that for a crash.
+fn dies_of(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
+        && haul_sys::ends_at_broken_pipe()
+        && !cluster::is_under_launcher()
 }
 
 /// Reports a command-line error. A suggestion follows only on a terminal: scripts get GNU's exact
@@ -349,7 +400,14 @@ impl<W: Write + Send> Report for Console<W> {
         }
         let message = self.messages.problem(&problem);
         self.run_log.problem(&problem, &message);
-        self.complain(&message);
+        // A copy to a pipe, as in `cp file /dev/stdout | head`.
+        let is_written_to = problem.kind == FlowKind::ErrorWriting;
+        match problem.cause {
+            Some(cause) if is_written_to && dies_of(&io::Error::from(cause.errno())) => {
+                self.is_unread.store(true, Ordering::Relaxed);
+            }
+            _ => self.complain(&message),
+        }
     }
 
     fn line(&self, line: Line) {

@@ -126,8 +126,8 @@ pub(crate) fn by(
     if is_stopping {
         console.remark("stopped as requested: what had not begun is missing");
     }
-    let trouble = console.finish_with_trouble();
-    let status = if is_stopping { 128 + SIGINT as u8 } else { work.exit_status(status, trouble) };
+    let finish = console.finish_run();
+    let status = if is_stopping { 128 + SIGINT as u8 } else { work.exit_status(status, finish.is_trouble()) };
     statistics.iter().for_each(|statistics| run_log.end(status, statistics));
     let is_lost = run_log.report_failures(|why| {
         complain(&messages.debug(why));
@@ -135,6 +135,7 @@ pub(crate) fn by(
     if is_stopping {
         signals::end_by(SIGINT);
     }
+    finish.end_unread();
     ExitCode::from(if is_lost { work.exit_status(status, true) } else { status })
 }
 

@@ -102,7 +102,8 @@ pub use ring::{Ring, RingReply, RingRequest};
 pub use selinux::{FileContexts, LIBSELINUX};
 pub use socket::{listen_path, peer_user, wait_until_readable};
 pub use standard::{
-    Standard, end_at_broken_pipe, standard_input, standard_stream, terminal_columns, was_closed,
+    Standard, end_at_broken_pipe, ends_at_broken_pipe, standard_input, standard_stream, terminal_columns,
+    was_closed,
 };
 pub use stat::{
     FileType, Identity, Mode, Stat, Timestamp, device_number, device_parts, is_mount_root, may_write, stat,

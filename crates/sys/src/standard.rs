@@ -71,11 +71,18 @@ extern "C" fn look() {
 ///
 /// After this call nothing may rely on seeing `EPIPE` or on running to the end.
 pub fn end_at_broken_pipe() {
-    if IGNORES_BROKEN_PIPES.load(Ordering::Relaxed) {
+    if !ends_at_broken_pipe() {
         return;
     }
     // SAFETY: passes only numbers; `SIG_DFL` is not a function pointer.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
+/// Returns true if the parent expects that writing to a pipe without a reader ends the process: it
+/// did not have `SIGPIPE` ignored.
+#[must_use]
+pub fn ends_at_broken_pipe() -> bool {
+    !IGNORES_BROKEN_PIPES.load(Ordering::Relaxed)
 }
 
 /// Returns true if the stream was closed when the process started.
