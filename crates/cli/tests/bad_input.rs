@@ -8,8 +8,8 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,10 +18,11 @@ use haul_testkit::compare::{About, compare_paths};
 use haul_testkit::duel::Duel;
 use haul_testkit::message::{normalise, quoted_names};
 use haul_testkit::mount::Mount;
-use haul_testkit::program::{WAYS, matrix};
+use haul_testkit::program::{WAYS, each_engine, matrix};
 use haul_testkit::run::Ending;
 use haul_testkit::sandbox::remove_tree;
 use haul_testkit::spec::{Kind, Node, Spec};
+use haul_testkit::standin::{self, Standin};
 use haul_testkit::verdict::{Verdict, judge};
 use haul_testkit::{Facts, Program, Sandbox, Snapshot, compare, needs, note, program, require};
 
@@ -330,23 +331,19 @@ fn names_of_any_bytes_and_of_255_bytes() {
 /// message names it.
 #[test]
 fn backups_of_long_names_have_gnus_names() {
-    for length in 250..=255 {
+    require!(Program::needs_gnu());
+    let duel = Duel::with_gnu(program!()).unwrap();
+    let endings = ["", "~", ".~1~", ".~9~"];
+    for (length, there) in (250..=255).flat_map(|length| [(length, 1), (length, endings.len())]) {
         let name = "n".repeat(length);
-        let prepare = |backups: &'static [&'static str]| {
-            let name = name.clone();
-            move |folder: &Path| {
-                fs::write(folder.join("source"), "new")?;
-                fs::write(folder.join(&name), "old")?;
-                let is_short = |ending: &&&str| name.len() + ending.len() <= 255;
-                let ends = backups.iter().filter(is_short);
-                ends.into_iter()
-                    .try_for_each(|ending| fs::write(folder.join(format!("{name}{ending}")), ending))
-            }
+        let prepare = |folder: &Path| {
+            fs::write(folder.join("source"), "new")?;
+            let names = endings[..there].iter().map(|ending| format!("{name}{ending}"));
+            names.filter(|name| name.len() <= 255).try_for_each(|name| fs::write(folder.join(&name), &name))
         };
         for options in [&["-b"][..], &["--backup=numbered"], &["-b", "-S", ".x"]] {
-            let arguments = [options, &["source", &name]].concat();
-            same_as_gnu(&prepare(&[]), &arguments, 0);
-            same_as_gnu(&prepare(&["~", ".~1~", ".~9~"]), &arguments, 0);
+            let verdict = duel.run(&prepare, &[options, &["source", &name]].concat(), &[]).unwrap();
+            assert!(verdict.complaints.is_empty(), "{length} {options:?}\n{}", verdict.report());
         }
     }
 }
@@ -500,4 +497,81 @@ fn look_at_disturbed(source: &Path, target: &Path, outcome: &haul_testkit::Outco
     }
     let resized = fs::metadata(target.join("resized")).map_or(0, |metadata| metadata.len());
     (resized > 200_000).then(|| format!("a file has {resized} bytes and never had more than 200000"))
+}
+
+/// A file system in which `name` opens without offsets, and which doesn't shorten `stuck`.
+fn odd_files(bytes: usize) -> Standin {
+    let standin = Standin::start(1, &[]).unwrap();
+    let content: Vec<u8> = (0..bytes).map(|index| (index / 7) as u8).collect();
+    fs::write(standin.client(0).join("stream"), content).unwrap();
+    fs::write(standin.client(0).join("stuck"), "old").unwrap();
+    standin.fail("* open stream NO_OFFSETS\n* setattr stuck EACCES\n").unwrap();
+    standin
+}
+
+#[test]
+fn files_without_offsets_are_copied_whole() {
+    require!(standin::needed());
+    let sandbox = Sandbox::in_memory().unwrap();
+    for bytes in [5, 70_000, 9_000_000] {
+        let standin = odd_files(bytes);
+        let source = standin.client(0).join("stream");
+        let file = fs::File::open(&source).unwrap();
+        assert!(file.read_at(&mut [0], 0).is_err(), "the file has offsets");
+        let mut expected = Vec::new();
+        { &file }.read_to_end(&mut expected).unwrap();
+        assert_eq!(expected.len(), bytes);
+        let options = [&[][..], &["-a"], &["-r"], &["--sparse=always"], &["--verify"], &["-j1"]];
+        for way in matrix().into_iter().chain([Vec::new()]) {
+            for options in options {
+                let target = sandbox.join("target");
+                remove_tree(&target);
+                let run = program!().run_with(&way).args(options).arg(&source).arg(&target);
+                let outcome = run.finish().unwrap();
+                assert!(outcome.succeeded(), "{bytes} {way:?} {options:?}: {}", outcome.errors());
+                assert!(fs::read(&target).unwrap() == expected, "{bytes} {way:?} {options:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_target_that_cannot_be_emptied_is_replaced_by_force() {
+    require!(standin::needed(), Program::needs_gnu());
+    let standin = odd_files(5);
+    let target = standin.client(0).join("stuck");
+    let sandbox = Sandbox::in_memory().unwrap();
+    fs::write(sandbox.join("source"), "new").unwrap();
+    let run = |program: &Program, way: &[&str], option: &str| {
+        let words = [Path::new("source"), &target];
+        let outcome =
+            program.run_with(way).arg(option).args(words).in_folder(sandbox.path()).finish().unwrap();
+        let result = (outcome.status(), normalise(&outcome.stderr), fs::read(&target).unwrap());
+        // The fault is about the name that the file was made with.
+        remove_tree(&target);
+        fs::write(&target, "old").unwrap();
+        result
+    };
+    for option in ["--reflink=auto", "-f", "-b", "--remove-destination"] {
+        let expected = run(&Program::gnu().unwrap(), &[], option);
+        assert_eq!(expected.0 == Some(1), option == "--reflink=auto", "{option}: {expected:?}");
+        for way in WAYS {
+            assert_eq!(run(&program!(), &way, option), expected, "{option} {way:?}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_has_no_data_yet_is_waited_for() {
+    let log = Path::new("/proc/kmsg");
+    require!(needs::root(), (!log.exists()).then(|| "needs /proc/kmsg".to_owned()));
+    let sandbox = Sandbox::in_memory().unwrap();
+    for way in each_engine() {
+        // The first copy may still find messages. Neither ends.
+        for _ in 0..2 {
+            let run = program!().run_with(&way).arg(log).arg(sandbox.join("target"));
+            let outcome = run.within(Duration::from_millis(300)).finish().unwrap();
+            assert_eq!(outcome.ending, Ending::Hung, "{way:?}: {}", outcome.errors());
+        }
+    }
 }

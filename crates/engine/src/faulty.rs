@@ -70,7 +70,9 @@ impl<E: Engine> Faulty<E> {
     fn shorten(&mut self, call: &mut Call) {
         // Reading 0 bytes would be a false EOF; copying 0 bytes is not EOF.
         let (whole, least) = match &*call {
-            Call::Read { length, .. } | Call::Pair { length, .. } => (*length, 1),
+            Call::Read { length, .. } | Call::ReadOn { length, .. } | Call::Pair { length, .. } => {
+                (*length, 1)
+            }
             Call::Write { range, .. } => (range.len(), 1),
             Call::CopyRange { length, .. } => (*length, 0),
             _ => return,
@@ -80,7 +82,10 @@ impl<E: Engine> Faulty<E> {
         }
         let cut = self.random.random_range(least..whole);
         match call {
-            Call::Read { length, .. } | Call::Pair { length, .. } | Call::CopyRange { length, .. } => {
+            Call::Read { length, .. }
+            | Call::ReadOn { length, .. }
+            | Call::Pair { length, .. }
+            | Call::CopyRange { length, .. } => {
                 *length = cut;
             }
             Call::Write { range, .. } => range.end = range.start + cut,
@@ -115,7 +120,9 @@ fn fail(call: Call, errno: Errno) -> Outcome {
     match call {
         Call::Open { .. } => Outcome::Opened(Err(error)),
         Call::Stat { .. } => Outcome::Stated(Err(error)),
-        Call::Read { buffer, .. } => Outcome::Read { buffer, result: Err(error) },
+        Call::Read { buffer, .. } | Call::ReadOn { buffer, .. } => {
+            Outcome::Read { buffer, result: Err(error) }
+        }
         Call::Write { buffer, .. } => Outcome::Wrote { buffer, result: Err(error) },
         Call::Pair { buffer, .. } => Outcome::Paired { buffer, read: Err(error), written: Ok(0) },
         Call::CopyRange { pipe, .. } => Outcome::Copied { pipe, result: Err(error) },

@@ -26,6 +26,10 @@ pub(crate) fn perform(call: Call) -> Outcome {
             };
             Outcome::Read { buffer, result }
         }
+        Call::ReadOn { file, mut buffer, length } => {
+            let result = sys::read_on(&*file, &mut buffer.bytes_mut()[..length]).map(Some);
+            Outcome::Read { buffer, result }
+        }
         Call::Write { file, offset, buffer, range, cache } => {
             let result = sys::write(&*file, offset, &buffer.bytes()[range], cache);
             Outcome::Wrote { buffer, result }

@@ -62,6 +62,15 @@ pub enum Call {
         /// Use of the page cache. [`Cache::Drop`] only if [`Caps::drops_cache`] is true.
         cache: Cache,
     },
+    /// Read at the file's position, for files that have no offsets. May wait.
+    ReadOn {
+        /// The file.
+        file: Arc<Fd>,
+        /// Destination; filled from its start.
+        buffer: Buffer,
+        /// Maximum length, in bytes; no more than the buffer holds.
+        length: usize,
+    },
     /// Write from a buffer.
     Write {
         /// The file.
@@ -126,7 +135,7 @@ impl Call {
             Self::Open { .. } => Operation::Openat,
             Self::Stat { .. } => Operation::Statx,
             // An error before a pair starts is reported as one of its read.
-            Self::Read { .. } | Self::Pair { .. } => Operation::Read,
+            Self::Read { .. } | Self::ReadOn { .. } | Self::Pair { .. } => Operation::Read,
             Self::Write { .. } => Operation::Write,
             Self::CopyRange { .. } => Operation::CopyFileRange,
             Self::Synchronize { .. } => Operation::Fsync,

@@ -29,6 +29,10 @@ pub struct OpenFile<E, F> {
     pub(crate) through_pipe: bool,
     /// How its ranges are moved, unless that proves impossible.
     pub(crate) transfer: Transfer,
+    /// True if the content may be read from its start to its end instead, once.
+    may_be_sequential: AtomicBool,
+    /// True if the source has refused offsets.
+    refuses_offsets: AtomicBool,
     failed: AtomicBool,
     in_blocks: AtomicBool,
     by_kernel: AtomicBool,
@@ -43,6 +47,8 @@ pub(crate) struct MoveSetup {
     pub(crate) inspect: bool,
     pub(crate) through_pipe: bool,
     pub(crate) other: Option<Arc<Fd>>,
+    /// True if all of the file is moved here.
+    pub(crate) is_whole: bool,
 }
 
 impl<E, F> OpenFile<E, F> {
@@ -52,7 +58,7 @@ impl<E, F> OpenFile<E, F> {
         stat: Stat,
         target: Option<Fd>,
         own: F,
-        MoveSetup { transfer, cache_policy, inspect, through_pipe, other }: MoveSetup,
+        MoveSetup { transfer, cache_policy, inspect, through_pipe, other, is_whole }: MoveSetup,
     ) -> Self {
         Self {
             entry,
@@ -64,6 +70,8 @@ impl<E, F> OpenFile<E, F> {
             inspect,
             through_pipe,
             transfer,
+            may_be_sequential: AtomicBool::new(is_whole),
+            refuses_offsets: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             in_blocks: AtomicBool::new(false),
             by_kernel: AtomicBool::new(false),
@@ -75,6 +83,27 @@ impl<E, F> OpenFile<E, F> {
     /// Marks the file as failed, which stops its other streams. Returns true the first time.
     pub fn fail(&self) -> bool {
         !self.failed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Called when the source has refused an offset. Returns true if its content can be read
+    /// sequentially instead, which stops its streams.
+    pub(crate) fn refuse_offsets(&self) -> bool {
+        // Relaxed: each stream that doesn't see it yet is refused too. Not twice: the second time
+        // the position is at the end.
+        if self.may_be_sequential.swap(false, Ordering::Relaxed) {
+            self.refuses_offsets.store(true, Ordering::Relaxed);
+        }
+        self.refuses_offsets.load(Ordering::Relaxed)
+    }
+
+    /// True if the source has refused an offset, and its content hasn't been read sequentially.
+    pub(crate) fn has_refused_offsets(&self) -> bool {
+        self.refuses_offsets.load(Ordering::Relaxed)
+    }
+
+    /// Prepares to read the content sequentially. Returns true if that is necessary.
+    pub(crate) fn begin_sequential(&mut self) -> bool {
+        std::mem::take(self.refuses_offsets.get_mut())
     }
 
     /// Prepares to move the content again, because the source has changed.

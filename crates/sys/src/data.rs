@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::ReadWriteFlags;
 
+use crate::direct::change_flags;
 use crate::error::{Errno, Error, Result};
 use crate::fd::Fd;
 use crate::gate;
@@ -133,6 +134,15 @@ pub fn read_on(file: impl AsFd, bytes: &mut [u8]) -> Result<usize> {
         |length| rustix::io::read(file, &mut bytes[..length]),
         || file.as_raw_fd().to_string(),
     )
+}
+
+/// Makes reads and writes wait on a descriptor that was opened with `O_NONBLOCK`. Some of the
+/// kernel's regular files honour that flag (`/proc/kmsg`).
+///
+/// # Errors
+/// Any error from `fcntl(2)`.
+pub fn make_blocking(file: impl AsFd) -> Result<()> {
+    change_flags(file, |flags| flags.difference(OFlags::NONBLOCK))
 }
 
 /// Reads a file from its start until EOF, or until at least `most` bytes have been read.

@@ -71,7 +71,7 @@ pub fn use_cache(file: impl AsFd) -> Result<()> {
     change_flags(file, |flags| flags.difference(OFlags::DIRECT))
 }
 
-fn change_flags(file: impl AsFd, change: impl Fn(OFlags) -> OFlags) -> Result<()> {
+pub(crate) fn change_flags(file: impl AsFd, change: impl Fn(OFlags) -> OFlags) -> Result<()> {
     let file = file.as_fd();
     gate::call(
         Operation::Fcntl,

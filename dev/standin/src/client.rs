@@ -264,11 +264,13 @@ impl Filesystem for Client {
             }
             tree.open(number.0)
         });
+        let refuses_offsets = self.refuses_offsets(&tree, number);
         drop(tree);
         match outcome {
             Ok(()) => {
                 let mut flags = FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
                 flags.set(FopenFlags::FOPEN_KEEP_CACHE, self.opens.begin(number.0));
+                flags.set(FopenFlags::FOPEN_NONSEEKABLE, refuses_offsets);
                 reply.opened(FileHandle(0), flags);
             }
             Err(errno) => reply.error(told(errno)),

@@ -4,8 +4,9 @@
 //! `CLIENT OPERATION NAME ERRNO`. `*` means any client or any name. NAME is a part of the file's
 //! name at creation. OPERATION is `read`, `write`, or the name of a
 //! [`Kind`](crate::statistics::Kind). For `write`, ERRNO may also be `FLIP`, or `FLIP_ONCE` for the
-//! first write only: a bit of what is stored is another, and the client doesn't learn of it. A new
-//! value replaces the old one.
+//! first write only: a bit of what is stored is another, and the client doesn't learn of it. For
+//! `open`, ERRNO may be `NO_OFFSETS`: the file can then only be read from its start to its end. A
+//! new value replaces the old one.
 
 use std::borrow::Cow;
 use std::sync::RwLock;
@@ -27,19 +28,20 @@ enum Effect {
     Flips,
     /// True if it may still strike.
     FlipsOnce(AtomicBool),
+    RefusesOffsets,
 }
 
 impl Effect {
     fn error(&self) -> Option<Errno> {
         match self {
             Self::Fails(errno) => Some(*errno),
-            Self::Flips | Self::FlipsOnce(_) => None,
+            Self::Flips | Self::FlipsOnce(_) | Self::RefusesOffsets => None,
         }
     }
 
     fn flips(&self) -> bool {
         match self {
-            Self::Fails(_) => false,
+            Self::Fails(_) | Self::RefusesOffsets => false,
             Self::Flips => true,
             Self::FlipsOnce(is_left) => is_left.swap(false, Ordering::AcqRel),
         }
@@ -89,12 +91,27 @@ impl Faults {
     /// True if a byte of a write is to be stored wrong. `name` is only called if any faults are
     /// set.
     pub(crate) fn flips<'a>(&self, client: usize, name: impl FnOnce() -> Cow<'a, [u8]>) -> bool {
+        self.has(client, "write", name, Effect::flips)
+    }
+
+    /// True if a file is to be opened without offsets. `name` is only called if any faults are set.
+    pub(crate) fn refuses_offsets<'a>(&self, client: usize, name: impl FnOnce() -> Cow<'a, [u8]>) -> bool {
+        self.has(client, "open", name, |effect| matches!(effect, Effect::RefusesOffsets))
+    }
+
+    fn has<'a>(
+        &self,
+        client: usize,
+        operation: &str,
+        name: impl FnOnce() -> Cow<'a, [u8]>,
+        is_it: fn(&Effect) -> bool,
+    ) -> bool {
         if !self.any.load(Ordering::Acquire) {
             return false;
         }
         let Ok(list) = self.list.read() else { return false };
         let name = name();
-        list.iter().any(|fault| fault.strikes(client, "write", &name) && fault.effect.flips())
+        list.iter().any(|fault| fault.strikes(client, operation, &name) && is_it(&fault.effect))
     }
 }
 
@@ -118,6 +135,7 @@ fn parse(line: &str) -> Option<Fault> {
         "ESTALE" => Effect::Fails(Errno::STALE),
         "FLIP" if operation == "write" => Effect::Flips,
         "FLIP_ONCE" if operation == "write" => Effect::FlipsOnce(AtomicBool::new(true)),
+        "NO_OFFSETS" if operation == "open" => Effect::RefusesOffsets,
         _ => return None,
     };
     let name = (name != "*").then(|| name.as_bytes().to_vec());

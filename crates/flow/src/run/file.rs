@@ -294,7 +294,8 @@ impl<T: Tool> StatedFile<T> {
             // speed changes.
             advise(&**other, Advice::WillNeed, stat.size.min(FETCH_AHEAD_BYTES)).unwrap_or_default();
         }
-        let setup = MoveSetup { transfer, cache_policy, inspect, through_pipe, other };
+        let is_whole = part.is_none();
+        let setup = MoveSetup { transfer, cache_policy, inspect, through_pipe, other, is_whole };
         let file = Arc::new(OpenFile::<T>::new(entry, source, stat, target, own, setup));
         if cx.detach(&file, transfer) || transfer == Transfer::Nothing {
             io.recycle(block);
@@ -324,7 +325,7 @@ impl<T: Tool> StatedFile<T> {
         advise(&source, Advice::Random, 0).unwrap_or_default();
         let (transfer, cache_policy) =
             prepare::choose_policy(cx, io, &entry, (&source, &target), (stat.size, transfer));
-        let setup = MoveSetup { transfer, cache_policy, inspect, through_pipe, other: None };
+        let setup = MoveSetup { transfer, cache_policy, inspect, through_pipe, other: None, is_whole: false };
         let file = Arc::new(OpenFile::<T>::new(entry, source, stat, Some(target), own, setup));
         let range = share_ranges(cx, &file, prepare::shares_of(&io.settings, &range), transfer);
         begin_range(cx, io, file, range, transfer)
@@ -364,6 +365,9 @@ fn release<T: Tool>(cx: &Context<'_, T>, io: &mut Io, file: Arc<OpenFile<T>>, is
     let Some(mut file) = Arc::into_inner(file) else {
         return if is_last_here { Next::FileOver } else { Next::StreamOver };
     };
+    if file.begin_sequential() && !file.has_failed() {
+        return State::begin_stream(cx, io, Stream::sequential(Arc::new(file)));
+    }
     let tail = file.target.as_ref().and_then(|target| file.cache_policy.take_tail(target));
     match tail {
         Some(Ok(tail)) if !file.has_failed() => {

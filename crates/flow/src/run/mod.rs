@@ -4,6 +4,7 @@
 //! `file.rs` is the states of a file, and `stream.rs` moves its content. The last entry of a
 //! directory finishes the directory ([`Context::complete`](crate::Context::complete)).
 
+mod block_cursor;
 mod file;
 mod io;
 mod prepare;

@@ -9,6 +9,7 @@ use haul_sys::{advise, allocate, is_local};
 use super::io::Io;
 use crate::cache_policy::CachePolicy;
 use crate::decision::{Holes, Transfer};
+use crate::limits::Limits;
 use crate::plan;
 use crate::settings::Settings;
 use crate::tool::{Context, Entry, Tool};
@@ -22,6 +23,12 @@ pub(super) const FETCH_AHEAD_BYTES: u64 = 2 << 20;
 /// Minimum length of one worker's share of a range, in bytes: a typical stripe of a parallel
 /// file system.
 const SHARE_BYTES_MIN: u64 = 1 << 20;
+
+/// Maximum bytes per `copy_file_range`: enough to hide its cost, few enough to show progress.
+const KERNEL_COPY_BYTES: u64 = 8 << 20;
+
+/// Minimum of the same in a run with a limit on what it moves.
+const KERNEL_COPY_BYTES_MIN: u64 = 64 << 10;
 
 /// Prepares a copy. Returns how its content moves, and its cache policy.
 pub(super) fn copy<T: Tool>(
@@ -116,4 +123,11 @@ pub(super) fn shares_of(settings: &Settings, range: &Range<u64>) -> impl Iterato
     let (start, length) = (range.start, range.end - range.start);
     let share = (length / settings.jobs.max(1) as u64).max(SHARE_BYTES_MIN);
     plan::ranges(length, share, SHARE_BYTES_MIN).map(move |part| start + part.start..start + part.end)
+}
+
+/// Returns the maximum bytes per `copy_file_range`: with a limit, an eighth of a second's, so that
+/// the disk isn't used in bursts.
+pub(super) fn kernel_copy_bytes<T: Tool>(cx: &Context<'_, T>) -> u64 {
+    let limited = |rate: f64| ((rate / 8.0) as u64).clamp(KERNEL_COPY_BYTES_MIN, KERNEL_COPY_BYTES);
+    cx.run.limits.and_then(Limits::bytes_per_second).map_or(KERNEL_COPY_BYTES, limited)
 }

@@ -18,24 +18,20 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_engine::{Call, Ops, Outcome, Wait};
-use haul_sys::{Buffer, Cache, Errno, Error, Operation, Pipe, Seek, is_local, seek, start_write_back};
+use haul_sys::{
+    Buffer, Cache, Errno, Error, Operation, Pipe, Seek, is_local, make_blocking, seek, start_write_back,
+};
 
+use super::block_cursor::BlockCursor;
 use super::io::Io;
+use super::prepare::kernel_copy_bytes;
 use crate::cache_policy::{Special, Tail, Writable};
 use crate::decision::{Block, Failure, Holes, Transfer, Write};
-use crate::limits::Limits;
 use crate::report::Tally;
 use crate::room::{RoomWait, is_full};
 use crate::tool::{Context, OpenFile, Tool};
-
-/// Maximum bytes per `copy_file_range`: enough to hide its cost, few enough to show progress.
-const KERNEL_COPY_BYTES: u64 = 8 << 20;
-
-/// Minimum of the same in a run with a limit on what it moves.
-const KERNEL_COPY_BYTES_MIN: u64 = 64 << 10;
 
 /// Bytes of a file that are written to disk together while it is copied (`Policy::writes_back`).
 const WRITE_BACK_BYTES: u64 = 8 << 20;
@@ -52,6 +48,10 @@ pub(super) struct Stream<T: Tool> {
     end_doubted: bool,
     doing: Doing,
     transfer: Transfer,
+    /// True if it reads at the source's position, which has no offsets.
+    sequential: bool,
+    /// True once its source waits for data.
+    waits: bool,
     /// True once a copy through a pipe has not worked.
     refuses_pipe: bool,
     /// Special properties of the transfer in flight.
@@ -98,12 +98,19 @@ impl<T: Tool> Stream<T> {
             end_doubted: false,
             doing: Doing::Nothing,
             transfer,
+            sequential: false,
+            waits: false,
             refuses_pipe: false,
             tried: Special::default(),
             cursor: None,
             room: RoomWait::default(),
             written_back: range.start,
         }
+    }
+
+    /// Reads a file without offsets from its start to its end.
+    pub(super) fn sequential(file: Arc<OpenFile<T>>) -> Self {
+        Self { sequential: true, ..Self::new(file, 0..u64::MAX, Transfer::Blocks(Holes::Read)) }
     }
 
     /// Cuts a stream into as many as the engine should have.
@@ -119,7 +126,7 @@ impl<T: Tool> Stream<T> {
             return vec![self];
         }
         let Self { file, position, end, transfer, .. } = self;
-        let cursor = Arc::new(BlockCursor { next: AtomicU64::new(position), end, block_bytes });
+        let cursor = Arc::new(BlockCursor::new(position, end, block_bytes));
         let stream =
             |_| Self { cursor: Some(Arc::clone(&cursor)), ..Self::new(Arc::clone(&file), 0..0, transfer) };
         (0..streams).map(stream).collect()
@@ -141,7 +148,10 @@ impl<T: Tool> Stream<T> {
     /// Goes on with the next operation, or ends the stream.
     pub(super) fn next(mut self, cx: &Context<'_, T>, io: &mut Io) -> Progress<T> {
         self.start_write_back(cx);
-        if self.file.has_failed() || (self.position >= self.end && !self.take_from_cursor()) {
+        if self.file.has_failed()
+            || self.file.has_refused_offsets()
+            || (self.position >= self.end && !self.take_from_cursor())
+        {
             self.end_wait(cx);
             return Progress::Over(self);
         }
@@ -180,6 +190,11 @@ impl<T: Tool> Stream<T> {
                 let (target, buffer) = (Arc::clone(target), io.take_buffer());
                 let length = self.file.cache_policy.whole_sectors(io.length_of_block(left, cache));
                 Call::Pair { source, target, offset, buffer, length, cache }
+            }
+            _ if self.sequential => {
+                let buffer = io.take_buffer();
+                let length = io.length_of_block(left, cache).min(buffer.capacity());
+                Call::ReadOn { file: source, buffer, length }
             }
             _ => {
                 let buffer = io.take_buffer();
@@ -236,6 +251,15 @@ impl<T: Tool> Stream<T> {
             Err(cause) => cause,
         };
         io.buffers.push(buffer);
+        if cause.is(Errno::SPIPE) && self.file.refuse_offsets() {
+            return Progress::Over(self);
+        }
+        // A few regular files honour the `O_NONBLOCK` of the open and have no data yet.
+        if cause.is(Errno::AGAIN) && !self.waits && make_blocking(&self.file.source).is_ok() {
+            self.waits = true;
+            cx.expect_to_block();
+            return self.next(cx, io);
+        }
         if self.falls_back(cx, &cause) { self.next(cx, io) } else { self.fail(cx, Failure::Read(&cause)) }
     }
 
@@ -474,7 +498,7 @@ impl<T: Tool> Stream<T> {
             Ok(Some(start)) if start < self.end => start,
             Ok(_) => return Ok(None),
             // The file system doesn't report holes: treat everything as data.
-            Err(cause) if cause.is(Errno::INVAL) || cause.is(Errno::OPNOTSUPP) => {
+            Err(cause) if matches!(cause.errno(), Errno::INVAL | Errno::OPNOTSUPP | Errno::SPIPE) => {
                 return Ok(Some(self.position..self.end));
             }
             Err(cause) => return Err(cause),
@@ -567,27 +591,5 @@ impl<T: Tool> Stream<T> {
             }
             Err(cause) => self.fail(cx, Failure::ReadCompared(&cause)),
         }
-    }
-}
-
-/// Returns the maximum bytes per `copy_file_range`: with a limit, an eighth of a second's, so that
-/// the disk isn't used in bursts.
-fn kernel_copy_bytes<T: Tool>(cx: &Context<'_, T>) -> u64 {
-    let limited = |rate: f64| ((rate / 8.0) as u64).clamp(KERNEL_COPY_BYTES_MIN, KERNEL_COPY_BYTES);
-    cx.run.limits.and_then(Limits::bytes_per_second).map_or(KERNEL_COPY_BYTES, limited)
-}
-
-/// The blocks of a range, each taken by one stream.
-struct BlockCursor {
-    next: AtomicU64,
-    end: u64,
-    block_bytes: u64,
-}
-
-impl BlockCursor {
-    fn take(&self) -> Option<Range<u64>> {
-        // Relaxed: no two streams get the same block, which is all that is needed.
-        let start = self.next.fetch_add(self.block_bytes, Ordering::Relaxed);
-        (start < self.end).then(|| start..self.end.min(start.saturating_add(self.block_bytes)))
     }
 }

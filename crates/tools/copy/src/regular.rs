@@ -314,9 +314,15 @@ fn empty(
         file.close().map_err(failed)?;
         return Ok(target);
     }
-    if !copy.options.attributes_only {
-        // Also an empty one: being written to shows in its timestamps.
-        truncate(&file, 0).map_err(failed)?;
+    // Also an empty one: being written to shows in its timestamps.
+    match if copy.options.attributes_only { Ok(()) } else { truncate(&file, 0) } {
+        Ok(()) => {}
+        // GNU truncates as it opens, so to it this is a file that can't be opened.
+        Err(_) if copy.options.existing.force => {
+            file.close().map_err(failed)?;
+            return replace(copy, source, directory);
+        }
+        Err(cause) => return Err(failed(cause)),
     }
     Ok(OpenTarget { before: Some(opened), ..OpenTarget::new(file) })
 }

@@ -6,7 +6,7 @@
 
 use haul_flow::{FlowKind, Problem};
 use haul_sys::{Errno, Error, Fd, FileType, Operation, Stat};
-use haul_sys::{is_local, read_on, reflink, stat, write_on};
+use haul_sys::{is_local, make_blocking, read_on, reflink, stat, write_on};
 
 use super::CopyKind;
 use super::attributes::NewAttributes;
@@ -95,6 +95,8 @@ fn pump(
     // A device never gets more room. Other file systems may report that earlier bytes are lost.
     let is_file = || stat(target).is_ok_and(|stat| stat.kind == FileType::Regular);
     let may_wait = copy.copier.room.is_some() && is_file() && is_local(target).unwrap_or(false);
+    // Opened without waiting, but files of the kernel may have data later (`trace_pipe`).
+    make_blocking(source).map_err(|cause| (FlowKind::ErrorReading, cause))?;
     loop {
         let length = read_on(source, &mut buffer).map_err(|cause| (FlowKind::ErrorReading, cause))?;
         if length == 0 {

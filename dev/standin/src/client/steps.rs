@@ -32,6 +32,13 @@ impl Client {
         self.model.faults.flips(self.budget.number, || tree.node(number.0).map(name).unwrap_or_default())
     }
 
+    /// True if the file is to be opened without offsets.
+    pub(super) fn refuses_offsets(&self, tree: &Tree, number: INodeNo) -> bool {
+        let name = |node: &Node| Cow::Owned(node.first_name.as_bytes().to_owned());
+        let faults = &self.model.faults;
+        faults.refuses_offsets(self.budget.number, || tree.node(number.0).map(name).unwrap_or_default())
+    }
+
     pub(super) fn entry(
         &self,
         what: (Kind, &OsStr),
