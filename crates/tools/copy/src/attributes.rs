@@ -99,7 +99,8 @@ impl<'a> NewAttributes<'a> {
         // GNU sets the times first and goes no further if that fails, as it must for another user's
         // file: one message, not one for each attribute.
         let user = self.copier.process.user;
-        if user != 0 && self.before.is_some_and(|before| before.owner != user) && !self.give_times() {
+        let is_foreign = user != 0 && self.before.is_some_and(|before| before.owner != user);
+        if is_foreign && self.copier.options.require_preserve && !self.give_times() {
             return false;
         }
         let mut mode = self.stat.mode;

@@ -157,7 +157,7 @@ fn fill(
 
 /// True if source or target can only be read or written from its start to its end, although it
 /// calls itself a regular file: many files of the kernel do (`/proc/self/comm`, `trace_pipe`).
-/// They are all said to be empty.
+/// They are all said to be empty; any others are noticed when they are read (`flow`).
 fn has_no_offsets((source, stat): (&Fd, &Stat), target: &OpenTarget) -> bool {
     let is_refused = |moved: Result<usize, Error>| moved.is_err_and(|cause| cause.is(Errno::SPIPE));
     (stat.size == 0 && is_refused(read(source, 0, &mut [], Cache::Keep)))
@@ -315,7 +315,8 @@ fn empty(
         return Ok(target);
     }
     // Also an empty one: being written to shows in its timestamps.
-    match if copy.options.attributes_only { Ok(()) } else { truncate(&file, 0) } {
+    let emptied = if copy.options.attributes_only { Ok(()) } else { truncate(&file, 0) };
+    match emptied {
         Ok(()) => {}
         // GNU truncates as it opens, so to it this is a file that can't be opened.
         Err(_) if copy.options.existing.force => {

@@ -95,10 +95,15 @@ fn pump(
     // A device never gets more room. Other file systems may report that earlier bytes are lost.
     let is_file = || stat(target).is_ok_and(|stat| stat.kind == FileType::Regular);
     let may_wait = copy.copier.room.is_some() && is_file() && is_local(target).unwrap_or(false);
-    // Opened without waiting, but files of the kernel may have data later (`trace_pipe`).
-    make_blocking(source).map_err(|cause| (FlowKind::ErrorReading, cause))?;
     loop {
-        let length = read_on(source, &mut buffer).map_err(|cause| (FlowKind::ErrorReading, cause))?;
+        let read = match read_on(source, &mut buffer) {
+            // Opened without waiting, but files of the kernel may have data later (`trace_pipe`).
+            Err(cause) if cause.is(Errno::AGAIN) => {
+                make_blocking(source).and_then(|()| read_on(source, &mut buffer))
+            }
+            outcome => outcome,
+        };
+        let length = read.map_err(|cause| (FlowKind::ErrorReading, cause))?;
         if length == 0 {
             return Ok(offset);
         }
