@@ -257,3 +257,21 @@ fn contents_of_fifos_are_copied_as_by_gnu() {
         }
     }
 }
+
+#[test]
+fn a_fifo_in_a_tree_is_written_at_the_pace_of_its_reader() {
+    // Read only once the pipe is full.
+    let script = "
+        mkdir -p s t; head -c 1000000 /dev/urandom >s/f; mkfifo t/f
+        exec 3<>t/f
+        { sleep 0.2; timeout 20 head -c 1000000 <&3 >read; } &
+        cp -r s/. t
+        wait; cmp s/f read";
+    for way in WAYS {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let program = program!();
+        let copy = program.is_haul().then_some("cp").into_iter().chain(way).collect::<Vec<_>>().join(" ");
+        let script = script.replace("cp -r", &format!("{} {copy} -r", program.path().display()));
+        sandbox.script(&format!("set -e\n{script}")).unwrap();
+    }
+}

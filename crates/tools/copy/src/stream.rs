@@ -96,13 +96,7 @@ fn pump(
     let is_file = || stat(target).is_ok_and(|stat| stat.kind == FileType::Regular);
     let may_wait = copy.copier.room.is_some() && is_file() && is_local(target).unwrap_or(false);
     loop {
-        let read = match read_on(source, &mut buffer) {
-            // Opened without waiting, but files of the kernel may have data later (`trace_pipe`).
-            Err(cause) if cause.is(Errno::AGAIN) => {
-                make_blocking(source).and_then(|()| read_on(source, &mut buffer))
-            }
-            outcome => outcome,
-        };
+        let read = waiting(source, || read_on(source, &mut buffer));
         let length = read.map_err(|cause| (FlowKind::ErrorReading, cause))?;
         if length == 0 {
             return Ok(offset);
@@ -112,10 +106,10 @@ fn pump(
         let mut rest = &buffer[..length];
         while !rest.is_empty() {
             let failed = |cause| (FlowKind::ErrorWriting, cause);
-            let written = match may_wait {
+            let written = waiting(target, || match may_wait {
                 true => copy.with_room(|| write_on(target, rest)),
                 false => write_on(target, rest),
-            };
+            });
             let written = written.map_err(failed)?;
             if written == 0 {
                 return Err(failed(Error::new(Operation::Write, "0 bytes written".to_owned(), Errno::NOSPC)));
@@ -123,5 +117,14 @@ fn pump(
             rest = &rest[written..];
         }
         copy.cx.moved(length as u64);
+    }
+}
+
+/// Moves data, and waits for it if need be. A FIFO in a tree was opened with `O_NONBLOCK`, lest the
+/// open waits forever, and so were the kernel's files that may have data later (`trace_pipe`).
+fn waiting(file: &Fd, mut move_data: impl FnMut() -> Result<usize, Error>) -> Result<usize, Error> {
+    match move_data() {
+        Err(cause) if cause.is(Errno::AGAIN) => make_blocking(file).and_then(|()| move_data()),
+        outcome => outcome,
     }
 }
