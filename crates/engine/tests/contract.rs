@@ -262,6 +262,19 @@ fn line_3_what_is_not_native_is_done_in_place(mut subject: Subject) {
         assert_eq!(ground.content("target"), pattern(1, 0, FILE_BYTES));
         ground.remove("target");
     }
+    let file = Arc::new(haul_sys::open(&*ground.directory, c"source", Open::READ).unwrap());
+    let mut read = Vec::new();
+    while read.len() < FILE_BYTES {
+        read.extend(insist(
+            engine,
+            || Call::ReadOn { file: Arc::clone(&file), buffer: Buffer::new(4096), length: 3000 },
+            |outcome| match outcome {
+                Outcome::Read { buffer, result } => Some(buffer.bytes()[..result.ok()??].to_vec()),
+                other => panic!("{other:?}"),
+            },
+        ));
+    }
+    assert_eq!(read, pattern(1, 0, FILE_BYTES));
     for (name, how) in [(c"source", Open::READ), (c"made", Open::create(haul_sys::Mode::READ_WRITE))] {
         let file = insist(
             engine,
