@@ -151,7 +151,8 @@ export class HaulError extends Error {
 }
 
 /**
- * Copies a file or tree to `target`, as `fs.promises.cp` does. An existing directory is merged with.
+ * Copies a file or tree to `target`, as `fs.promises.cp` does. An existing directory is merged with,
+ * and gets the permissions of its source.
  * Every entry is tried; rejects with a HaulError that lists those that failed.
  */
 export function copyTree(source: Path, target: Path, options?: CopyOptions): Promise<Result>;

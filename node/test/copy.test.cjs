@@ -48,6 +48,14 @@ test('a tree is copied as fs.cp does', async (t) => {
   assert.equal(fs.statSync(path.join(target, 'a.txt')).mtimeMs, 1000_000);
 });
 
+test('directories above the target are made, unless there is nothing to copy', async (t) => {
+  const { source, target } = tree(t);
+  await copyTree(source, path.join(target, 'x/y'));
+  assert.deepEqual(fs.readdirSync(path.join(target, 'x/y')).sort(), ['a.txt', 'link', 'sub']);
+  await assert.rejects(copyTree(path.join(source, 'missing'), path.join(target, 'n/y')), HaulError);
+  assert.ok(!fs.existsSync(path.join(target, 'n')));
+});
+
 test('an ES module has the same functions', async () => {
   const imported = await import('haul-copy');
   assert.equal(imported.copyTree, copyTree);
