@@ -21,6 +21,9 @@ _Ignore = Callable[[Any, list[Any]], Iterable[Any]]
 _Problem = tuple[str, list[bytes], Optional[int], str, bool]
 _Triple = tuple[Any, Any, str]
 
+# As for the command.
+_JOBS_MAX = 1024
+
 # The original, even if a program puts haul's in its place.
 _shutil_copytree = shutil.copytree
 
@@ -86,7 +89,7 @@ def copytree(
         return _shutil_copytree(
             src, dst, symlinks, ignore, copy_function, ignore_dangling_symlinks, dirs_exist_ok
         )
-    check_options(jobs, reflink, exclude)
+    rules = check_options(jobs, reflink, exclude, progress)
     sys.audit("shutil.copytree", src, dst)
     source, target = os.fspath(src), os.fspath(dst)
     with os.scandir(source):
@@ -102,7 +105,7 @@ def copytree(
         jobs=jobs,
         reflink=reflink,
         verify=bool(verify),
-        exclude=list(exclude),
+        exclude=rules,
         names=names,
     )
     problems = _haul.copy(request, progress_call(progress))
@@ -110,14 +113,25 @@ def copytree(
     return dst
 
 
-def check_options(jobs: Optional[int], reflink: str, exclude: Sequence[str]) -> None:
-    """Raises what is wrong with options, before anything is made."""
+def check_options(
+    jobs: Optional[int], reflink: str, exclude: Sequence[str], progress: Optional[Callable[..., object]]
+) -> list[str]:
+    """Returns the rules. Raises what is wrong with options, before anything is made."""
     if isinstance(exclude, (str, bytes)):
         raise TypeError("exclude must be a sequence of rules, not one string")
-    if jobs is not None and jobs < 1:
-        raise ValueError("jobs must be at least 1")
+    rules = list(exclude)
+    if not all(isinstance(rule, str) for rule in rules):
+        raise TypeError("the rules of exclude must be strings")
+    _haul.check_rules([rule.encode("utf-8", "surrogateescape") for rule in rules])
+    if jobs is not None and not isinstance(jobs, int):
+        raise TypeError(f"jobs must be an integer, not {jobs!r}")
+    if jobs is not None and not 1 <= jobs <= _JOBS_MAX:
+        raise ValueError(f"jobs must be from 1 to {_JOBS_MAX}, not {jobs}")
+    if progress is not None and not callable(progress):
+        raise TypeError("progress must be callable")
     if reflink not in ("auto", "always", "never"):
         raise ValueError(f"reflink must be 'auto', 'always' or 'never', not {reflink!r}")
+    return rules
 
 
 def progress_call(

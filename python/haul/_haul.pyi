@@ -35,6 +35,7 @@ class _HashRequest(Protocol):
     jobs: Optional[int]
     exclude: list[str]
 
+def check_rules(rules: list[bytes]) -> None: ...
 def copy(request: _Request, progress: _Progress) -> list[_Problem]: ...
 def sync(
     request: _SyncRequest, progress: _Progress

@@ -85,7 +85,7 @@ def sync(
     Raises `shutil.Error` with a list of `(src, dst, why)`, or `ValueError` for what `haul sync`
     refuses, such as a directory inside the other.
     """
-    check_options(jobs, reflink, exclude)
+    rules = check_options(jobs, reflink, exclude, progress)
     source, target = os.fspath(src), os.fspath(dst)
     with os.scandir(source):
         pass  # Raises if the source is missing or not a directory.
@@ -98,7 +98,7 @@ def sync(
         jobs=jobs,
         reflink=reflink,
         verify=bool(verify),
-        exclude=list(exclude),
+        exclude=rules,
     )
     counts, problems = _haul.sync(request, progress_call(progress))
     raise_errors(problems, source, target, False)
@@ -121,7 +121,7 @@ def hash_tree(
     `algorithm` is "blake3", "xxh128", "xxh64", "sha256" or "md5". Raises `OSError` if `path` is
     missing, and `shutil.Error` with a list of `(path, path, why)` if a file can't be read.
     """
-    check_options(jobs, "auto", exclude)
+    rules = check_options(jobs, "auto", exclude, progress)
     top = os.fspath(path)
     os.stat(top)  # Raises if it is missing.
     request = _HashRequest(
@@ -129,7 +129,7 @@ def hash_tree(
         algorithm=algorithm,
         follow_symlinks=bool(follow_symlinks),
         jobs=jobs,
-        exclude=list(exclude),
+        exclude=rules,
     )
     files, problems = _haul.hash_tree(request, progress_call(progress))
     raise_errors(problems, top, top, False)

@@ -23,7 +23,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use haul::flow::{Contents, NameList, RefusedName};
+use haul::flow::{Contents, NameList, RefusedName, Selector};
 use haul::options::{Atomic, Dereference, IfChanged, Preserve, Reflink, Verify};
 use haul::{CancelToken, Config, Copy, CopyOptions, Error, FlowKind, Selection};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -78,6 +78,26 @@ fn problems_of(error: Error) -> PyResult<Vec<ProblemTuple>> {
     }
 }
 
+/// Checks rules by which names are left out.
+///
+/// # Errors
+/// `ValueError` for the first that is invalid.
+#[pyfunction]
+fn check_rules(rules: Vec<Vec<u8>>) -> PyResult<()> {
+    for rule in rules {
+        let invalid = || {
+            let shown = String::from_utf8_lossy(&rule);
+            PyValueError::new_err(format!("exclude has an invalid rule: {shown:?}"))
+        };
+        let text = String::from_utf8(rule.clone()).map_err(|_| invalid())?;
+        if text.is_empty() || text.contains('\0') {
+            return Err(invalid());
+        }
+        Selector::new(&Selection { rules: vec![text], ..Selection::default() }).map_err(|_| invalid())?;
+    }
+    Ok(())
+}
+
 fn path(bytes: Vec<u8>) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
@@ -130,6 +150,7 @@ fn name_list(text: Vec<u8>) -> PyResult<Arc<NameList>> {
 #[pymodule]
 fn _haul(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(check_rules, module)?)?;
     module.add_function(wrap_pyfunction!(copy, module)?)?;
     module.add_function(wrap_pyfunction!(sync::sync, module)?)?;
     module.add_function(wrap_pyfunction!(hashes::hash_tree, module)?)

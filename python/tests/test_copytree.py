@@ -258,11 +258,21 @@ class Errors(Case):
             ({"jobs": 0}, ValueError),
             ({"exclude": "*.pyc"}, TypeError),
             ({"exclude": ["[z-a]"]}, ValueError),
+            ({"exclude": ["["]}, ValueError),
+            ({"exclude": [""]}, ValueError),
+            ({"exclude": ["a\0b"]}, ValueError),
+            ({"exclude": ["\udcff"]}, ValueError),
+            ({"exclude": [b"a"]}, TypeError),
+            ({"exclude": None}, TypeError),
+            ({"jobs": 1.5}, TypeError),
+            ({"jobs": 10**30}, ValueError),
+            ({"progress": 3}, TypeError),
             ({"copy_function": shutil.copy, "verify": True}, ValueError),
         ]
         for options, error in wrong:
             with self.subTest(options), self.assertRaises(error):
                 haul.copytree(self.source, self.target, **options)
+            self.assertFalse(os.path.exists(self.target), options)
         with self.assertRaises(ValueError):
             haul.copytree(self.source, "a\0b")
 
