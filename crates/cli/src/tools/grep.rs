@@ -141,7 +141,9 @@ impl Line {
                 Choice::Include => rules.push(rule(value, true)),
                 Choice::Exclude => rules.push(rule(value, false)),
                 Choice::ExcludeFrom => {
-                    let globs = contents(value)?.into_iter().filter(|glob| !glob.is_empty());
+                    // White space at the end of a line doesn't count.
+                    let globs = contents(value)?.into_iter().map(|glob| glob.trim_ascii_end().to_vec());
+                    let globs = globs.filter(|glob| !glob.is_empty());
                     rules.extend(globs.map(|glob| Rule { glob, include: false }));
                 }
             }

@@ -16,7 +16,7 @@ const TREE: &str = "mkdir -p t/s/deep t/.hidden; echo 'abc needle' > t/x.c; echo
 #[test]
 fn trees_are_searched_as_by_gnu_grep() {
     require!(needs_gnu());
-    let scene = Scene::of(TREE);
+    let scene = Scene::of(&format!("{TREE}; printf 'x* \\r\\n.f\\t\\n \\n' >spaces"));
     for words in [
         "-r needle t",
         "-r needle",
@@ -38,6 +38,7 @@ fn trees_are_searched_as_by_gnu_grep() {
         "-r --exclude-dir=s/ needle t",
         "-c --exclude=x.c/ needle t/x.c",
         "-rc --exclude=*/ needle t",
+        "-r --exclude-from=spaces needle t",
         "-rc --exclude=x.c/ needle t",
         "-rc --include=x.c/ needle t",
         "-r --exclude=t/ needle t",

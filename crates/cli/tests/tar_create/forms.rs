@@ -70,7 +70,7 @@ fn names_are_taken_from_where_they_are_said_to_be() {
     require!(needs::tool("tar"));
     let scene = Scene::on_disk(
         "mkdir -p d/e f g; echo 1 >d/1; echo 2 >d/e/2; echo 3 >f/3; echo 4 >4; echo 5 >g/5.o
-        printf 'd/1\\nf\\n' >list; printf '4\\0g\\0' >list0; printf '*.o\\n' >patterns; : >none
+        printf 'd/1\\nf\\n' >list; printf '4\\0g\\0' >list0; printf '*.o\\n' >patterns; : >none; printf '*.o \\r\\ne\\t\\n \\n' >spaces
         printf '%s\\n' 4 '-C d' 1 -Ce 2 --directory=../../f 3 >moves; ln -s d l; ln -s nowhere n; chmod 2775 g; chmod 7777 4
         touch $'new\\nline' 'a\\b'; printf '%s\\n' 'new\\nline' 'a\\\\b' '\\x' >quoted; mkdir 's p'; touch 's p/6'
         printf '%s\\n' --exclude=2 '-X \"patterns\"' '' d g ' --add-file=4' '-T list' \"-C 's p'\" 6 >options
@@ -85,6 +85,7 @@ fn names_are_taken_from_where_they_are_said_to_be() {
         "-cf a.tar --exclude=2 d f",
         "-cf a.tar --exclude='e*' d/ f//",
         "-cf a.tar -X patterns .",
+        "-cf a.tar -X spaces .",
         "-cf a.tar --no-recursion d f/3",
         "cvf a.tar d g",
         "-cf a.tar d d/1 d/../f",

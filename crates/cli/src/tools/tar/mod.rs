@@ -231,7 +231,13 @@ impl Line {
     fn excludes(&self, listed: &[Excluding]) -> Result<Vec<Exclude>, String> {
         let mut excludes = Vec::new();
         for Excluding { text, is_file, is_anchored } in self.excluding.iter().chain(listed) {
-            let patterns = if *is_file { words::lines(text, b'\n')? } else { vec![text.as_bytes().to_vec()] };
+            let mut patterns =
+                if *is_file { words::lines(text, b'\n')? } else { vec![text.as_bytes().to_vec()] };
+            if *is_file {
+                // White space at the end of a line, such as that of Windows, doesn't count.
+                patterns.iter_mut().for_each(|line| line.truncate(line.trim_ascii_end().len()));
+                patterns.retain(|line| !line.is_empty());
+            }
             let exclude = |pattern: Vec<u8>| Exclude { anchored: *is_anchored, ..Exclude::of(&pattern) };
             excludes.extend(patterns.into_iter().map(exclude));
         }
