@@ -105,7 +105,7 @@ impl Shared {
 
     fn add_rules_of(&mut self, value: Value<'_>) -> Result<(), Error> {
         let path = value.path()?;
-        self.run.reads_input |= is_input(&path);
+        self.note_input(&path)?;
         let text = read(&path).map_err(|why| sentence(&path, &reason(&why)))?;
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
         let rules = &mut self.run.config.selection.rules;
@@ -120,12 +120,20 @@ impl Shared {
         Ok(())
     }
 
+    /// Notes that a file will be read, which may be standard input, but only once.
+    fn note_input(&mut self, path: &Path) -> Result<(), Error> {
+        if is_input(path) && std::mem::replace(&mut self.run.reads_input, true) {
+            return Err(Error::Sentence("standard input can be read only once".to_owned()));
+        }
+        Ok(())
+    }
+
     fn set_list(&mut self, value: Value<'_>, end: u8) -> Result<(), Error> {
         let path = value.path()?;
         if let Some((flag, ..)) = &self.list {
             return Err(Error::Exclusive { flag, other: value.flag });
         }
-        self.run.reads_input |= is_input(&path);
+        self.note_input(&path)?;
         self.list = Some((value.flag, path, end));
         Ok(())
     }

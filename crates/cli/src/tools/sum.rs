@@ -218,6 +218,15 @@ impl Line {
         if let (Some(flag), true) = (self.shared.selection_flag(), self.check) {
             return Err(Error::Useless { flag, other: "--check" });
         }
+        let reads_input = self.operands.is_empty() || self.operands.iter().any(|operand| operand == "-");
+        match self.shared.selection_flag() {
+            Some(flag) if reads_input && (self.operands.len() < 2 || self.shared.run.reads_input) => {
+                return Err(Error::Sentence(format!(
+                    "{flag} is for what is read from a directory: name one"
+                )));
+            }
+            _ => {}
+        }
         for (flag, is_useless, other) in of_listing {
             if let (Some(flag), true) = (flag, is_useless) {
                 return Err(Error::Useless { flag, other });

@@ -59,6 +59,9 @@ const LINES: [&str; 58] = [
     "-a --walk=ranks --gitignore --exclude-caches --min-size=100 from to",
     "-a --files-from=list --exclude=size-4096 from to",
     "-ar --walk=ranks --files0-from=list0 from there",
+    "-a --files-from=through from to",
+    "-a --walk=ranks --files-from=through from to",
+    "-r --files-from=through from to",
     "-r --exclude=size-4* --max-size=1K from/size-4095 from/size-511 from/size-4097 from/odd there",
     "-r --preserve=links,xattr from to",
     "-r --preserve=all --no-preserve=links,timestamps from to",
@@ -98,6 +101,11 @@ fn prepare(folder: &Path) -> io::Result<()> {
     let list = "sub/sub/deep\nsize-511\nsize-4096\nodd\nsub/missing\nsub/mode-0644\n";
     fs::write(folder.join("list"), list)?;
     fs::write(folder.join("list0"), list.replace('\n', "\0"))?;
+    // Names that lead through files and links, and one that is missing in a directory.
+    fs::write(
+        folder.join("through"),
+        "size-0/x\nsize-511\nsize-511/x\nsize-511/y/z\nsub/link-up/size-1\nsub/link-up\nodd\nodd/nothing\n",
+    )?;
     let there = folder.join("there");
     fs::create_dir_all(there.join("sub"))?;
     fs::create_dir_all(there.join("odd"))?;

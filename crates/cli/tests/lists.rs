@@ -1,0 +1,132 @@
+//! `--files-from`: nothing below the operands is looked at but what a list names.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+
+use haul_testkit::{Outcome, Program, Run, Sandbox, program, require};
+
+/// Runs a copy of `s` to `t` with a list of names, and returns the outcome.
+fn copy_listed(ours: &Program, sandbox: &Sandbox, options: &[&str], list: &[u8]) -> Outcome {
+    let run = ours.run_with(options).args(["s", "t"]).in_folder(sandbox.path()).input(list);
+    run.finish().unwrap()
+}
+
+const LISTED: &str =
+    "mkdir -p s/a/b s/c; touch s/a/x s/a/y s/a/b/z s/c/w s/v; chmod 700 s/a; touch -d @1000 s/a s/a/b s";
+
+/// Names of the files and directories below `t`.
+fn made(sandbox: &Sandbox) -> Vec<String> {
+    let walk = walkdir::WalkDir::new(sandbox.join("t")).min_depth(1).sort_by_file_name().into_iter();
+    let path = |entry: walkdir::DirEntry| entry.path().strip_prefix(sandbox.join("t")).unwrap().to_owned();
+    walk.map(|entry| path(entry.unwrap()).to_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn of_a_list_of_names_exactly_those_are_copied() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let cases: [(&[&str], &[u8], &[&str]); 7] = [
+        (&["-a", "--files-from=-"], b"a/x\n\n./v\na/b/z\na/x\n", &["a", "a/b", "a/b/z", "a/x", "v"]),
+        (&["--files0-from=-"], b"a/x\0v\0", &["a", "a/x", "v"]),
+        (&["--null", "--files-from=-"], b"a//x", &["a", "a/x"]),
+        // As with rsync, -a alone doesn't take what is in a listed directory.
+        (&["-a", "--files-from=-"], b"a\na/b/z", &["a", "a/b", "a/b/z"]),
+        (&["-ar", "--files-from=-"], b"a\nc/", &["a", "a/b", "a/b/z", "a/x", "a/y", "c", "c/w"]),
+        (&["-r", "--files-from=-"], b".", &["a", "a/b", "a/b/z", "a/x", "a/y", "c", "c/w", "v"]),
+        (&["-a", "--files-from=-", "--exclude=x", "--exclude=c/"], b"a/x\na/y\nc/w", &["a", "a/y"]),
+    ];
+    for (options, list, wanted) in cases {
+        let sandbox = Sandbox::in_memory().unwrap();
+        sandbox.script(LISTED).unwrap();
+        let outcome = copy_listed(&ours, &sandbox, options, list);
+        assert!(outcome.succeeded(), "{options:?}: {}", outcome.errors());
+        assert_eq!(made(&sandbox), wanted, "{options:?}");
+        if options[0] == "-a" && wanted.contains(&"a") {
+            let of = |name: &str| fs::metadata(sandbox.join(name)).unwrap();
+            assert_eq!(
+                of("t/a").modified().unwrap(),
+                of("s/a").modified().unwrap(),
+                "directories are as with -a"
+            );
+            assert_eq!(of("t/a").permissions(), of("s/a").permissions());
+        }
+    }
+}
+
+#[test]
+fn a_list_that_leads_elsewhere_is_refused_before_anything_is_touched() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let cases: [(&[&str], &[u8], &str); 10] = [
+        (&["--files-from=-", "--exclude-from=-"], b"v\n", "standard input can be read only once"),
+        (&["--exclude-from=-", "--exclude-from=-"], b"v\n", "standard input can be read only once"),
+        (&["--files-from=-"], b"v\n../secret\n", "name 2 leads out of SOURCE: '../secret'"),
+        (&["--files-from=-"], b"a/../../x", "name 1 leads out of SOURCE"),
+        (&["--files-from=-"], b"/etc/passwd", "name 1 is absolute"),
+        (&["--files0-from=-"], b"v\0\0c", "name 2 is empty"),
+        (&["--files-from=-"], b"v\0c", "name 1 has a NUL in it; use --null"),
+        (&["--files-from=/no/such/list"], b"", "/no/such/list: No such file or directory"),
+        (&["--files-from=-", "--parents"], b"v", "--parents"),
+        (&["--null"], b"", "--files-from"),
+    ];
+    for (options, list, message) in cases {
+        let sandbox = Sandbox::in_memory().unwrap();
+        sandbox.script(LISTED).unwrap();
+        let outcome = copy_listed(&ours, &sandbox, options, list);
+        assert_eq!(outcome.status(), Some(1), "{options:?}");
+        assert!(outcome.errors().contains(message), "{options:?}: {}", outcome.errors());
+        assert!(!sandbox.join("t").exists(), "{options:?}");
+    }
+}
+
+#[test]
+fn a_listed_name_that_is_missing_or_behind_a_link_is_an_error_and_the_others_are_copied() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script(&format!("{LISTED}; mkdir secret; touch secret/key; ln -s ../secret s/link")).unwrap();
+    let outcome = copy_listed(
+        &ours,
+        &sandbox,
+        &["-a", "--files-from=-"],
+        b"v\nmissing\nlink/key\nv/below/1\nv/below/2\na/x",
+    );
+    let mut errors: Vec<_> = outcome.errors().lines().map(str::to_owned).collect();
+    errors.sort();
+    let wanted = [
+        "haul cp: cannot stat 's/link/key': Not a directory",
+        "haul cp: cannot stat 's/missing': No such file or directory",
+        "haul cp: cannot stat 's/v/below/1': Not a directory",
+        "haul cp: cannot stat 's/v/below/2': Not a directory",
+    ];
+    assert_eq!((outcome.status(), errors.as_slice()), (Some(1), &wanted.map(str::to_owned)[..]));
+    assert_eq!(made(&sandbox), ["a", "a/x", "v"]);
+    fs::write(sandbox.join("file"), "x").unwrap();
+    let run = ours.run_with(&["--files-from=-"]).args(["file", "u"]).in_folder(sandbox.path()).input(b"v");
+    let outcome = run.finish().unwrap();
+    assert_eq!(outcome.errors(), "haul cp: cannot stat 'file': Not a directory\n");
+}
+
+#[test]
+fn every_tool_takes_lists() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script(&format!("{LISTED}; cp -r s t; touch t/new t/a/new")).unwrap();
+    let haul = |words: &[&str], list: &[u8]| {
+        Run::new(ours.path()).args(words).in_folder(sandbox.path()).input(list).finish().unwrap()
+    };
+    let summed = haul(&["sum", "--files-from=-", "s"], b"a/x\nc");
+    let names: Vec<_> =
+        summed.printed().lines().map(|line| line.split("  ").nth(1).unwrap().to_owned()).collect();
+    assert_eq!(names, ["s/a/x", "s/c/w"], "{}", summed.errors());
+    for words in [&["sum", "--files-from=-"][..], &["sum", "--exclude-from=-", "-", "s"]] {
+        assert_eq!(haul(words, b"v\n").status(), Some(1), "{words:?}");
+    }
+    let echoed = haul(&["each", "--sort=path", "--files-from=-", "s", "--", "echo"], b"a/b\nv");
+    assert_eq!(echoed.printed(), "s/a/b/z\ns/v\n", "{}", echoed.errors());
+    assert_eq!(haul(&["cmp", "--files-from=-", "s", "t"], b"a/x\nc").status(), Some(0));
+    let whole = haul(&["cmp", "--files-from=-", "s", "t"], b"a");
+    assert_eq!((whole.status(), whole.printed().as_str()), (Some(1), "Only in t/a: new\n"));
+}
