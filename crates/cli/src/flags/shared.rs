@@ -170,8 +170,8 @@ static OF_MACHINE: &[Flag] = &[
             Ok(())
         }),
         "show progress on standard error: auto (if it is a terminal; the default for WHEN), always, or never; without \
-         this option, the variable HAUL_PROGRESS decides; given twice (-gg), also show the ranks that have completed \
-         nothing for five seconds",
+         this option, the variable HAUL_PROGRESS decides; given twice, also show the ranks that have completed nothing \
+         for five seconds",
     )
     .configurable(),
     Flag::own(

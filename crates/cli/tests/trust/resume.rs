@@ -291,7 +291,8 @@ fn after_any_kills_the_same_command_completes_the_copy() {
         let differences = compare::compare_paths(&source, &copy, facts).unwrap();
         assert!(differences.is_empty(), "round {round}, {options:?}: {differences}");
         assert_eq!(hidden(scene.sandbox.path()), Vec::<PathBuf>::new(), "round {round}, {options:?}");
-        if killed >= kills {
+        // On a busy machine few copies get so far.
+        if killed >= kills && (skipped > 0 || killed >= 10 * kills) {
             break;
         }
     }
