@@ -40,8 +40,8 @@ const PERIOD: Duration = Duration::from_millis(10);
 /// Time until another look after one that came too soon.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// The same as [`PERIOD`] where the processors have something to do: there, less is to be gained, and locks and
-/// the disk make the speed of short observations differ.
+/// The same as [`PERIOD`] where the processors have something to do: there, less is to be gained,
+/// and locks and the disk make the speed of short observations differ.
 const BUSY_PERIOD: Duration = Duration::from_millis(20);
 
 /// The same with more workers than a run begins with, whose speed differs by half.

@@ -20,7 +20,7 @@ use crate::start::{Way, script};
 const ALL: &str = "-a from to";
 
 /// Command lines. `from` is a tree of everything; `there` is an older copy of a part of it.
-const LINES: [&str; 58] = [
+const LINES: [&str; 61] = [
     ALL,
     "-a from/. there",
     "-av from there",

@@ -25,7 +25,7 @@ impl MemberPrinter {
         Self { verbose: options.verbose, lines }
     }
 
-    /// Prints a member by the name of its file, as in GNU tar; without `-P`, the name in the archive
+    /// Prints a member by the name of its file, as in GNU tar; without `-P`, the one in the archive
     /// may be shorter. With `-vv` the rest is the line that a listing would have.
     pub(super) fn print(
         &self,

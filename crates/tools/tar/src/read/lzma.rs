@@ -93,7 +93,7 @@ impl<R: Read> Read for Lzma<R> {
             if produced > 0 {
                 return Ok(produced as usize);
             }
-            // `Finish` comes only once everything that precedes EOF was returned, and has an outcome.
+            // `Finish` comes only once everything before EOF was returned, and has an outcome.
             action = match action {
                 Action::Finish if !self.over => return Err(ErrorKind::UnexpectedEof.into()),
                 _ if is_last => Action::Finish,
