@@ -109,6 +109,26 @@ fn a_listed_name_that_is_missing_or_behind_a_link_is_an_error_and_the_others_are
 }
 
 #[test]
+fn a_name_that_is_missing_in_a_directory_that_is_copied_as_a_whole_is_an_error() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for list in [&b"a\na/x\na/none\na/b/none/z\na/x/w\na/b\n"[..], b".\na/none\na/b/none\na/x/w"] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        sandbox.script(LISTED).unwrap();
+        let outcome = copy_listed(&ours, &sandbox, &["-r", "--files-from=-"], list);
+        let mut errors: Vec<_> = outcome.errors().lines().map(str::to_owned).collect();
+        errors.sort();
+        let wanted = [
+            "haul cp: cannot stat 's/a/b/none': No such file or directory",
+            "haul cp: cannot stat 's/a/none': No such file or directory",
+            "haul cp: cannot stat 's/a/x/w': Not a directory",
+        ];
+        assert_eq!((outcome.status(), errors.as_slice()), (Some(1), &wanted.map(str::to_owned)[..]));
+        assert!(["a/x", "a/y", "a/b/z"].iter().all(|name| made(&sandbox).contains(&name.to_string())));
+    }
+}
+
+#[test]
 fn every_tool_takes_lists() {
     let ours = program!();
     require!(ours.needs_haul());

@@ -218,14 +218,13 @@ impl Line {
         if let (Some(flag), true) = (self.shared.selection_flag(), self.check) {
             return Err(Error::Useless { flag, other: "--check" });
         }
-        let reads_input = self.operands.is_empty() || self.operands.iter().any(|operand| operand == "-");
-        match self.shared.selection_flag() {
-            Some(flag) if reads_input && (self.operands.len() < 2 || self.shared.run.reads_input) => {
-                return Err(Error::Sentence(format!(
-                    "{flag} is for what is read from a directory: name one"
-                )));
-            }
-            _ => {}
+        if let Some(flag) = self.shared.selection_flag()
+            && self.operands.iter().all(|operand| operand == "-")
+        {
+            return Err(Error::Sentence(format!("{flag} has no effect on standard input: name a directory")));
+        }
+        if self.shared.run.reads_input && self.operands.iter().any(|operand| operand == "-") {
+            return Err(Error::Sentence("standard input can be read only once".to_owned()));
         }
         for (flag, is_useless, other) in of_listing {
             if let (Some(flag), true) = (flag, is_useless) {

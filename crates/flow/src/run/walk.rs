@@ -68,7 +68,7 @@ pub(super) fn is_selected<T: Tool>(
     if entry.is_operand() && selector.excludes_operand(entry.name()) {
         return Ok(false);
     }
-    if classified.follow && !is_listed(cx, entry) {
+    if classified.follow && !is_listed(cx, &entry.node, entry.name()) {
         return Ok(false);
     }
     if classified.kind != EntryType::Regular || !selector.has_limits() {
@@ -84,16 +84,29 @@ pub(super) fn is_selected<T: Tool>(
 
 /// True unless the run's list has only paths that lead through an entry, which isn't a directory.
 /// These are reported.
-fn is_listed<T: Tool>(cx: &Context<'_, T>, entry: &Entry<T>) -> bool {
-    let Some(scope) = &entry.node.scope else { return true };
-    let Some((is_listed, below)) = cx.selector().listed_at(scope, entry.name()) else { return true };
+fn is_listed<T: Tool>(cx: &Context<'_, T>, node: &DirNode<T>, name: &CStr) -> bool {
+    let Some(scope) = &node.scope else { return true };
+    let (is_listed, below) = cx.selector().listed_at(scope, name);
     for path in &below {
-        let path = [entry.path().as_slice(), b"/", path].concat();
+        let path = [node.source.path_of(name).as_slice(), b"/", path].concat();
         let arguments = String::from_utf8_lossy(&path).into_owned();
         let cause = Error::new(Operation::Openat, arguments, Errno::NOTDIR);
         cx.problem(Problem::new(FlowKind::CannotStat).naming(path).because(cause));
     }
     is_listed || below.is_empty()
+}
+
+/// Reports what the run's list has in a directory that is taken as a whole, and isn't there.
+/// `names` are the first that were read from it.
+fn tell_lacking<T: Tool>(cx: &Context<'_, T>, node: &DirNode<T>, directory: &Fd, names: &Names) {
+    let Some(scope) = &node.scope else { return };
+    for name in cx.selector().lacking(scope, names) {
+        // It may come later in a large directory.
+        if let Err(cause) = stat_at(directory, &name) {
+            let path = node.source.path_of(&name);
+            cx.problem(Problem::new(FlowKind::CannotStat).naming(path).because(cause));
+        }
+    }
 }
 
 /// Enters a directory and lists it.
@@ -136,7 +149,7 @@ pub(super) fn visit<T: Tool>(
     let source = cx.cache().hold(&entry.node.source, entry.name(), how, stat.identity, open);
     let node = DirNode::<T>::below(&entry.node, source, (stat, scope), own);
     match fd {
-        Ok(fd) if visit => return list(cx, reader, &node, fd),
+        Ok(fd) if visit => return list(cx, reader, &node, fd, Window::First),
         Err(cause) if visit => {
             cx.problem(Problem::new(FlowKind::CannotAccess).naming(entry.path()).because(cause));
         }
@@ -167,17 +180,28 @@ fn open_directory<T: Tool>(
     }
 }
 
+/// Which part of a directory is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Window {
+    First,
+    Next,
+}
+
 /// Lists a directory, or the next window of it, and shares the entries.
 pub(super) fn list<T: Tool>(
     cx: &Context<'_, T>,
     reader: &mut DirectoryReader,
     node: &Arc<DirNode<T>>,
     fd: Arc<Fd>,
+    window: Window,
 ) {
     let (mut names, more) = match node.scope.as_ref().and_then(|scope| cx.selector().listing(scope)) {
         Some(names) => (names, false),
         None => read(cx, reader, node, &fd),
     };
+    if window == Window::First {
+        tell_lacking(cx, node, &fd, &names);
+    }
     select(cx, node, &fd, &mut names);
     expect(cx, node, &names);
     // Shared before its entries: the last directory shared is the first taken, so those of this
@@ -224,14 +248,15 @@ fn select<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, directory: &Fd, 
         return;
     }
     // Here and not when they are begun, which another process may do.
-    names.retain(|name, kind| {
-        let entry = Entry { node: Arc::clone(node), name: name.into(), kind: *kind, seen: None };
-        match kind {
-            EntryType::Directory | EntryType::Unknown => true,
-            // It may lead to a directory, and is looked at before others get it.
-            EntryType::Symlink if cx.tool().follow(&entry) => true,
-            _ => is_listed(cx, &entry),
-        }
+    let follows = |name: &CStr| {
+        let kind = EntryType::Symlink;
+        cx.tool().follow(&Entry { node: Arc::clone(node), name: name.into(), kind, seen: None })
+    };
+    names.retain(|name, kind| match kind {
+        EntryType::Directory | EntryType::Unknown => true,
+        // It may lead to a directory, and is looked at before others get it.
+        EntryType::Symlink if follows(name) => true,
+        _ => is_listed(cx, node, name),
     });
 }
 
@@ -289,6 +314,7 @@ pub fn continue_dir<T: Tool>(
         names = listed;
     }
     if let Some(directory) = directory {
+        tell_lacking(cx, &node, &directory, &names);
         select(cx, &node, &directory, &mut names);
     }
     expect(cx, &node, &names);

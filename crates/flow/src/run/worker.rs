@@ -202,7 +202,9 @@ impl<'r, T: Tool> Worker<'r, T> {
                     walk::visit(&self.cx, &mut self.reader, entry, false);
                 }
             }
-            Some(Job::List(node, fd)) => walk::list(&self.cx, &mut self.reader, &node, fd),
+            Some(Job::List(node, fd)) => {
+                walk::list(&self.cx, &mut self.reader, &node, fd, walk::Window::Next)
+            }
             Some(Job::Visit(visit)) => {
                 self.cx.attend(None);
                 visit(&self.cx);

@@ -22,6 +22,15 @@ pub struct NameList {
     contents: Contents,
 }
 
+/// What a list has in one directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    /// The names in it, and the directory itself if that is listed.
+    pub(super) names: Range<u32>,
+    /// True if everything in it is taken, listed or not.
+    pub(super) is_whole: bool,
+}
+
 /// What becomes of the contents of a directory that is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
@@ -94,62 +103,49 @@ impl NameList {
         &self.text[start as usize..end as usize]
     }
 
-    /// Returns what the list says about the operand itself: `None` if everything in it is taken.
-    pub(super) fn whole(&self) -> Option<Range<u32>> {
+    /// Returns what the list has below an operand.
+    pub(super) fn whole(&self) -> Listed {
         // As many names as bytes, at most.
-        let all = 0..u32::try_from(self.names.len()).unwrap_or(u32::MAX);
-        let names_itself = !all.is_empty() && self.name(0).is_empty();
-        (!(names_itself && self.contents == Contents::All)).then_some(all)
+        let names = 0..u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        let is_listed = !names.is_empty() && self.name(0).is_empty();
+        Listed { names, is_whole: is_listed && self.contents == Contents::All }
     }
 
-    /// Returns what the list says about a directory, the entry `name` of one whose path has `depth`
-    /// bytes with its slash: `None` if everything in it is taken.
-    pub(super) fn below(&self, within: Range<u32>, depth: usize, name: &CStr) -> Option<Range<u32>> {
-        let range = self.range_of(within, depth, name.to_bytes());
-        let is_listed = !range.is_empty() && self.name(range.start).len() == depth + name.count_bytes();
-        (!(is_listed && self.contents == Contents::All)).then_some(range)
+    /// Returns what the list has below a directory, the entry `name` of one whose path has `depth`
+    /// bytes with its slash.
+    pub(super) fn below(&self, within: &Listed, depth: usize, name: &CStr) -> Listed {
+        let names = self.range_of(within.names.clone(), depth, name.to_bytes());
+        let is_listed = self.is_first(&names, depth + name.count_bytes());
+        Listed { names, is_whole: within.is_whole || (is_listed && self.contents == Contents::All) }
     }
 
     /// Returns whether an entry of a directory is listed, and the paths below it that are, relative
     /// to it.
-    pub(super) fn at(&self, within: Range<u32>, depth: usize, name: &CStr) -> (bool, Vec<Vec<u8>>) {
-        let range = self.range_of(within, depth, name.to_bytes());
-        // The entry itself, if it is listed, comes first, and is as long as its path.
-        self.in_directory(range, depth + name.count_bytes() + 1)
+    pub(super) fn at(&self, within: &Listed, depth: usize, name: &CStr) -> (bool, Vec<Vec<u8>>) {
+        let length = depth + name.count_bytes();
+        let mut names = self.range_of(within.names.clone(), depth, name.to_bytes());
+        let is_listed = self.is_first(&names, length);
+        names.start += u32::from(is_listed);
+        let with_slashes = |byte: &u8| if *byte == 0 { b'/' } else { *byte };
+        let path = |index| self.name(index)[length + 1..].iter().map(with_slashes).collect();
+        (is_listed, names.map(path).collect())
     }
 
-    /// Returns the same for a directory and its contents. `depth` is the length of its path with a
-    /// slash; 0 for the operand.
-    fn in_directory(&self, range: Range<u32>, depth: usize) -> (bool, Vec<Vec<u8>>) {
-        let is_itself = |index: &u32| self.name(*index).len() < depth.max(1);
-        let below = range.clone().filter(|index| !is_itself(index));
-        let path = |index| {
-            let tail = self.name(index)[depth..].iter();
-            tail.map(|byte| if *byte == 0 { b'/' } else { *byte }).collect()
-        };
-        (range.clone().any(|index| is_itself(&index)), below.map(path).collect())
-    }
-
-    /// Returns the paths that are listed although they are in a directory that is taken as a whole:
-    /// relative to it, which is `None` for the operand. Empty if it isn't taken as a whole.
-    pub(super) fn superfluous(&self, entry: Option<(Range<u32>, usize, &CStr)>) -> Vec<Vec<u8>> {
-        let all = 0..u32::try_from(self.names.len()).unwrap_or(u32::MAX);
-        let (is_listed, below) = match entry {
-            None => self.in_directory(all, 0),
-            Some((within, depth, name)) => self.at(within, depth, name),
-        };
-        if is_listed && self.contents == Contents::All { below } else { Vec::new() }
+    /// True if a range of names that begin with a path of `length` bytes has that path itself, which
+    /// comes first.
+    fn is_first(&self, names: &Range<u32>, length: usize) -> bool {
+        !names.is_empty() && self.name(names.start).len() == length
     }
 
     /// True if an entry of a directory is listed, or something below it is.
-    pub(super) fn has(&self, within: Range<u32>, depth: usize, name: &CStr) -> bool {
-        !self.range_of(within, depth, name.to_bytes()).is_empty()
+    pub(super) fn has(&self, within: &Listed, depth: usize, name: &CStr) -> bool {
+        !self.range_of(within.names.clone(), depth, name.to_bytes()).is_empty()
     }
 
     /// Returns the entries of a directory that are listed, or have something below them that is.
     /// Their types are unknown.
-    pub(super) fn entries(&self, within: Range<u32>, depth: usize) -> Names {
-        let (mut entries, mut rest) = (Names::new(), within);
+    pub(super) fn entries(&self, within: &Listed, depth: usize) -> Names {
+        let (mut entries, mut rest) = (Names::new(), within.names.clone());
         while let Some(index) = rest.next() {
             // The name of the directory itself is shorter.
             let Some(name) = self.name(index).get(depth..).filter(|name| !name.is_empty()) else { continue };
@@ -240,32 +236,31 @@ mod tests {
     #[test]
     fn the_entries_of_a_directory_are_those_on_the_way_to_a_listed_name() {
         let list = list(&["b/x", "a/y/z", "./a-b", "a//y/", "c", "b/x", "a/w"], Contents::Listed);
-        let whole = list.whole().unwrap();
-        assert_eq!(shown(&list.entries(whole.clone(), 0)), ["a", "a-b", "b", "c"]);
-        let a = list.below(whole.clone(), 0, c"a").unwrap();
-        assert_eq!(shown(&list.entries(a.clone(), 2)), ["w", "y"]);
-        let y = list.below(a, 2, c"y").unwrap();
-        assert_eq!(shown(&list.entries(y.clone(), 4)), ["z"]);
-        let z = list.below(y, 4, c"z").unwrap();
-        assert!(list.entries(z, 6).is_empty());
-        assert!(list.has(whole.clone(), 0, c"c") && !list.has(whole.clone(), 0, c"x"));
-        let at = |name| list.at(whole.clone(), 0, name);
+        let whole = list.whole();
+        assert_eq!(shown(&list.entries(&whole, 0)), ["a", "a-b", "b", "c"]);
+        let a = list.below(&whole, 0, c"a");
+        assert_eq!(shown(&list.entries(&a, 2)), ["w", "y"]);
+        let y = list.below(&a, 2, c"y");
+        assert_eq!(shown(&list.entries(&y, 4)), ["z"]);
+        let z = list.below(&y, 4, c"z");
+        assert!(list.entries(&z, 6).is_empty() && !z.is_whole);
+        assert!(list.has(&whole, 0, c"c") && !list.has(&whole, 0, c"x"));
+        let at = |name| list.at(&whole, 0, name);
         assert_eq!(at(c"a"), (false, vec![b"w".to_vec(), b"y".to_vec(), b"y/z".to_vec()]));
         assert_eq!((at(c"c"), at(c"x")), ((true, vec![]), (false, vec![])));
     }
 
     #[test]
     fn a_listed_directory_is_taken_as_a_whole_if_its_contents_are_wanted() {
-        let some = list(&["a", "a/b", "c/d"], Contents::All);
-        let whole = some.whole().unwrap();
-        assert_eq!(some.below(whole.clone(), 0, c"a"), None);
-        assert!(some.below(whole.clone(), 0, c"c").is_some());
-        let superfluous = |name| some.superfluous(Some((whole.clone(), 0, name)));
-        assert_eq!((superfluous(c"a"), superfluous(c"c")), (vec![b"b".to_vec()], vec![]));
-        assert_eq!(list(&[".", "a/b"], Contents::All).superfluous(None), [b"a/b"]);
-        assert!(some.superfluous(None).is_empty());
-        assert_eq!(list(&["."], Contents::All).whole(), None);
-        assert!(list(&["."], Contents::Listed).whole().is_some_and(|whole| whole.len() == 1));
+        let some = list(&["a", "a/b/c", "c/d"], Contents::All);
+        let whole = some.whole();
+        let a = some.below(&whole, 0, c"a");
+        assert!(a.is_whole && !whole.is_whole && !some.below(&whole, 0, c"c").is_whole);
+        assert_eq!(shown(&some.entries(&a, 2)), ["b"]);
+        assert!(some.below(&a, 2, c"b").is_whole && some.below(&a, 2, c"x").is_whole);
+        assert!(list(&["."], Contents::All).whole().is_whole);
+        let itself = list(&["."], Contents::Listed).whole();
+        assert!(!itself.is_whole && itself.names.len() == 1);
     }
 
     #[test]

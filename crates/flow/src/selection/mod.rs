@@ -21,18 +21,19 @@ mod line;
 mod list;
 mod rules;
 
-use std::ffi::CStr;
-use std::ops::Range;
+use std::collections::HashSet;
+use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_sys::{EntryType, Errno, Error, Fd, FileType, Names, Open, Stat, Timestamp};
-use haul_sys::{c_string, open, read_all, stat, stat_at, stat_path};
+use haul_sys::{open, read_all, stat, stat_at};
 use serde::{Deserialize, Serialize};
 
 pub use list::{BadName, Contents, NameList, RefusedName};
 
 use crate::kind::FlowKind;
 use crate::report::Problem;
+use list::Listed;
 use rules::{Rules, Verdict};
 
 /// Name of the files that `--gitignore` reads.
@@ -82,8 +83,8 @@ pub struct Selector {
 pub struct Scope {
     /// Path below the operand, ending in a slash; empty for the operand itself.
     path: Vec<u8>,
-    /// The part of the run's list of names that is in the directory; `None` for everything.
-    listed: Option<Range<u32>>,
+    /// What the run's list of names has in the directory, if there is a list.
+    listed: Option<Listed>,
     ignore_files: Option<Arc<IgnoreFile>>,
     is_cache: bool,
 }
@@ -144,17 +145,34 @@ impl Selector {
         self.limits.list.is_some()
     }
 
-    /// Returns whether the run's list has an entry of a directory, and the paths in it, relative to
-    /// the entry, that lead through it. `None` if everything in the directory is taken.
-    pub(crate) fn listed_at(&self, scope: &Scope, name: &CStr) -> Option<(bool, Vec<Vec<u8>>)> {
-        let (list, listed) = self.limits.list.as_ref().zip(scope.listed.clone())?;
-        Some(list.at(listed, scope.path.len(), name))
+    /// Returns whether the run's list takes an entry of a directory, and the paths, relative to the
+    /// entry, that lead through it.
+    pub(crate) fn listed_at(&self, scope: &Scope, name: &CStr) -> (bool, Vec<Vec<u8>>) {
+        let Some((list, listed)) = self.limits.list.as_ref().zip(scope.listed.as_ref()) else {
+            return (true, Vec::new());
+        };
+        let (is_listed, below) = list.at(listed, scope.path.len(), name);
+        (is_listed || listed.is_whole, below)
     }
 
     /// Returns the listing of a directory if it comes from the run's list of names.
     pub(crate) fn listing(&self, scope: &Scope) -> Option<Names> {
-        let (list, listed) = self.limits.list.as_ref().zip(scope.listed.clone())?;
-        Some(list.entries(listed, scope.path.len()))
+        let (list, listed) = self.limits.list.as_ref().zip(scope.listed.as_ref())?;
+        (!listed.is_whole).then(|| list.entries(listed, scope.path.len()))
+    }
+
+    /// Returns the entries that the run's list has in a directory of which everything is taken, and
+    /// which `found` lacks.
+    pub(crate) fn lacking(&self, scope: &Scope, found: &Names) -> Vec<CString> {
+        let list = self.limits.list.as_ref().zip(scope.listed.as_ref());
+        let Some((list, listed)) = list.filter(|(_, listed)| listed.is_whole) else { return Vec::new() };
+        let wanted = list.entries(listed, scope.path.len());
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        let found: HashSet<&CStr> = (0..found.len()).map(|index| found.name(index)).collect();
+        let wanted = (0..wanted.len()).map(|index| wanted.name(index).to_owned());
+        wanted.filter(|name| !found.contains(name.as_c_str())).collect()
     }
 
     /// True if the rules exclude an operand, which isn't a directory, by its name.
@@ -164,13 +182,12 @@ impl Selector {
 
     /// Returns what holds in a directory: an operand, or the entry `name` of a directory with the
     /// scope `above`. `None` if everything is kept. `report` is called with what is wrong with its
-    /// `.gitignore` file, and with the paths of the run's list that aren't there, if everything in
-    /// the directory is taken and so none is looked up.
+    /// `.gitignore` file.
     pub(crate) fn enter(
         &self,
         (above, name): (Option<&Scope>, &CStr),
         directory: &Fd,
-        mut report: impl FnMut(Problem),
+        report: impl FnMut(Problem),
         path_of: impl Fn(&CStr) -> Vec<u8>,
     ) -> Option<Arc<Scope>> {
         if !self.selects_by_name() {
@@ -179,31 +196,17 @@ impl Selector {
         let path = above.map_or_else(Vec::new, |above| [&above.path, name.to_bytes(), b"/"].concat());
         let mut ignore_files = above.and_then(|above| above.ignore_files.clone());
         if self.limits.gitignore
-            && let Some(rules) = read_ignore_file(directory, &mut report, &path_of)
+            && let Some(rules) = read_ignore_file(directory, report, path_of)
         {
             let (above, path_length) = (ignore_files.take(), path.len());
             ignore_files = Some(Arc::new(IgnoreFile { above, path_length, rules }));
         }
         let is_cache = self.limits.exclude_caches && is_cache(directory);
-        for path in self.superfluous(above, name) {
-            let path = c_string(&path);
-            if let Err(cause) = stat_path(Some(directory), &path, false) {
-                report(Problem::new(FlowKind::CannotStat).naming(path_of(&path)).because(cause));
-            }
-        }
         let listed = self.limits.list.as_ref().and_then(|list| match above {
-            None => list.whole(),
-            Some(above) => list.below(above.listed.clone()?, above.path.len(), name),
+            None => Some(list.whole()),
+            Some(above) => Some(list.below(above.listed.as_ref()?, above.path.len(), name)),
         });
         Some(Arc::new(Scope { path, listed, ignore_files, is_cache }))
-    }
-
-    /// Returns the paths of the run's list in a directory of which everything is taken.
-    fn superfluous(&self, above: Option<&Scope>, name: &CStr) -> Vec<Vec<u8>> {
-        let Some(list) = &self.limits.list else { return Vec::new() };
-        let Some(above) = above else { return list.superfluous(None) };
-        let Some(listed) = above.listed.clone() else { return Vec::new() };
-        list.superfluous(Some((listed, above.path.len(), name)))
     }
 
     /// Returns what holds in a directory that only another tree has: the entry `name` of one with
@@ -231,8 +234,8 @@ impl Selector {
     /// True if an entry of a directory is left out because of its name.
     #[must_use]
     pub fn excludes(&self, scope: &Scope, name: &CStr, kind: EntryType) -> bool {
-        let list = self.limits.list.as_ref().zip(scope.listed.clone());
-        list.is_some_and(|(list, listed)| !list.has(listed, scope.path.len(), name))
+        let list = self.limits.list.as_ref().zip(scope.listed.as_ref());
+        list.is_some_and(|(list, listed)| !listed.is_whole && !list.has(listed, scope.path.len(), name))
             || self.excludes_path(scope, &[&scope.path, name.to_bytes()].concat(), kind)
     }
 
