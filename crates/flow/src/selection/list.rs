@@ -131,8 +131,8 @@ impl NameList {
         (is_listed, names.map(path).collect())
     }
 
-    /// True if a range of names that begin with a path of `length` bytes has that path itself, which
-    /// comes first.
+    /// True if a range of names that begin with a path of `length` bytes has that path itself,
+    /// which comes first.
     fn is_first(&self, names: &Range<u32>, length: usize) -> bool {
         !names.is_empty() && self.name(names.start).len() == length
     }
