@@ -220,9 +220,10 @@ impl<'a> NewAttributes<'a> {
     fn give_mode(&self, mode: Mode) -> bool {
         if !self.copier.options.preserves(Preserve::MODE) {
             let Some(plain) = self.plain_mode else { return true };
-            // As with GNU, a default mode overrides an inherited ACL.
-            let freed =
-                if self.copier.options.default_mode { self.object.remove(ACCESS_LIST) } else { Ok(()) };
+            // As with GNU, a default mode overrides an inherited ACL. An existing directory gets
+            // its own mode back.
+            let is_default = self.copier.options.default_mode && self.before.is_none();
+            let freed = if is_default { self.object.remove(ACCESS_LIST) } else { Ok(()) };
             let mode = freed.and_then(|()| self.object.with_its_special_bits(plain));
             let outcome = mode.and_then(|mode| self.object.chmod(mode));
             return self.required(CopyKind::Permissions, outcome);
