@@ -143,6 +143,9 @@ impl Journal {
         note: u8,
     ) -> Result<Self, JournalError> {
         let mut bytes = Vec::new();
+        Read::by_ref(&mut file).take(MAGIC.len() as u64).read_to_end(&mut bytes)?;
+        // Before all of it is read: another file may be large.
+        parse(&bytes)?;
         file.read_to_end(&mut bytes)?;
         let (records, end) = parse(&bytes)?;
         let Known { run, starts, done, begun } = Known::of(records, spec)?;
@@ -399,6 +402,10 @@ fn open_locked(path: &Path, access: Access) -> Result<(File, Option<io::Error>),
         if access == Access::Private && !is_ours() {
             return Err(JournalError::Foreign);
         }
+        // A pipe would be waited for, and some devices never end.
+        if !opened.is_file() {
+            return Err(JournalError::NoJournal);
+        }
         match std::fs::metadata(path) {
             Ok(there) if (there.dev(), there.ino()) == (opened.dev(), opened.ino()) => {
                 return Ok((file, not_locked));
@@ -533,6 +540,17 @@ mod tests {
             std::fs::write(&path, content).unwrap();
             assert!(Journal::open(&path, 7, 1).is_err());
             assert_eq!(std::fs::read(&path).unwrap(), content);
+        }
+    }
+
+    #[test]
+    fn what_is_no_journal_is_not_read_to_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let large = folder.path().join("large");
+        std::fs::File::create(&large).unwrap().set_len(1 << 40).unwrap();
+        for path in [Path::new("/dev/zero"), Path::new("/dev/full"), &large] {
+            let refused = Journal::open(path, 7, 1);
+            assert!(matches!(refused, Err(JournalError::NoJournal | JournalError::Io(_))), "{path:?}");
         }
     }
 

@@ -120,11 +120,12 @@ pub(crate) struct ControlStatus {
 impl ControlStatus {
     /// Formats the status for people, in one line.
     pub(crate) fn line(&self) -> String {
+        let time = amounts::time(Duration::try_from_secs_f64(self.seconds).unwrap_or_default());
         let state = match self.state {
-            RunState::Running => "running",
-            RunState::Paused => "paused",
-            RunState::WaitingForRoom => "waiting for room",
-            RunState::Stopping => "stopping",
+            RunState::Running => format!("running for {time}"),
+            RunState::Paused => format!("paused, begun {time} ago"),
+            RunState::WaitingForRoom => format!("waiting for room, begun {time} ago"),
+            RunState::Stopping => format!("stopping, begun {time} ago"),
         };
         let bandwidth = self.bwlimit.map(|rate| format!("{}/s", amounts::bytes(rate)));
         let operations = self.iops_limit.map(|rate| format!("{rate} operations/s"));
@@ -133,8 +134,7 @@ impl ControlStatus {
         let limits =
             if limits.is_empty() { "no limit".to_owned() } else { format!("limit {}", limits.join(", ")) };
         format!(
-            "{state} for {}: {} entries, {}, {}/s, {} workers, {limits}\n",
-            amounts::time(Duration::try_from_secs_f64(self.seconds).unwrap_or_default()),
+            "{state}: {} entries, {}, {}/s, {} workers, {limits}\n",
             amounts::count(self.entries),
             amounts::bytes(self.bytes),
             amounts::bytes(self.bytes_per_second),
@@ -194,7 +194,10 @@ mod tests {
         let line = "running for 1:07: 1.23k entries, 5.00 MB, 80.0 kB/s, 4 workers, limit 100 kB/s\n";
         assert_eq!(status.line(), line);
         let none = ControlStatus { bwlimit: None, state: RunState::WaitingForRoom, ..status };
-        assert!(none.line().starts_with("waiting for room for") && none.line().ends_with(", no limit\n"));
+        assert!(
+            none.line().starts_with("waiting for room, begun 1:07 ago: ")
+                && none.line().ends_with(", no limit\n")
+        );
         let all = ControlStatus { bwlimit: Some(100_000), max_latency: Some(20), ..none };
         assert!(all.line().ends_with(", limit 100 kB/s, latency 20 ms\n"));
     }
