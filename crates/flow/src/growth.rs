@@ -457,6 +457,17 @@ mod tests {
     }
 
     #[test]
+    fn a_look_that_came_too_soon_is_repeated_soon() {
+        let mut growth = Growth::new(4, 64);
+        let at =
+            |milliseconds| Progress { elapsed: Duration::from_millis(milliseconds), ..Progress::default() };
+        assert!(growth.is_due(at(10).elapsed));
+        // Too few steps to say anything.
+        assert_eq!(growth.observe(at(10), 4), 4);
+        assert!(!growth.is_due(at(10).elapsed) && growth.is_due(at(11).elapsed));
+    }
+
+    #[test]
     fn all_workers_start_at_once_where_nearly_every_call_waits() {
         let (latency, work) = (Duration::from_millis(2), Duration::from_micros(150));
         let device = Device { latency, width: 1e9, work, waits: true, waits_per_step: 8, contention: 0.0 };

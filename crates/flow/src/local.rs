@@ -54,8 +54,8 @@ const ALONE: Duration = Duration::from_millis(1);
 /// it costs more than it gains.
 const LONG_BATCH: Duration = Duration::from_micros(500);
 
-/// Steps of a worker between two looks at the clock, after as many with one each: on a network each
-/// may take several milliseconds.
+/// Steps of a worker between two looks at the clock. As many at its start have a look each: on a
+/// network a step may take several milliseconds.
 const STEPS_PER_LOOK: u64 = 4;
 
 /// Queues of one worker. Only the owner locks its ends, so these locks are never contended.
