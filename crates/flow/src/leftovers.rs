@@ -12,8 +12,8 @@ use crate::held::{DirCache, DirHandle};
 use crate::plan::WINDOW_ENTRIES;
 
 /// Removes the files of a directory whose names `is_leftover` recognises as left by an earlier
-/// run of this copy: only regular files with a single link, and of this user, unless that is root,
-/// who gives them away before they are named. Returns the removals that failed.
+/// run of this copy: only regular files with a single link. They must be this user's, except for
+/// root, whose copies get their final owner before their name. Returns the removals that failed.
 ///
 /// # Errors
 /// If the directory can't be listed.
@@ -42,13 +42,14 @@ pub fn sweep(
     Ok(found.into_iter().filter_map(|name| remove_own(&directory, &name).err()).collect())
 }
 
-/// Removes a regular file with a single link, which is this user's or this user is root. Leaves
+/// Removes a regular file with a single link, if it is this user's or the user is root. Leaves
 /// anything else alone.
 fn remove_own(directory: &Fd, name: &CStr) -> Result<(), Error> {
+    let user = effective_identity().user;
     let gone = |cause: Error| if cause.is(Errno::NOENT) { Ok(()) } else { Err(cause) };
     match stat_at(directory, name) {
         Ok(stat) if stat.kind != FileType::Regular || stat.links != 1 => Ok(()),
-        Ok(stat) if ![stat.owner, 0].contains(&effective_identity().user) => Ok(()),
+        Ok(stat) if user != 0 && stat.owner != user => Ok(()),
         Ok(_) => remove(directory, name).or_else(gone),
         Err(cause) => gone(cause),
     }
