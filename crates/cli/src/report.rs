@@ -322,7 +322,7 @@ pub(crate) enum Finish {
     Success,
     /// Something went wrong, and was reported.
     Trouble,
-    /// Nobody reads the output, of which C programs die in silence.
+    /// Nobody reads the output. C programs die of `SIGPIPE` then, without a message.
     Unread,
 }
 

@@ -14,8 +14,8 @@
 //! Promises: nothing is deleted unless both trees could be listed whole; what the selection leaves
 //! out stays; no directory is entered that the survey hasn't seen, or through a link, or on another
 //! file system; no more is deleted than the limit allows, and if more would be, nothing is. The
-//! record takes about 40 bytes for each name, and nothing for what is below it but 24 bytes for
-//! each directory.
+//! record takes about 40 bytes for each name, nothing for what is below it, and 24 bytes for each
+//! directory that is entered.
 
 mod deleter;
 #[cfg(feature = "distributed")]

@@ -113,7 +113,8 @@ impl Survey {
                 return Ok(None);
             }
         }
-        // Where case is ignored, each of the two would have what only the other one's source has.
+        // If the file system ignores case, two directories of the source may share this one. To
+        // each, the entries of the other would look like extras.
         if !lock(&self.seen).insert(identity) {
             return Err(Problem::new(DeleteKind::SameName).naming(path));
         }
