@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use haul_copy::{CopyRequest, FreeSpace, Outcome, Refused};
+use haul_copy::{CopyOptions, CopyRequest, FreeSpace, Outcome, Refused};
 use haul_flow::{CancelToken, Config, Report};
 use haul_journal::Journal;
 use haul_sys::{Fd, Identity, c_string, stat_path};
@@ -182,6 +182,10 @@ impl<'a> Copy<'a> {
                 return 1;
             }
         };
+        let own_files = self.own_files(manifest.as_ref(), console);
+        let options = &CopyOptions { own_files: own_files.clone(), ..options.clone() };
+        let deletion = self.request.deletion.clone();
+        let deletion = deletion.map(|options| haul_delete::Options { own_files, ..options });
         let digests = manifest.as_ref().map(Manifest::sink);
         let cancel = &self.stop;
         let journal = self.journal.as_ref();
@@ -194,9 +198,6 @@ impl<'a> Copy<'a> {
             journal: journal.filter(|_| !self.of_ranks),
             deletion: None,
         };
-        let own_files = || console.log_files().chain(self.control_socket()).collect();
-        let deletion = self.request.deletion.clone();
-        let deletion = deletion.map(|options| haul_delete::Options { own_files: own_files(), ..options });
         let has_failed = || console.has_failed();
         let outcome = haul_sync::run(executor, request, deletion.as_ref(), &has_failed, console);
         let mut status = Self::status(outcome, console);
@@ -215,10 +216,16 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Returns the identity of the socket through which this command is controlled.
-    fn control_socket(&self) -> Option<Identity> {
-        let path = c_string(self.request.run.control.as_ref()?.as_os_str().as_bytes());
-        stat_path::<&Fd>(None, &path, false).ok().map(|stat| stat.identity)
+    /// Returns the files that this run writes besides the copy.
+    fn own_files(&self, manifest: Option<&Manifest>, console: &Console) -> Vec<Identity> {
+        let identity = |path: &Path| {
+            let path = c_string(path.as_os_str().as_bytes());
+            stat_path::<&Fd>(None, &path, true).ok().map(|stat| stat.identity)
+        };
+        let socket = self.request.run.control.as_deref().and_then(identity);
+        let journal = self.journal.as_ref().and_then(|journal| identity(journal.path()));
+        let manifest = manifest.map(Manifest::own_files).unwrap_or_default();
+        console.log_files().chain(socket).chain(journal).chain(manifest).collect()
     }
 
     fn of(request: &'a Request) -> Self {

@@ -9,7 +9,7 @@ use haul_digest::Algorithm;
 use haul_digest::manifest::{Creator, Format, Record, Writer};
 use haul_flow::{Problem, lock};
 use haul_sum::{ManifestFile, SumKind};
-use haul_sys::{Fd, reason};
+use haul_sys::{Fd, Identity, reason, stat_path};
 
 use crate::report::Console;
 use crate::signals::{self, SignalGuard};
@@ -54,6 +54,7 @@ pub(crate) struct ManifestRequest {
 
 /// The manifest of a running copy. It appears under its name when it is complete.
 pub(crate) struct Manifest {
+    path: CString,
     file: ManifestFile,
     writer: Writer,
     algorithm: Algorithm,
@@ -71,10 +72,8 @@ impl Manifest {
         operands: &Operands,
         console: &Console,
     ) -> Result<Self, Problem> {
-        let identity =
-            |path: &CStr| haul_sys::stat_path::<&Fd>(None, path, true).ok().map(|stat| stat.identity);
-        if let Some(replaced) = identity(&request.path)
-            && let Some(operand) = operands.names.iter().find(|name| identity(name) == Some(replaced))
+        if let Some(replaced) = identity_of(&request.path)
+            && let Some(operand) = operands.names.iter().find(|name| identity_of(name) == Some(replaced))
         {
             let problem = Problem::new(CopyKind::SameFile).naming(operand.to_bytes());
             return Err(problem.naming(request.path.to_bytes()));
@@ -83,7 +82,13 @@ impl Manifest {
         let writer = Writer::new(request.format, algorithm, false, &creator())
             .map_err(|_| Problem::new(SumKind::NotInMhl).naming(algorithm.name()))?;
         let (file, guard) = create_file(&request.path, console)?;
-        Ok(Self { file, writer, algorithm, files: Arc::default(), _guard: guard })
+        let path = request.path.clone();
+        Ok(Self { path, file, writer, algorithm, files: Arc::default(), _guard: guard })
+    }
+
+    /// Returns the identities of the file and of the one that it will replace.
+    pub(crate) fn own_files(&self) -> Vec<Identity> {
+        self.file.identities()
     }
 
     pub(crate) fn sink(&self) -> DigestSink {
@@ -96,6 +101,9 @@ impl Manifest {
     /// # Errors
     /// If it can't be written. What had its name before, if anything, is still there then.
     pub(crate) fn commit(mut self) -> Result<(), Problem> {
+        if identity_of(&self.path).is_some_and(|there| !self.own_files().contains(&there)) {
+            return Err(Problem::new(CopyKind::ManifestTaken).naming(self.path.to_bytes()));
+        }
         let mut files = std::mem::take(&mut *lock(&self.files));
         files.sort_unstable_by(|one, other| one.path.cmp(&other.path));
         let mut text = Vec::new();
@@ -112,4 +120,8 @@ impl Manifest {
         self.file.write(&text)?;
         self.file.commit()
     }
+}
+
+fn identity_of(path: &CStr) -> Option<Identity> {
+    stat_path::<&Fd>(None, path, true).ok().map(|stat| stat.identity)
 }

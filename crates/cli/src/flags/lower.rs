@@ -561,6 +561,7 @@ impl Typed {
             on_full: self.on_full,
             layout: self.layout.rule(),
             temporary_names: None,
+            own_files: Vec::new(),
             link_dest: Vec::new(),
             backup_place: None,
             dry_run: self.dry_run,

@@ -116,6 +116,9 @@ fn decide(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> {
     }
     let cannot_stat = |cause| Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause);
     let source = copy.stat_source().map_err(cannot_stat)?;
+    if source.kind == FileType::Regular && place::leaves_own_file(copy, &source) {
+        return Ok(Handled::Over);
+    }
     let link = match copy.options.make {
         Make::HardLink => None,
         Make::Copy | Make::Symlink => match links::claim(copy, &source) {

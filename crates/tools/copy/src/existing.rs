@@ -102,6 +102,8 @@ pub(super) enum Refusal {
     JustCreated,
     /// The backup would destroy the source.
     BackupDestroysSource,
+    /// The program itself writes to the target.
+    OwnFile,
 }
 
 /// True if the target itself is examined rather than what it links to: only a regular file is
@@ -121,8 +123,12 @@ pub(super) fn looks_at_link(options: &CopyOptions, source: FileType) -> bool {
 /// Decides what to do with an existing target.
 pub(super) fn decide(case: &Case<'_>, sight: &impl Sight) -> Decision {
     let existing = &case.options.existing;
+    let replaces_nothing = matches!(existing.update, Update::None | Update::NoneFail);
+    if !replaces_nothing && case.options.own_files.contains(&case.there.identity) {
+        return Decision::Refuse(Refusal::OwnFile);
+    }
     // Nothing is replaced, or only what differs, which no file does from itself.
-    let keeps_same = matches!(existing.update, Update::None | Update::NoneFail | Update::Different(_));
+    let keeps_same = replaces_nothing || matches!(existing.update, Update::Different(_));
     let same = if keeps_same { Same::Fine } else { same_file(case, sight) };
     if same == Same::Refused {
         return Decision::Refuse(Refusal::SameFile);

@@ -57,6 +57,12 @@ haul_flow::kinds! {
         JustCreated,
         /// The same, through a symbolic link.
         JustCreatedLink,
+        /// The target is a file that the program itself writes to.
+        OntoOwnFile,
+        /// The source is a file that the program itself writes to. A warning.
+        OwnFile,
+        /// The manifest can't get its name, because a file has been copied there.
+        ManifestTaken,
         /// The target exists (`--update=none-fail`).
         NotReplacing,
         /// The target's backup would replace the source.

@@ -4,7 +4,7 @@ use std::ffi::CString;
 
 use bitflags::bitflags;
 use haul_flow::BackupPlace;
-use haul_sys::{FileType, Stat};
+use haul_sys::{FileType, Identity, Stat};
 
 /// Which symbolic links in the source are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -341,6 +341,9 @@ pub struct CopyOptions {
     pub strict: bool,
     /// Temporary names for incomplete files, in a run of several processes with a journal.
     pub temporary_names: Option<TemporaryNames>,
+    /// Files that the program writes while it copies (logs, a journal). They are not copied, and no
+    /// copy takes their place.
+    pub own_files: Vec<Identity>,
 }
 
 /// Run-specific parts of temporary names.
@@ -415,6 +418,7 @@ impl Default for CopyOptions {
             through_dangling: false,
             strict: false,
             temporary_names: None,
+            own_files: Vec::new(),
         }
     }
 }

@@ -84,6 +84,17 @@ pub(super) fn turn(copy: EntryCopy<'_>) -> Option<Turn<'_>> {
     backs_up.then(|| copy.copier.backups.turn(copy.entry.node.own.held.identity()))
 }
 
+/// True if the source is a file that the program itself writes to, which is not copied; it was then
+/// reported.
+pub(super) fn leaves_own_file(copy: EntryCopy<'_>, source: &Stat) -> bool {
+    let is_own = copy.options.own_files.contains(&source.identity);
+    if is_own {
+        copy.count(EntryOutcome::Skipped);
+        copy.cx.problem(Problem::new(CopyKind::OwnFile).naming(copy.entry.path()).as_warning());
+    }
+    is_own
+}
+
 /// True if the entry's target exists and stays, judging by names alone; it was then reported.
 pub(super) fn leaves(copy: EntryCopy<'_>, kind: EntryType) -> bool {
     let existing = &copy.options.existing;
@@ -418,6 +429,7 @@ fn refused(copy: EntryCopy<'_>, refusal: Refusal) -> Problem {
         Refusal::OtherOntoDirectory => of_target(CopyKind::OtherOntoDirectory),
         Refusal::JustCreated => of_target(CopyKind::JustCreated),
         Refusal::BackupDestroysSource => of_target(CopyKind::BackupDestroys),
+        Refusal::OwnFile => of_target(CopyKind::OntoOwnFile),
     }
 }
 

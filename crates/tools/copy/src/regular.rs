@@ -34,6 +34,9 @@ use super::{Copier, CopyKind};
 
 pub(super) fn begin(copy: EntryCopy<'_>, opened: OpenSource<'_>) -> Start<CopiedFile> {
     let OpenSource { stat, .. } = opened;
+    if place::leaves_own_file(copy, stat) {
+        return Start::Done;
+    }
     let link = match links::claim(copy, stat) {
         NameClaim::First(claimed) => claimed,
         NameClaim::Waits => return Start::Deferred,

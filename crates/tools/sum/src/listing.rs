@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use haul_digest::manifest::{Record, WriteError, Writer};
 use haul_digest::{AtomicFile, CreateError, Digest};
 use haul_flow::{Problem, Report, Standard, lock};
-use haul_sys::c_string;
+use haul_sys::{Identity, c_string};
 
 use super::SumKind;
 
@@ -52,6 +52,12 @@ impl ManifestFile {
         let file = lock(&self.file);
         let files = file.iter().flat_map(AtomicFile::files);
         files.map(|(name, file)| (name.to_owned(), file.inode)).collect()
+    }
+
+    /// Returns the identities of the file and of the one that it will replace.
+    #[must_use]
+    pub fn identities(&self) -> Vec<Identity> {
+        lock(&self.file).iter().flat_map(AtomicFile::files).map(|(_, file)| file).collect()
     }
 
     /// Writes the next part.

@@ -143,6 +143,20 @@ fn making(make: Make) -> CopyOptions {
 const SAME: Decision = Decision::Refuse(Refusal::SameFile);
 
 #[test]
+fn a_file_that_the_program_writes_stays_whatever_is_asked() {
+    let own = |options| CopyOptions { own_files: vec![file(2).identity], ..options };
+    for options in [usual(), removing(), backing_up(Backup::Numbered), making(Make::Symlink)] {
+        for source in [file(1), directory(1), link(1)] {
+            let decided = Pretended::of(source, file(2)).decide(&own(options.clone()), true);
+            assert_eq!(decided, Decision::Refuse(Refusal::OwnFile));
+        }
+    }
+    let keeping = with(Existing { update: Update::None, ..Existing::default() });
+    let decided = Pretended::of(file(1), file(2)).decide(&own(keeping), true);
+    assert_eq!(decided, Decision::Skip(Skip::Unwanted));
+}
+
+#[test]
 fn what_stands_there_stays_goes_or_is_kept() {
     let two_names = stat(2, FileType::Regular, 2);
     let keeping_links = CopyOptions { preserve: Preserve::LINKS, ..usual() };

@@ -1,0 +1,106 @@
+//! Files that a run writes besides the copy (events, a log, a journal, a manifest, its control
+//! socket): they are not copied, and no copy takes their place.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod scene;
+
+use std::fs;
+
+use haul_testkit::Outcome;
+use scene::Scene;
+
+/// Options that name a file to be written, and what the file is called here.
+const WRITTEN: &[&str] = &["--events=", "--log-file=", "--journal=", "--manifest=", "--control="];
+
+/// Two directories with a file of the same name in the source, and another.
+fn two_trees() -> Scene {
+    Scene::of("mkdir s t; echo data >s/own; echo more >s/other")
+}
+
+fn copy(scene: &Scene, command: &str, option: &str) -> Outcome {
+    scene.shell(&format!("LC_ALL=C $HAUL {command} {option} s t"))
+}
+
+#[test]
+fn no_copy_takes_the_place_of_a_file_that_is_being_written() {
+    for option in WRITTEN {
+        for command in ["cp -rT", "cp -rT --remove-destination", "cp -rT --backup", "cp -aT --atomic"] {
+            if option == &"--journal=" && command.contains("backup") {
+                continue;
+            }
+            let scene = two_trees();
+            let outcome = copy(&scene, command, &format!("{option}t/own"));
+            let context = format!("{command} {option}: {}", outcome.errors());
+            assert_eq!(outcome.status(), Some(1), "{context}");
+            let told = match *option {
+                "--manifest=" => "not writing the manifest 't/own', as a file was copied there",
+                _ => "will not overwrite 't/own' with 's/own', as haul is writing to it",
+            };
+            assert_eq!(outcome.errors().matches(told).count(), 1, "{context}");
+            assert_eq!(fs::read(scene.path().join("t/other")).unwrap(), b"more\n", "{context}");
+            let own = fs::read(scene.path().join("t/own"));
+            match *option {
+                // The socket is gone when the run ends.
+                "--control=" => assert!(own.is_err(), "{context}"),
+                "--manifest=" => assert_eq!(own.unwrap(), b"data\n", "{context}"),
+                _ => assert_ne!(own.unwrap(), b"data\n", "{context}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn no_copy_takes_the_place_of_a_manifest_that_is_to_be_replaced() {
+    let scene = two_trees();
+    scene.script("echo old >t/own");
+    let outcome = copy(&scene, "cp -rT", "--manifest=t/own");
+    assert_eq!(outcome.status(), Some(1));
+    assert!(outcome.errors().contains("will not overwrite 't/own' with 's/own'"), "{}", outcome.errors());
+    let manifest = fs::read_to_string(scene.path().join("t/own")).unwrap();
+    assert!(manifest.contains("other") && !manifest.contains("own"), "{manifest}");
+}
+
+#[test]
+fn a_file_that_is_being_written_is_not_copied() {
+    for option in WRITTEN.iter().filter(|option| !["--manifest=", "--control="].contains(option)) {
+        let scene = Scene::of("mkdir s t; echo more >s/other");
+        let outcome = copy(&scene, "cp -rT", &format!("{option}s/own"));
+        let context = format!("{option}: {}", outcome.errors());
+        assert_eq!(outcome.status(), Some(0), "{context}");
+        let told = "warning: not copying 's/own', as haul is writing to it";
+        assert_eq!(outcome.errors().matches(told).count(), 1, "{context}");
+        assert_eq!(scene.script("ls t"), "other\n", "{context}");
+    }
+}
+
+#[test]
+fn a_manifest_in_the_source_is_written_and_its_temporary_name_is_not_copied() {
+    let scene = Scene::of("mkdir s t; echo more >s/other");
+    assert_eq!(copy(&scene, "cp -rT", "--manifest=s/own").status(), Some(0));
+    assert_eq!(scene.script("ls -A t"), "other\n");
+    assert_eq!(scene.script("ls -A s"), "other\nown\n");
+}
+
+#[test]
+fn a_mirror_neither_copies_nor_replaces_its_log() {
+    let scene = two_trees();
+    let outcome = copy(&scene, "sync", "--log-file=t/own");
+    assert_eq!(outcome.status(), Some(1));
+    assert!(outcome.errors().contains("will not overwrite 't/own'"), "{}", outcome.errors());
+    let scene = Scene::of("mkdir s t; echo more >s/other");
+    let outcome = copy(&scene, "sync --delete", "--log-file=s/own");
+    assert_eq!(outcome.status(), Some(0), "{}", outcome.errors());
+    assert_eq!(scene.script("ls -A t"), "other\n");
+}
+
+#[test]
+fn a_dry_run_foresees_it() {
+    let scene = two_trees();
+    let outcome = copy(&scene, "cp -rT --dry-run", "--log-file=t/own");
+    assert_eq!(outcome.status(), Some(1));
+    assert!(outcome.errors().contains("will not overwrite 't/own'"), "{}", outcome.errors());
+    let scene = Scene::of("mkdir s t; echo more >s/other");
+    let outcome = copy(&scene, "cp -rT --dry-run", "--log-file=s/own");
+    assert!(outcome.errors().contains("not copying 's/own'"), "{}", outcome.errors());
+}
