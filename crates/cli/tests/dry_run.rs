@@ -14,7 +14,8 @@ const SCENE: &str = "
     ln -s 1 s/a/link; ln -s nowhere s/dangling; ln -s a s/to-a; ln s/a/1 s/twin; mkfifo s/fifo
     echo old >t/s/a/1; echo old >t/s/a/2; touch -d @1000 t/s/a/2; touch -d '2100-01-01' t/s/a/1
     ln -s elsewhere t/s/dangling; mkdir t/s/twin; echo x >t/s/empty; ln s/a/3 t/s/a/3; echo y >t/s/fifo
-    echo backup >t/s/a/1~; echo one >f; ln -s f l; ln f g; echo other >t/f";
+    echo backup >t/s/a/1~; echo one >f; ln -s f l; ln f g; echo other >t/f
+    python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"socket\")'";
 
 /// Command lines, each tried on a scene of its own.
 const LINES: &[&str] = &[
@@ -58,6 +59,22 @@ const LINES: &[&str] = &[
     "-r s t/f",
     "-rP s/to-a s/dangling d",
     "-r --keep-directory-symlink s t",
+    "-rs s new",
+    "-s f t/s/dangling",
+    "f t/s/dangling",
+    "-f f t/s/dangling",
+    "-l f t/s/dangling",
+    "-l f t/f",
+    "-lf f t/f",
+    "-u f t/f",
+    "-ru s/a t/f",
+    "--atomic f t/s/dangling",
+    "--strict f t/s/dangling",
+    "-r --keep-directory-symlink s/a t/s/dangling",
+    "--parents s/./a/1 d",
+    "socket new",
+    "-r socket new",
+    "-r --no-special s/fifo new",
 ];
 
 /// The lines that an outcome printed, sorted. Workers copy in any order.

@@ -339,6 +339,12 @@ impl Case {
         }
     }
 
+    /// True if a dry run can say what the copy will do.
+    pub(crate) fn can_be_foreseen(&self) -> bool {
+        let excluded = ["-i", "--reflink=always", "--copy-contents"];
+        self.operands.len() == 1 && !self.choices.any(&excluded) && !self.loses_its_source()
+    }
+
     /// Returns the facts to compare. With `lists_stay`, one of the programs keeps the ACLs of files
     /// that it overwrites.
     pub(crate) fn facts(&self, lists_stay: bool) -> Facts {

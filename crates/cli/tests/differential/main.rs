@@ -42,6 +42,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod case;
+mod dry_run;
 mod options;
 
 use std::cell::{Cell, RefCell};

@@ -14,7 +14,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use haul_flow::{DirHandle, Enter, EntryOutcome, Handled, OpenDir, Problem, Tally};
+use haul_flow::{DirHandle, Enter, EntryOutcome, FlowKind, Handled, OpenDir, Problem, Tally};
 use haul_sys::{EntryType, Errno, Error, FileType, Identity, Open, Operation, Stat, c_string};
 
 use super::CopyKind;
@@ -23,7 +23,8 @@ use super::entry_copy::EntryCopy;
 use super::existing::looks_at_link;
 use super::links::{self, MadeFile, NameClaim};
 use super::mend;
-use super::options::Make;
+use super::options::{Atomic, Make};
+use super::other;
 use super::place::{self, Foreseen, Left, Made};
 use super::target::{CreationModes, MadeDirectory, TargetDirectory};
 use super::xattr_rules::SourceXattrs;
@@ -39,9 +40,13 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
     };
     let there = match foreseen {
         Foreseen::Left(_) => return Enter::Over,
-        Foreseen::Stays(there) => {
+        Foreseen::Stays(there) if there.kind == FileType::Directory => {
             mend::tell_entered(copy, opened, &there);
             Some(there)
+        }
+        Foreseen::Stays(_) | Foreseen::Dangling => {
+            copy.cx.problem(copy.problem(CopyKind::CannotCreateDirectory, error(Errno::EXIST)));
+            return Enter::Over;
         }
         Foreseen::Made => {
             copy.tell_copied();
@@ -143,30 +148,28 @@ fn decide(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> {
 
 /// Prints and counts what would be made.
 fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Problem> {
-    match place::foresee(copy, source)? {
+    let foreseen = place::foresee(copy, source)?;
+    match &foreseen {
         Foreseen::Left(left) => {
-            if left == Left::AsCopy {
+            if *left == Left::AsCopy {
                 mend::mend_entry(copy, source);
             }
-            return Ok(Made::Left(left));
+            return Ok(Made::Left(*left));
         }
-        Foreseen::Stays(there) if there.kind == FileType::Directory => {
-            copy.tell_copied();
-            let (kind, errno) = match source.kind {
-                FileType::Regular => (CopyKind::CannotCreateFile, Errno::ISDIR),
-                FileType::Symlink => (CopyKind::CannotCreateLink, Errno::EXIST),
-                FileType::Fifo => (CopyKind::CannotCreateFifo, Errno::EXIST),
-                _ => (CopyKind::CannotCreateSpecial, Errno::EXIST),
-            };
-            return Err(copy.problem(kind, Error::new(Operation::Openat, String::new(), errno)));
-        }
-        Foreseen::Made => copy.tell_copied(),
-        Foreseen::Stays(there) => copy.tell_copied_onto(Some(&there), None),
+        Foreseen::Made | Foreseen::Dangling => copy.tell_copied(),
+        Foreseen::Stays(there) if there.kind == FileType::Directory => copy.tell_copied(),
+        Foreseen::Stays(there) => copy.tell_copied_onto(Some(there), None),
         Foreseen::Removed => {
             copy.tell_removed();
             copy.tell_copied();
         }
-        Foreseen::BackedUp(there, backup) => copy.tell_copied_onto(Some(&there), Some(&backup)),
+        Foreseen::BackedUp(there, backup) => copy.tell_copied_onto(Some(there), Some(backup)),
+    }
+    if let Some(problem) = failure(copy, source, &foreseen) {
+        if let Foreseen::BackedUp(_, backup) = &foreseen {
+            place::tell_put_back(copy, backup);
+        }
+        return Err(problem);
     }
     match (copy.options.make, source.kind) {
         (Make::HardLink, _) => copy.count(EntryOutcome::HardLink),
@@ -178,4 +181,52 @@ fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Problem> {
         (Make::Copy, _) => copy.count(EntryOutcome::Special),
     }
     Ok(Made::Whole)
+}
+
+/// Returns why anything but a directory could not be made.
+fn failure(copy: EntryCopy<'_>, source: &Stat, foreseen: &Foreseen) -> Option<Problem> {
+    let options = copy.options;
+    let of_target = |kind: CopyKind| Problem::new(kind).naming(copy.target_path());
+    let is_written = options.make == Make::Copy && source.kind == FileType::Regular;
+    let replaces = match (options.make, source.kind) {
+        _ if is_written || options.existing.update.syncs() || options.atomic == Atomic::Always => true,
+        (Make::HardLink, _) => options.existing.force || options.existing.ask,
+        (Make::Symlink, _) | (Make::Copy, FileType::Symlink) => options.existing.force,
+        (Make::Copy, _) => options.reads_special(),
+    };
+    let errno = match foreseen {
+        Foreseen::Dangling => return Some(of_target(CopyKind::Dangling)),
+        _ if options.make == Make::Symlink && !other::link_leads_to_source(copy) => {
+            return Some(of_target(CopyKind::RelativeLink));
+        }
+        Foreseen::Stays(there) if there.kind == FileType::Directory && is_written => Errno::ISDIR,
+        Foreseen::Stays(there) if there.kind == FileType::Directory => Errno::EXIST,
+        Foreseen::Stays(_) if !replaces => Errno::EXIST,
+        Foreseen::Made if copy.target_name().to_bytes().ends_with(b"/") => {
+            if is_written {
+                Errno::NOTDIR
+            } else {
+                Errno::NOENT
+            }
+        }
+        _ if options.make == Make::Copy && source.kind == FileType::Socket && options.reads_special() => {
+            let problem = Problem::new(FlowKind::CannotOpen).naming(copy.entry.path());
+            return Some(problem.because(error(Errno::NXIO)));
+        }
+        _ => return None,
+    };
+    let problem = match (options.make, source.kind) {
+        (Make::HardLink, _) => of_target(CopyKind::CannotLink).naming(copy.entry.path()),
+        (Make::Symlink, _) => of_target(CopyKind::CannotCreateLinkTo).naming(copy.entry.path()),
+        (Make::Copy, FileType::Regular) => of_target(CopyKind::CannotCreateFile),
+        (Make::Copy, FileType::Symlink) => of_target(CopyKind::CannotCreateLink),
+        (Make::Copy, FileType::Fifo) => of_target(CopyKind::CannotCreateFifo),
+        (Make::Copy, _) => of_target(CopyKind::CannotCreateSpecial),
+    };
+    Some(problem.because(error(errno)))
+}
+
+/// The error of a call that was not made.
+fn error(errno: Errno) -> Error {
+    Error::new(Operation::Openat, String::new(), errno)
 }

@@ -221,7 +221,7 @@ fn foresee_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Prob
             copy.tell_removed();
             copy.tell_linked(first, there.as_ref(), None);
         }
-        Foreseen::Made => copy.tell_linked(first, None, None),
+        Foreseen::Made | Foreseen::Dangling => copy.tell_linked(first, None, None),
     }
     Ok(Linking::Done)
 }

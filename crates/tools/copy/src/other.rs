@@ -345,6 +345,11 @@ fn make_hard_link(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> 
     Ok(Handled::Over)
 }
 
+/// True if a symbolic link to the source, as the user named it, leads to it from the target.
+pub(super) fn link_leads_to_source(copy: EntryCopy<'_>) -> bool {
+    copy.entry.path().starts_with(b"/") || is_current_directory(copy)
+}
+
 fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Problem> {
     let content = copy.entry.path();
     let failed = |cause| {
@@ -352,7 +357,7 @@ fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Probl
         problem.naming(copy.entry.path()).because(cause)
     };
     let directory = copy.open_place().map_err(failed)?;
-    let leads = content.starts_with(b"/") || is_current_directory(copy);
+    let leads = link_leads_to_source(copy);
     let content = CString::new(content).unwrap_or_default();
     let creation = Cell::new(Creation::begin(SYMLINK, copy.entry.node.own.is_shared));
     let make_once = |name: &CStr| {

@@ -197,7 +197,10 @@ impl<'a> Parents<'a> {
     ) -> Result<(Arc<DirHandle>, Stat, Option<Mode>), Problem> {
         let source = source_stat(component)?;
         if self.copier.options.dry_run {
-            self.tell_made(component);
+            // These two are in every directory, once it is made.
+            if !matches!(component.name.to_bytes(), b"." | b"..") {
+                self.tell_made(component);
+            }
             let shown = component.shown.to_vec();
             let held = self.cache.hold_absent(&c_string(&shown), Open::SEARCH, shown);
             self.known.insert(component.key.clone(), Arc::clone(&held));

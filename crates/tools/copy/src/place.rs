@@ -188,6 +188,8 @@ pub(super) fn refuses(copy: EntryCopy<'_>, source: &Stat) -> Option<Problem> {
 pub(super) enum Foreseen {
     /// The copy would be made where nothing is.
     Made,
+    /// It would not be made, because a dangling symbolic link is there.
+    Dangling,
     /// What is there would be overwritten or entered.
     Stays(Stat),
     /// It would be removed first.
@@ -217,7 +219,10 @@ pub(super) fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Foreseen, Pr
     };
     let there = match stat_path(Some(&*directory), name, follow) {
         Ok(there) => there,
-        Err(cause) if cause.is(Errno::NOENT) => return Ok(Foreseen::Made),
+        Err(cause) if cause.is(Errno::NOENT) => {
+            let is_dangling = follow && !copy.options.through_dangling && stat_at(&*directory, name).is_ok();
+            return Ok(if is_dangling { Foreseen::Dangling } else { Foreseen::Made });
+        }
         Err(cause) if cause.is(Errno::LOOP) && follow && copy.options.existing.force => {
             return Ok(Foreseen::Removed);
         }
@@ -395,12 +400,16 @@ pub(super) fn put_back(copy: EntryCopy<'_>, backup: Option<&CStr>) {
     let Some(backup) = backup else { return };
     let outcome = copy.open_directory().and_then(|directory| rename(directory, backup, copy.target_name()));
     match outcome {
-        Ok(()) if copy.options.verbose => {
-            let names = vec![copy.entry.node.own.held.path_of(backup), copy.target_path()];
-            copy.cx.report().line(Line::new(CopyKind::Unbackup, names));
-        }
-        Ok(()) => {}
+        Ok(()) => tell_put_back(copy, backup),
         Err(cause) => copy.cx.problem(copy.problem(CopyKind::CannotUnbackup, cause)),
+    }
+}
+
+/// Prints that a backup was restored.
+pub(super) fn tell_put_back(copy: EntryCopy<'_>, backup: &CStr) {
+    if copy.options.verbose {
+        let names = vec![copy.entry.node.own.held.path_of(backup), copy.target_path()];
+        copy.cx.report().line(Line::new(CopyKind::Unbackup, names));
     }
 }
 
