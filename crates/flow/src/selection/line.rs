@@ -18,9 +18,9 @@ pub(super) struct Rule {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Pattern {
     /// Entries of this name, in any directory.
-    Name(String),
+    Name(Vec<u8>),
     /// The entry with this path.
-    Path(String),
+    Path(Vec<u8>),
     /// Entries whose name this glob matches.
     NameGlob(String),
     /// Entries whose path this glob matches.
@@ -37,7 +37,24 @@ pub(super) enum NoRule {
 }
 
 impl Rule {
-    pub(super) fn parse(line: &str) -> Result<Self, NoRule> {
+    /// Parses a line. One that is not UTF-8 can have no wildcards.
+    pub(super) fn parse(line: &[u8]) -> Result<Self, NoRule> {
+        match str::from_utf8(line) {
+            Ok(line) => Self::parse_text(line, String::into_bytes),
+            Err(_) => {
+                // What has a meaning is ASCII, so any bytes can be read as Latin-1.
+                let line: String = line.iter().copied().map(char::from).collect();
+                let rule = Self::parse_text(&line, |text| {
+                    text.chars().filter_map(|character| u8::try_from(character).ok()).collect()
+                })?;
+                let is_glob = matches!(rule.pattern, Pattern::NameGlob(_) | Pattern::PathGlob(_));
+                if is_glob { Err(NoRule::Invalid) } else { Ok(rule) }
+            }
+        }
+    }
+
+    /// Parses text, of which `bytes` returns the bytes.
+    fn parse_text(line: &str, bytes: impl FnOnce(String) -> Vec<u8>) -> Result<Self, NoRule> {
         let line = trimmed(line.strip_suffix('\r').unwrap_or(line));
         if line.is_empty() || line.starts_with('#') {
             return Err(NoRule::Nothing);
@@ -51,8 +68,8 @@ impl Rule {
         }
         let (text, has_wildcards) = translate(line).ok_or(NoRule::Invalid)?;
         let pattern = match (is_path, has_wildcards) {
-            (false, false) => Pattern::Name(text),
-            (true, false) => Pattern::Path(text),
+            (false, false) => Pattern::Name(bytes(text)),
+            (true, false) => Pattern::Path(bytes(text)),
             (false, true) => Pattern::NameGlob(text),
             (true, true) => Pattern::PathGlob(text),
         };
@@ -234,8 +251,8 @@ mod tests {
 
     #[test]
     fn lines_are_names_paths_or_globs() {
-        let name = |text: &str| Pattern::Name(text.to_owned());
-        let path = |text: &str| Pattern::Path(text.to_owned());
+        let name = |text: &str| Pattern::Name(text.as_bytes().to_owned());
+        let path = |text: &str| Pattern::Path(text.as_bytes().to_owned());
         let name_glob = |text: &str| Pattern::NameGlob(text.to_owned());
         let path_glob = |text: &str| Pattern::PathGlob(text.to_owned());
         let cases = [
@@ -268,10 +285,18 @@ mod tests {
             ("[.-0]", name_glob("[.0]")),
         ];
         for (line, pattern) in cases {
-            assert_eq!(Rule::parse(line).map(|rule| rule.pattern), Ok(pattern), "{line:?}");
+            assert_eq!(Rule::parse(line.as_bytes()).map(|rule| rule.pattern), Ok(pattern), "{line:?}");
         }
-        let rule = Rule::parse("!/a/").unwrap();
+        let rule = Rule::parse(b"!/a/").unwrap();
         assert_eq!((rule.is_inclusion, rule.directories_only, rule.pattern), (true, true, path("a")));
+    }
+
+    #[test]
+    fn a_line_that_is_not_text_stands_for_its_bytes() {
+        let rule = Rule::parse(b"!d/\\#\xe9/ ").unwrap();
+        assert_eq!((rule.is_inclusion, rule.directories_only), (true, true));
+        assert_eq!(rule.pattern, Pattern::Path(b"d/#\xe9".to_vec()));
+        assert_eq!(Rule::parse(b"\xe9*"), Err(NoRule::Invalid));
     }
 
     #[test]
@@ -292,10 +317,10 @@ mod tests {
             "../a",
             "a//b",
         ] {
-            assert_eq!(Rule::parse(line), Err(NoRule::Invalid), "{line:?}");
+            assert_eq!(Rule::parse(line.as_bytes()), Err(NoRule::Invalid), "{line:?}");
         }
         for line in ["", " ", "# a", "#", "\r"] {
-            assert_eq!(Rule::parse(line), Err(NoRule::Nothing), "{line:?}");
+            assert_eq!(Rule::parse(line.as_bytes()), Err(NoRule::Nothing), "{line:?}");
         }
     }
 }

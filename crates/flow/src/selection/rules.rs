@@ -61,8 +61,7 @@ impl Rules {
     ) -> Self {
         let (mut rules, mut name_globs, mut path_globs) = (Self::default(), Vec::new(), Vec::new());
         for (index, line) in lines.into_iter().enumerate() {
-            let rule = str::from_utf8(line).map_err(|_| NoRule::Invalid).and_then(Rule::parse);
-            let Rule { is_inclusion, directories_only, pattern } = match rule {
+            let Rule { is_inclusion, directories_only, pattern } = match Rule::parse(line) {
                 Ok(rule) => rule,
                 Err(NoRule::Nothing) => continue,
                 Err(NoRule::Invalid) => {
@@ -138,8 +137,8 @@ impl Rules {
     }
 }
 
-fn note(rules: &mut HashMap<Box<[u8]>, Last>, text: String, number: u32, directories_only: bool) {
-    let last = rules.entry(text.into_bytes().into_boxed_slice()).or_default();
+fn note(rules: &mut HashMap<Box<[u8]>, Last>, text: Vec<u8>, number: u32, directories_only: bool) {
+    let last = rules.entry(text.into_boxed_slice()).or_default();
     last.for_directories = number;
     if !directories_only {
         last.for_others = number;
