@@ -106,8 +106,8 @@ pub use standard::{
     was_closed,
 };
 pub use stat::{
-    FileType, Identity, Mode, Stat, Timestamp, device_number, device_parts, is_mount_root, may_write, stat,
-    stat_at, stat_path,
+    FileType, Identity, Mode, Stat, Timestamp, device_number, device_of, device_parts, is_mount_root,
+    may_write, stat, stat_at, stat_path,
 };
 pub use temporary::{TEMPORARY_PREFIX, is_left_behind, temporary_name};
 pub use transfer::{Transfer, Transferred};

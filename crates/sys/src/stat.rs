@@ -237,6 +237,20 @@ pub fn stat(file: impl AsFd) -> Result<Stat> {
     look(file, c"", AtFlags::EMPTY_PATH)
 }
 
+/// Returns the device of an open file (`st_dev`). A network file system doesn't ask its server.
+///
+/// # Errors
+/// Any error from `statx(2)`.
+pub fn device_of(file: impl AsFd) -> Result<u64> {
+    let (file, flags) = (file.as_fd(), AtFlags::EMPTY_PATH.union(AtFlags::STATX_DONT_SYNC));
+    gate::call(
+        Operation::Statx,
+        || rustix::fs::statx(file, c"", flags, StatxFlags::empty()),
+        || format!("{}, \"\", {flags:?}", file.as_raw_fd()),
+    )
+    .map(|raw| libc::makedev(raw.stx_dev_major, raw.stx_dev_minor))
+}
+
 /// Returns true if an open directory is where a file system or a part of one is mounted.
 ///
 /// # Errors

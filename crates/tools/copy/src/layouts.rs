@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_flow::Problem;
 use haul_striping::{Bearer, FileSystems, Layout, Refusal, Striped, create, is_placement};
-use haul_sys::{Error, Fd, Identity, Mode, Open, Stat, open, stat};
+use haul_sys::{Error, Fd, Identity, Mode, Open, Stat, device_of, open};
 
 use super::CopyKind;
 use super::entry_copy::EntryCopy;
@@ -33,7 +33,7 @@ impl Layouts {
             return false;
         }
         let file = source.descriptor();
-        stat(file).is_ok_and(|stat| is_placement(self.systems.striped(file, stat.identity.device), key))
+        device_of(file).is_ok_and(|device| is_placement(self.systems.striped(file, device), key))
     }
 
     /// The same for an xattr of an entry of the open `directory` that was found as `found`.
