@@ -329,7 +329,7 @@ fn an_ignore_file_that_cannot_be_used_is_reported() {
         ("ln -s nowhere s/.gitignore", special, 1),
         ("truncate -s 1G s/.gitignore", "ignoring 's/.gitignore': it is larger than 16 MiB\n", 1),
         ("printf 'a[\\nx\\n' >s/.gitignore", "'s/.gitignore:1': ignoring the invalid pattern 'a['", 0),
-        ("printf '\\377\\nx\\n' >s/.gitignore", "'s/.gitignore:1': ignoring the invalid pattern ", 0),
+        ("printf '\\377*\\nx\\n' >s/.gitignore", "'s/.gitignore:1': ignoring the invalid pattern ", 0),
     ];
     for (script, message, status) in cases {
         let sandbox = Sandbox::in_memory().unwrap();

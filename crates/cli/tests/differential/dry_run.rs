@@ -1,7 +1,7 @@
 //! What `--dry-run` says of the same random cases, compared with what the copy then does.
 //!
-//! Excluded: several operands, since each is judged by itself; `-i`, which is refused; and what shows
-//! only when it is tried, `--reflink=always` and devices that are read.
+//! Excluded: several operands, since each is judged by itself; `-i`, which is refused; and what
+//! shows only when it is tried, `--reflink=always` and devices that are read.
 
 use haul_testkit::{Facts, Outcome, Program, Release, Sandbox, Snapshot, compare, needs};
 use haul_testkit::{note, program, random, require};
