@@ -85,13 +85,13 @@ pub(crate) struct Comparison {
 impl Comparison {
     /// Compares paired runs.
     ///
-    /// The difference is outside the noise if haul's own choice was slower in every round, and its
-    /// fastest run was slower than the median of the other setting.
+    /// The difference is outside the noise if haul's own choice was slower in eight of nine rounds.
+    /// If both were as fast, chance would make that so in 2 % of cells (sign test).
     pub(crate) fn of(auto: &Timing, best: &Timing) -> Option<Comparison> {
-        let (own, other) = (Summary::of(auto.seconds.iter().copied())?, best.median()?);
-        let ratio = own.median / other;
-        let mut rounds = auto.seconds.iter().zip(&best.seconds);
-        let is_behind = ratio > RATIO_MAX && own.min > other && rounds.all(|(auto, best)| auto > best);
+        let ratio = auto.median()? / best.median()?;
+        let rounds = auto.seconds.iter().zip(&best.seconds);
+        let slower = rounds.filter(|(auto, best)| auto > best).count();
+        let is_behind = ratio > RATIO_MAX && slower * 9 >= auto.seconds.len() * 8;
         Some(Comparison { best: best.setting, ratio, is_behind })
     }
 }
@@ -155,14 +155,17 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn behind_is_slower_in_every_round_and_by_more_than_the_limit() {
+    fn behind_is_slower_in_eight_of_nine_rounds_and_by_more_than_the_limit() {
         assert!(compared(&[1.2, 1.2, 1.2], &[1.0, 1.1, 1.0]).is_behind);
         // Within the limit.
         assert!(!compared(&[1.04, 1.04, 1.04], &[1.0, 1.0, 1.0]).is_behind);
         // Faster in one round.
         assert!(!compared(&[1.2, 1.2, 1.2], &[1.0, 1.3, 1.0]).is_behind);
-        // Its fastest run is as fast as the other's usual one.
-        assert!(!compared(&[1.2, 0.95, 1.2], &[1.0, 0.9, 1.0]).is_behind);
+        let mut best = [1.0; 9];
+        best[0] = 1.3;
+        assert!(compared(&[1.2; 9], &best).is_behind);
+        best[1] = 1.3;
+        assert!(!compared(&[1.2; 9], &best).is_behind);
         assert_eq!(Comparison::of(&timing(AUTO, &[]), &timing("sync", &[1.0])), None);
     }
 

@@ -76,7 +76,7 @@ pub(crate) struct AutoOptions {
     rounds: u32,
     /// Rounds of haul's own choice and the best setting alone, where it seems to be more than 5%
     /// behind; they decide. 0 for none
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(0..=1000))]
     rounds_again: u32,
     /// Make the trees F times as big
     #[arg(long, value_name = "F", default_value_t = 1.0)]

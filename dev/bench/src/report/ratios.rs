@@ -56,8 +56,7 @@ fn facts(findings: &Findings) -> Vec<String> {
         ));
     }
     facts.push(format!(
-        "**bold**: behind, which means over {RATIO_MAX}, slower in every round, and the fastest run of auto is \
-         slower than the median of the best"
+        "**bold**: behind, which means over {RATIO_MAX} and slower in at least eight of nine rounds"
     ));
     facts
 }
