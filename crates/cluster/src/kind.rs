@@ -5,30 +5,26 @@ haul_flow::kinds! {
     /// Kinds of problems of a distributed run.
     pub enum ClusterKind {
         /// A rank can't open a directory that the launch process has listed.
-        CannotReach,
-        /// A rank can't decode a work item.
-        CannotDecode,
+        CannotReach = "cannot reach directory {}",
+        CannotDecode = "cannot decode a work item: {bare}",
         /// A file for checking that ranks see the launch process's directories can't be removed.
-        CannotRemoveToken,
-        /// An entry's output is too long for a message.
-        ResultTooLong,
+        CannotRemoveToken = "cannot remove {}",
+        ResultTooLong = "the output for {} is too long to be sent from one host to another",
         /// A large file was not copied, and no rank reported why.
-        NotMoved,
+        NotMoved = "{} was not copied",
         /// The job is lost, and entries with it.
-        Lost,
+        Lost = "{bare}: {bare} entries were not done",
         /// The job is lost, and with it work that is not begun again.
-        CutShort,
+        CutShort = "{bare}: not everything was done",
         /// The job was lost, and starts again.
-        Restarting,
+        Restarting = "{bare}; restarting what is left",
         /// The job was lost, and starts again without some hosts.
-        RestartingWithout,
-        /// The ranks can't be started.
-        CannotRun,
+        RestartingWithout = "{bare}; restarting what is left without {bare}",
+        CannotRun = "cannot start the processes: {bare}",
         /// A host can't take part.
-        Unfit,
-        /// The journal can't be written.
-        JournalLost,
+        Unfit = "host {bare}: {bare}",
+        JournalLost = "the journal cannot be written: {bare}",
         /// A directory's file system can't be flushed.
-        CannotFlush,
+        CannotFlush = "cannot flush {}",
     }
 }

@@ -42,6 +42,7 @@ mod report;
 mod room;
 mod run;
 mod selection;
+mod sentence;
 mod sequence;
 mod session;
 mod settings;
@@ -75,6 +76,7 @@ pub use report::{EntryOutcome, EntryReport, Line, Problem, Report, RunInfo, Seve
 pub use room::Room;
 pub use run::{RunSpec, continue_dir, run};
 pub use selection::{BadName, Contents, NameList, RefusedName, Scope, Selection, Selector};
+pub use sentence::Quoting;
 pub use sequence::Stages;
 pub use session::Session;
 pub use settings::{BLOCK_BYTES, DESCRIPTORS_WANTED, Machine, Settings, usual_block_bytes};

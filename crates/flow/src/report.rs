@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::ops::AddAssign;
+use std::path::Path;
 use std::time::Duration;
 
-use haul_sys::{Error, Standard};
+use haul_sys::{Errno, Error, Operation, Standard};
 
 use crate::kind::Kind;
+use crate::sentence::{Quoting, fill, quoted};
 
 /// Severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +22,7 @@ pub enum Severity {
 /// A problem with an entry; the run goes on. Also the error of whatever can't begin.
 ///
 /// `Display` prints kind, names and the failed call, as in
-/// `cannot-stat: a/b: statx(5, "b", ...) = -1 (No such file or directory)`. Programs that print
-/// sentences make them from the kind.
+/// `cannot-stat: a/b: statx(5, "b", ...) = -1 (No such file or directory)`.
 #[derive(Clone, Debug)]
 pub struct Problem {
     /// Its kind.
@@ -63,6 +64,41 @@ impl Problem {
         self.severity = Severity::Warning;
         self
     }
+
+    /// Returns why the call failed, in the system's words.
+    #[must_use]
+    pub fn reason(&self) -> Option<String> {
+        let cause = self.cause.as_ref()?;
+        // Without /proc the kernel has no way to the attributes of a file that is held without
+        // being open, and its error doesn't say so.
+        let attributes =
+            [Operation::Flistxattr, Operation::Fgetxattr, Operation::Fsetxattr, Operation::Fremovexattr];
+        let may_need_proc =
+            (cause.is(Errno::BADF) || cause.is(Errno::NOENT)) && attributes.contains(&cause.operation());
+        Some(match may_need_proc && !Path::new("/proc/self").exists() {
+            true => format!("{cause} (/proc is not mounted)"),
+            false => cause.to_string(),
+        })
+    }
+
+    /// Returns the problem in the words of `sentence`, each name as `show` returns it.
+    #[must_use]
+    pub fn worded(&self, sentence: &str, show: impl Fn(Quoting, &[u8]) -> Vec<u8>) -> Vec<u8> {
+        self.text(sentence, self.reason(), show)
+    }
+
+    fn text(
+        &self,
+        sentence: &str,
+        reason: Option<String>,
+        show: impl Fn(Quoting, &[u8]) -> Vec<u8>,
+    ) -> Vec<u8> {
+        let mut text = fill(sentence, &self.names, reason.as_deref(), show);
+        if let Some(host) = &self.host {
+            text.extend_from_slice(format!(" (on {host})").as_bytes());
+        }
+        text
+    }
 }
 
 impl fmt::Display for Problem {
@@ -97,6 +133,19 @@ impl Line {
     #[must_use]
     pub fn new(kind: impl Into<Kind>, names: Vec<Vec<u8>>) -> Self {
         Self { kind: kind.into(), names }
+    }
+
+    /// Returns the line in the words of `sentence`, each name as `show` returns it. `Display` takes
+    /// the kind's own sentence.
+    #[must_use]
+    pub fn worded(&self, sentence: &str, show: impl Fn(Quoting, &[u8]) -> Vec<u8>) -> Vec<u8> {
+        fill(sentence, &self.names, None, show)
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&String::from_utf8_lossy(&self.worded(self.kind.sentence(), quoted)))
     }
 }
 
@@ -300,5 +349,40 @@ pub trait Report: Sync {
     /// Returns true if [`Report::debug`] is shown, so that texts costly to make are worth it.
     fn wants_debug(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FlowKind;
+
+    crate::kinds! {
+        "test"
+        /// Kinds of this test.
+        enum TestKind {
+            /// Has its reason within.
+            Within = "Can't open {escape}: {cause}.",
+        }
+    }
+
+    fn cause() -> Error {
+        Error::new(Operation::Openat, r#"5, "b", O_RDONLY"#.to_owned(), Errno::ACCESS)
+    }
+
+    #[test]
+    fn a_reason_within_the_sentence_is_not_repeated() {
+        let problem = Problem::new(TestKind::Within).naming(b"a\xff".as_slice()).because(cause());
+        let words = problem.worded(problem.kind.sentence(), quoted);
+        assert_eq!(words, br"Can't open a\xff: Permission denied.");
+        let sentence = FlowKind::KINDS[0].sentence();
+        let words = problem.worded(sentence, |_, name| name.to_ascii_uppercase());
+        assert_eq!(words, b"cannot access A\xff: Permission denied");
+    }
+
+    #[test]
+    fn a_line_prints_as_a_sentence() {
+        let line = Line::new(FlowKind::BadIgnoreLine, vec![b"a b".to_vec(), b"{}".to_vec()]);
+        assert_eq!(line.to_string(), "'a b': ignoring the invalid pattern '{}'");
     }
 }

@@ -5,36 +5,39 @@ haul_flow::kinds! {
     /// Kinds of problems of a sync, before anything is touched. The first name is a path.
     pub enum SyncKind {
         /// Nothing has this name, which rsync would take for a path on another host.
-        Remote,
+        Remote =
+            "{}: no such directory, and haul copies only between local ones (with a colon in its name: ./NAME)",
         /// Source or target is not a directory.
-        NotADirectory,
+        NotADirectory = "{}: not a directory",
         /// Two paths, source and target, are one directory, or one is inside the other.
-        Nested,
+        Nested = "{} and {} are one directory, or one is inside the other",
         /// The target is the user's home directory, and nothing may be deleted there.
-        HomeDirectory,
+        HomeDirectory = "{} is your home directory: to delete there, add --really",
         /// The target is the root of a mounted file system, and nothing may be deleted there.
-        MountRoot,
+        MountRoot = "{} is the root of a mounted file system: to delete there, add --really",
         /// An earlier copy is missing, which is only a warning.
-        EarlierMissing,
+        EarlierMissing = "warning: --link-dest: {} does not exist, so nothing is linked to it",
         /// An earlier copy can't be used.
-        EarlierUnusable,
+        EarlierUnusable = "--link-dest: {} cannot be used",
         /// An earlier copy is not a directory.
-        EarlierNotADirectory,
+        EarlierNotADirectory = "--link-dest: {} is not a directory",
         /// An earlier copy is on another file system than the target.
-        EarlierElsewhere,
+        EarlierElsewhere = "--link-dest: {} is on another file system than TARGET, so nothing can be linked",
         /// An earlier copy is the target, or inside it.
-        EarlierInTarget,
+        EarlierInTarget = "--link-dest: {} is TARGET, or inside it",
         /// The directory for backups can't be used.
-        BackupUnusable,
+        BackupUnusable = "--backup-dir: {} cannot be used",
         /// The directory for backups is not a directory.
-        BackupNotADirectory,
+        BackupNotADirectory = "--backup-dir: {} is not a directory",
         /// The directory for backups is on another file system than the target.
-        BackupElsewhere,
+        BackupElsewhere =
+            "--backup-dir: {} is on another file system than TARGET, so files cannot be moved there",
         /// The directory for backups is source or target, inside one of them, or around one.
-        BackupInside,
+        BackupInside = "--backup-dir: {} must not be SOURCE or TARGET, inside one of them, or around one",
         /// The directory for backups is an earlier copy, inside one, or around one.
-        BackupIsEarlier,
+        BackupIsEarlier =
+            "--backup-dir: {} must not be the directory of --link-dest, inside it, or around it",
         /// Options that exclude each other. The names are theirs.
-        Conflict,
+        Conflict = "options {bare} and {bare} are mutually exclusive",
     }
 }

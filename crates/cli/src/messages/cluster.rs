@@ -1,27 +1,10 @@
-//! Sentences about runs of several processes: what the kinds of `haul-cluster` mean to a user.
+//! Sentences about runs of several processes, beside those of the kinds of `haul-cluster`.
 
 use std::fmt::Display;
 use std::path::Path;
 
-use haul_cluster::ClusterKind;
 use haul_cluster::batch::{Event, Outcome, Over};
 use haul_journal::JournalError;
-
-sentences! { sentence(ClusterKind):
-    CannotReach => "cannot reach directory {}",
-    CannotDecode => "cannot decode a work item: {bare}",
-    CannotRemoveToken => "cannot remove {}",
-    ResultTooLong => "the output for {} is too long to be sent from one host to another",
-    NotMoved => "{} was not copied",
-    Lost => "{bare}: {bare} entries were not done",
-    CutShort => "{bare}: not everything was done",
-    Restarting => "{bare}; restarting what is left",
-    RestartingWithout => "{bare}; restarting what is left without {bare}",
-    CannotRun => "cannot start the processes: {bare}",
-    Unfit => "host {bare}: {bare}",
-    JournalLost => "the journal cannot be written: {bare}",
-    CannotFlush => "cannot flush {}",
-}
 
 /// A process group of `clients` processes can't be started.
 pub(crate) fn not_started(clients: u32, why: &dyn Display) -> String {

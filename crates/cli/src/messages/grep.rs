@@ -1,38 +1,6 @@
-//! Sentences of `haul grep`, in GNU grep's words.
+//! What `haul grep` says of patterns, in GNU grep's words.
 
-use haul_flow::FlowKind;
-use haul_grep::{GrepKind, PatternError, PatternWarning, Refused};
-
-sentences! { sentence(GrepKind):
-    CannotRead => "{bare}",
-    IsADirectory => "{bare}: Is a directory",
-    BinaryMatches => "{bare}: binary file matches",
-    IsOutput => "{bare}: input file is also the output",
-    ResultLost => "{bare}: cannot read back the result from its temporary file",
-    Loop => "{bare}: warning: recursive directory loop",
-    Exhausted => "{bare}: a line takes too long with back-references",
-    PerlMatchLimit => "{bare}: exceeded PCRE's backtracking limit",
-    PerlDepthLimit => "{bare}: exceeded PCRE's nested backtracking limit",
-    PerlHeapLimit => "{bare}: exceeded PCRE's heap limit",
-    PerlStackLimit => "{bare}: exhausted PCRE JIT stack",
-    PerlMemory => "{bare}: memory exhausted",
-    PerlLoop => "{bare}: PCRE detected recurse loop",
-    PerlInternal => "{bare}: internal PCRE error",
-}
-
-sentences! { of_flow(FlowKind):
-    CannotAccess | CannotStat | CannotOpen | CannotFstat | ErrorReading | FailedToClose => "{bare}",
-    Replaced => "{bare}: replaced while being searched",
-    Shorter => "{bare}: became shorter while being searched",
-    ErrorWriting => "error writing {}",
-    Unfinished => "some entries were left unfinished; this is a bug",
-    CannotUseEngine => "cannot use the engine {}",
-    BadPattern => "invalid pattern {}",
-    BadIgnoreLine => "{}: ignoring the invalid pattern {}",
-    UnreadableIgnoreFile => "cannot read the patterns in {}",
-    BadIgnoreFile => "ignoring {}: it is not a regular file",
-    LargeIgnoreFile => "ignoring {}: it is larger than 16 MiB",
-}
+use haul_grep::{PatternError, PatternWarning, Refused};
 
 /// Returns GNU grep's sentence for an invalid pattern. PCRE2 words its own.
 pub(crate) fn invalid_pattern(error: &PatternError) -> String {
@@ -43,25 +11,29 @@ pub(crate) fn invalid_pattern(error: &PatternError) -> String {
     }
 }
 
-sentences! { of_refused(Refused):
-    UnmatchedBracket => "Unmatched [, [^, [:, [., or [=",
-    UnmatchedOpen => "Unmatched ( or \\(",
-    UnmatchedClose => "Unmatched ) or \\)",
-    UnmatchedBrace => "Unmatched \\{",
-    InvalidRangeEnd => "Invalid range end",
-    ClassOutsideBrackets => "character class syntax is [[:space:]], not [:space:]",
-    UnknownClass => "Invalid character class name",
-    InvalidCollation => "Invalid collation character",
-    InvalidInterval => "Invalid content of \\{\\}",
-    Invalid => "Invalid regular expression",
-    TrailingBackslash => "Trailing backslash",
-    InvalidBackReference => "Invalid back reference",
-    TooBig => "Regular expression too big",
+fn of_refused(refused: Refused) -> &'static str {
+    match refused {
+        Refused::UnmatchedBracket => "Unmatched [, [^, [:, [., or [=",
+        Refused::UnmatchedOpen => "Unmatched ( or \\(",
+        Refused::UnmatchedClose => "Unmatched ) or \\)",
+        Refused::UnmatchedBrace => "Unmatched \\{",
+        Refused::InvalidRangeEnd => "Invalid range end",
+        Refused::ClassOutsideBrackets => "character class syntax is [[:space:]], not [:space:]",
+        Refused::UnknownClass => "Invalid character class name",
+        Refused::InvalidCollation => "Invalid collation character",
+        Refused::InvalidInterval => "Invalid content of \\{\\}",
+        Refused::Invalid => "Invalid regular expression",
+        Refused::TrailingBackslash => "Trailing backslash",
+        Refused::InvalidBackReference => "Invalid back reference",
+        Refused::TooBig => "Regular expression too big",
+    }
 }
 
-sentences! { of_warning(PatternWarning):
-    Star => "warning: * at start of expression",
-    Plus => "warning: + at start of expression",
-    Question => "warning: ? at start of expression",
-    Brace => "warning: {...} at start of expression",
+pub(crate) fn of_warning(warning: PatternWarning) -> &'static str {
+    match warning {
+        PatternWarning::Star => "warning: * at start of expression",
+        PatternWarning::Plus => "warning: + at start of expression",
+        PatternWarning::Question => "warning: ? at start of expression",
+        PatternWarning::Brace => "warning: {...} at start of expression",
+    }
 }

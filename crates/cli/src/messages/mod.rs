@@ -1,76 +1,27 @@
 //! All text that users read about a copy: problems, `--verbose` lines, usage errors.
 //!
-//! Sentences are GNU's where GNU has one. The library reports kinds; the modules here have a
-//! sentence with placeholders for each kind, one module per applet. This module fills in quoted
-//! names, and adds the program's name and the system's reason.
+//! The library reports kinds, each with a sentence: GNU's where GNU has one. `flow` has those of
+//! applets that word the framework's kinds otherwise. This module quotes the names for the user's
+//! locale, and adds the program's name.
 //!
 //! A message is one line (a list of valid values follows on lines of its own), and no name in it
 //! can break the line or move the cursor.
-//!
-//! Invariant: a name fills one placeholder, whatever it contains
-//! (test: `a_name_with_a_hole_in_it_is_left_alone`).
 
-/// Defines a function that returns the sentence for each kind of a crate: a `match` that misses
-/// none. The placeholders are those of [`Messages::fill`].
-macro_rules! sentences {
-    ($name:ident($kinds:ident): $($($kind:ident)|+ => $sentence:literal,)+) => {
-        pub(crate) fn $name(kind: $kinds) -> &'static str {
-            match kind {
-                $($($kinds::$kind)|+ => $sentence,)+
-            }
-        }
-    };
-}
-
-pub(crate) mod bzip2;
 pub(crate) mod cluster;
-pub(crate) mod compare;
-mod copy;
-mod delete;
-pub(crate) mod each;
-mod flow;
+pub(crate) mod flow;
 pub(crate) mod grep;
 mod quoting;
-mod spdcp;
-pub(crate) mod sum;
-mod sync;
-pub(crate) mod tar;
 
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
-use haul_bzip2::Bzip2Kind;
-use haul_cluster::ClusterKind;
-use haul_compare::CompareKind;
-use haul_copy::CopyKind;
-use haul_delete::DeleteKind;
-use haul_each::EachKind;
-use haul_flow::{FlowKind, Kind, Line, Problem};
-use haul_grep::GrepKind;
-use haul_sum::SumKind;
-use haul_sync::SyncKind;
-use haul_sys::{Errno, Error, Operation, reason};
-use haul_tar::TarKind;
+use haul_flow::{FlowKind, Kind, Line, Problem, Quoting};
+use haul_sys::reason;
 
 pub(crate) use quoting::Charset;
-pub(crate) use spdcp::SpdcpKind;
 
 use crate::flags::{self, Doubt};
-
-/// Returns the text of an error. Without `/proc` the kernel has no way to the attributes of a file
-/// that is held without being open, and its error doesn't say so.
-fn explained(cause: &Error) -> String {
-    let attributes =
-        [Operation::Flistxattr, Operation::Fgetxattr, Operation::Fsetxattr, Operation::Fremovexattr];
-    let may_need_proc =
-        (cause.is(Errno::BADF) || cause.is(Errno::NOENT)) && attributes.contains(&cause.operation());
-    match may_need_proc && !Path::new("/proc/self").exists() {
-        true => format!("{cause} (/proc is not mounted)"),
-        false => cause.to_string(),
-    }
-}
 
 /// Formats messages for one program in one locale.
 #[derive(Clone, Debug)]
@@ -79,14 +30,14 @@ pub(crate) struct Messages {
     program: String,
     /// `None`: that of the user's locale.
     charset: Option<Charset>,
-    /// Returns the applet's sentence for a kind of the framework's.
-    of_flow: fn(FlowKind) -> &'static str,
+    /// The applet's own sentences for kinds of the framework's.
+    of_flow: flow::Sentences,
 }
 
 impl Messages {
     /// Formats messages that begin with `program`.
     pub(crate) fn new(program: &str, charset: Charset) -> Self {
-        Self { program: program.to_owned(), charset: Some(charset), of_flow: flow::sentence }
+        Self { program: program.to_owned(), charset: Some(charset), of_flow: |_| None }
     }
 
     /// Formats messages that begin with `program`, in the user's locale. Must be called before
@@ -105,37 +56,28 @@ impl Messages {
         Some(self.program.as_str()).filter(|program| !program.contains(' '))
     }
 
-    /// Sets the sentences for the framework's kinds.
-    pub(crate) fn saying(self, of_flow: fn(FlowKind) -> &'static str) -> Self {
+    /// Sets the applet's own sentences for kinds of the framework's.
+    pub(crate) fn saying(self, of_flow: flow::Sentences) -> Self {
         Self { of_flow, ..self }
     }
 
     pub(crate) fn problem(&self, problem: &Problem) -> Vec<u8> {
-        let mut text = self.begin();
-        let cause = problem.cause.as_ref().map(explained);
-        match cause {
-            Some(cause) if self.sentence(problem.kind).contains("{cause}") => {
-                text.extend(self.fill(problem.kind, &[&problem.names[..], &[cause.into_bytes()]].concat()));
-            }
-            cause => {
-                text.extend(self.fill(problem.kind, &problem.names));
-                text.extend(cause.map(|cause| format!(": {cause}")).unwrap_or_default().bytes());
-            }
-        }
-        if let Some(host) = &problem.host {
-            text.extend_from_slice(format!(" (on {host})").as_bytes());
-        }
-        end(text)
+        let show = |quoting, name: &[u8]| self.quoted(quoting, name);
+        end([self.begin(), problem.worded(self.sentence(problem.kind), show)].concat())
     }
 
     /// Formats a line of output.
     pub(crate) fn line(&self, line: &Line) -> Vec<u8> {
-        end(self.fill(line.kind, &line.names))
+        end(self.words(line))
     }
 
     /// Formats a question. The answer goes on its line.
     pub(crate) fn question(&self, question: &Line) -> Vec<u8> {
-        [self.begin(), self.fill(question.kind, &question.names)].concat()
+        [self.begin(), self.words(question)].concat()
+    }
+
+    fn words(&self, line: &Line) -> Vec<u8> {
+        line.worded(self.sentence(line.kind), |quoting, name| self.quoted(quoting, name))
     }
 
     /// Formats a remark of `--debug`.
@@ -213,46 +155,21 @@ impl Messages {
         format!("Try '{} --help' for more information.\n", self.program).into_bytes()
     }
 
-    /// Returns the sentence for a kind, or the kind's name for a crate unknown here.
+    /// Returns the sentence for a kind: the applet's, if it has one, or the kind's.
     fn sentence(&self, kind: Kind) -> &'static str {
-        (CopyKind::of(kind).map(copy::sentence))
-            .or_else(|| FlowKind::of(kind).map(self.of_flow))
-            .or_else(|| ClusterKind::of(kind).map(cluster::sentence))
-            .or_else(|| TarKind::of(kind).map(tar::sentence))
-            .or_else(|| GrepKind::of(kind).map(grep::sentence))
-            .or_else(|| Bzip2Kind::of(kind).map(bzip2::sentence))
-            .or_else(|| CompareKind::of(kind).map(compare::sentence))
-            .or_else(|| DeleteKind::of(kind).map(delete::sentence))
-            .or_else(|| EachKind::of(kind).map(each::sentence))
-            .or_else(|| SumKind::of(kind).map(sum::sentence))
-            .or_else(|| SyncKind::of(kind).map(sync::sentence))
-            .or_else(|| SpdcpKind::of(kind).map(spdcp::sentence))
-            .unwrap_or_else(|| kind.name())
+        FlowKind::of(kind).and_then(self.of_flow).unwrap_or_else(|| kind.sentence())
     }
 
-    /// Fills placeholders with names, in order: `{}` quotes, `{plain}` quotes only if necessary,
-    /// `{prose}` quotes as words of a sentence, `{escape}` escapes without quoting, `{itemized}`
-    /// escapes as rsync does, and `{bare}` inserts haul's own words unchanged. A last placeholder
-    /// `{cause}` is for a reason that does not belong at the end.
-    fn fill(&self, kind: Kind, names: &[Vec<u8>]) -> Vec<u8> {
-        let mut text = Vec::new();
-        let mut rest = self.sentence(kind);
-        for name in names {
-            let Some((before, after)) = rest.split_once('{') else { break };
-            let Some((placeholder, after)) = after.split_once('}') else { break };
-            text.extend_from_slice(before.as_bytes());
-            text.extend(match placeholder {
-                "bare" | "cause" => name.clone(),
-                "prose" => quoting::prose(name, self.charset()),
-                "plain" => quoting::shell_if_needed(name, self.charset()),
-                "itemized" => quoting::itemized(name, self.charset()),
-                "escape" => quoting::escape(name, self.charset()),
-                _ => quoting::shell(name, self.charset()),
-            });
-            rest = after;
+    /// Shows a name in the user's locale.
+    fn quoted(&self, quoting: Quoting, name: &[u8]) -> Vec<u8> {
+        match quoting {
+            Quoting::Always => quoting::shell(name, self.charset()),
+            Quoting::IfNeeded => quoting::shell_if_needed(name, self.charset()),
+            Quoting::Word => quoting::prose(name, self.charset()),
+            Quoting::Escape => quoting::escape(name, self.charset()),
+            Quoting::Itemize => quoting::itemized(name, self.charset()),
+            Quoting::Bare => name.to_vec(),
         }
-        text.extend_from_slice(rest.as_bytes());
-        text
     }
 
     /// Returns the sentence for a command-line error. The C library's keep their plain quotes in
@@ -326,6 +243,17 @@ fn end(mut text: Vec<u8>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use haul_bzip2::Bzip2Kind;
+    use haul_cluster::ClusterKind;
+    use haul_compare::CompareKind;
+    use haul_copy::CopyKind;
+    use haul_delete::DeleteKind;
+    use haul_each::EachKind;
+    use haul_grep::GrepKind;
+    use haul_sum::SumKind;
+    use haul_sync::SyncKind;
+    use haul_tar::TarKind;
+
     use super::*;
 
     fn messages() -> Messages {
@@ -360,21 +288,21 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_has_a_sentence_and_crosses_the_wire() {
+    fn every_kind_crosses_the_wire_with_its_sentence() {
         use haul_cluster::wire::{KnownKinds, PackedProblem};
         fn check<T: haul_cluster::Distributed>(tool: &[Kind]) {
             let cause =
                 haul_sys::Error::new(haul_sys::Operation::Openat, "x".to_owned(), haul_sys::Errno::ACCESS);
             for &kind in [tool, FlowKind::KINDS, ClusterKind::KINDS].into_iter().flatten() {
-                assert_ne!(messages().sentence(kind), kind.name());
                 let problem = Problem::new(kind).naming("a").because(cause.clone());
                 let arrived =
                     PackedProblem::from(problem).unpack(KnownKinds::of_tool(T::KINDS), "host").unwrap();
                 assert_eq!((arrived.kind, arrived.cause), (kind, Some(cause.clone())));
+                assert_eq!(arrived.kind.sentence(), kind.sentence());
             }
         }
         check::<haul_copy::Copier>(CopyKind::KINDS);
-        check::<haul_delete::Deleter>(haul_delete::DeleteKind::KINDS);
+        check::<haul_delete::Deleter>(DeleteKind::KINDS);
         check::<haul_tar::PositionedWriter>(TarKind::KINDS);
         check::<haul_tar::Extractor>(TarKind::KINDS);
         check::<haul_grep::Grep>(GrepKind::KINDS);
@@ -385,10 +313,38 @@ mod tests {
     }
 
     #[test]
+    fn every_placeholder_is_known() {
+        let kinds = [
+            Bzip2Kind::KINDS,
+            ClusterKind::KINDS,
+            CompareKind::KINDS,
+            CopyKind::KINDS,
+            DeleteKind::KINDS,
+            EachKind::KINDS,
+            FlowKind::KINDS,
+            GrepKind::KINDS,
+            SumKind::KINDS,
+            SyncKind::KINDS,
+            TarKind::KINDS,
+        ];
+        let of_applets: [flow::Sentences; 6] =
+            [flow::in_bzip2, flow::in_compare, flow::in_each, flow::in_grep, flow::in_sum, flow::in_tar];
+        let sentences = (kinds.iter().copied().flatten().map(|kind| kind.sentence()))
+            .chain(of_applets.iter().flat_map(|of_flow| FlowKind::ALL.iter().copied().filter_map(*of_flow)));
+        let known = ["", "plain", "prose", "escape", "itemized", "bare", "cause"];
+        for sentence in sentences {
+            for after in sentence.split('{').skip(1) {
+                let placeholder = after.split_once('}').unwrap().0;
+                assert!(known.contains(&placeholder), "{sentence}");
+            }
+        }
+    }
+
+    #[test]
     fn a_kind_of_another_tool_does_not_cross_the_wire() {
         use haul_cluster::wire::{KnownKinds, PackedProblem};
         let problem = PackedProblem::from(Problem::new(TarKind::CannotOpen));
-        assert!(problem.unpack(KnownKinds::of_tool(haul_copy::CopyKind::KINDS), "host").is_none());
+        assert!(problem.unpack(KnownKinds::of_tool(CopyKind::KINDS), "host").is_none());
     }
 
     #[test]

@@ -14,8 +14,16 @@ use haul_flow::{FlowKind, Kind, Line, Problem, Report};
 use haul_sys::{Errno, Error, Operation};
 
 use crate::flags::Request;
-use crate::messages::SpdcpKind;
 use crate::report::Console;
+
+haul_flow::kinds! {
+    "spdcp"
+    /// Kinds of lines that `spdcp` prints.
+    enum SpdcpKind {
+        /// A target listed by `-d`.
+        Target = "{plain}",
+    }
+}
 
 /// A source and its target.
 struct Pair {

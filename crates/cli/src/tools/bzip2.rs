@@ -274,6 +274,6 @@ fn main(call: &Call<'_>) -> ExitCode {
             complain(&call.messages().wrong_usage("a name contains a NUL byte"));
         });
     };
-    let messages = call.messages().saying(messages::bzip2::of_flow);
+    let messages = call.messages().saying(messages::flow::in_bzip2);
     call.carry_out(messages, &line.shared.run, &Files { options, files, place })
 }

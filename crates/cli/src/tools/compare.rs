@@ -202,12 +202,12 @@ fn main(call: &Call<'_>) -> ExitCode {
     let run_options = line.shared.run.clone();
     if let Some(manifest) = line.manifest.take() {
         return match line.lower_against(manifest) {
-            Ok(work) => call.carry_out(call.messages().saying(messages::sum::of_flow), &run_options, &work),
+            Ok(work) => call.carry_out(call.messages().saying(messages::flow::in_sum), &run_options, &work),
             Err(error) => call.refuse(&error, TROUBLE),
         };
     }
     match line.lower() {
-        Ok(work) => call.carry_out(call.messages().saying(messages::compare::of_flow), &run_options, &work),
+        Ok(work) => call.carry_out(call.messages().saying(messages::flow::in_compare), &run_options, &work),
         Err(error) => call.refuse(&error, TROUBLE),
     }
 }

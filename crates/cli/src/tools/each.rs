@@ -208,7 +208,7 @@ fn main(call: &Call<'_>) -> ExitCode {
     };
     let run_options = line.shared.run.clone();
     match line.lower() {
-        Ok(work) => call.carry_out(call.messages().saying(messages::each::of_flow), &run_options, &work),
+        Ok(work) => call.carry_out(call.messages().saying(messages::flow::in_each), &run_options, &work),
         Err(error) => call.refuse(&error, TROUBLE),
     }
 }

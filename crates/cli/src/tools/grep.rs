@@ -41,7 +41,7 @@ fn main(call: &Call<'_>) -> ExitCode {
         Ok(line) => line,
         Err(status) => return status,
     };
-    let messages = call.messages().saying(messages::grep::of_flow);
+    let messages = call.messages().saying(messages::flow::in_grep);
     let refuse = |why: &str| {
         call.refuse_with(TROUBLE, || {
             complain(&messages.debug(why));

@@ -242,7 +242,7 @@ fn main(call: &Call<'_>) -> ExitCode {
     };
     let run_options = line.shared.run.clone();
     match line.lower() {
-        Ok(work) => call.carry_out(call.messages().saying(messages::sum::of_flow), &run_options, &work),
+        Ok(work) => call.carry_out(call.messages().saying(messages::flow::in_sum), &run_options, &work),
         Err(error) => call.refuse(&error, TROUBLE),
     }
 }

@@ -4,49 +4,45 @@ haul_flow::kinds! {
     "bzip2"
     /// Kinds of problems of a compression or decompression.
     pub enum Bzip2Kind {
-            /// An input can't be opened; the second hole is the reason.
-        CannotOpen,
-        /// An input is a directory.
-        IsDirectory,
-        /// An input's name already has a compressed suffix.
-        HasSuffix,
+        /// An input can't be opened; the second name is the reason.
+        CannotOpen = "Can't open input file {escape}: {bare}.",
+        IsDirectory = "Input file {escape} is a directory.",
+        HasSuffix = "Input file {escape} already has {bare} suffix.",
         /// An input that would be replaced is not a regular file.
-        NotNormal,
-        /// The output exists.
-        OutputExists,
+        NotNormal = "Input file {escape} is not a normal file.",
+        OutputExists = "Output file {escape} already exists.",
         /// An input has another hard link, which would keep the old content.
-        OtherLink,
-        /// An input has several other hard links.
-        OtherLinks,
-        /// An output can't be created; the second hole is the reason.
-        CannotCreate,
+        OtherLink = "Input file {escape} has {bare} other link.",
+        OtherLinks = "Input file {escape} has {bare} other links.",
+        /// An output can't be created; the second name is the reason.
+        CannotCreate = "Can't create output file {escape}: {bare}.",
         /// A compressed file's name has no known suffix.
-        CannotGuess,
-        /// Compressed output would go to a terminal.
-        NotToTerminal,
-        /// Compressed input would come from a terminal.
-        NotFromTerminal,
-        /// An input is not a bzip2 file.
-        NotBzip2,
+        CannotGuess = "Can't guess original name for {escape} -- using {escape}",
+        NotToTerminal = "I won't write compressed data to a terminal.",
+        NotFromTerminal = "I won't read compressed data from a terminal.",
+        NotBzip2 = "{escape} is not a bzip2 file.",
         /// Compressed data is corrupt.
-        Damaged,
+        Damaged = "Data integrity error when decompressing.\n\
+            \tInput file = {escape}, output file = {escape}\n\n\
+            It is possible that the compressed file(s) have become corrupted.\n\
+            You can use the -tvv option to test integrity of such files.",
         /// Compressed data is truncated.
-        Ended,
-        /// Trailing garbage follows the last stream.
-        Garbage,
+        Ended = "Compressed file ends unexpectedly;\n\
+            \tperhaps it is corrupted?\n\
+            \tInput file = {escape}, output file = {escape}\n\n\
+            It is possible that the compressed file(s) have become corrupted.\n\
+            You can use the -tvv option to test integrity of such files.",
+        Garbage = "{escape}: trailing garbage after EOF ignored",
         /// A test found corrupt data.
-        TestDamaged,
+        TestDamaged = "{escape}: data integrity (CRC) error in data",
         /// A test found truncated data.
-        TestEnded,
+        TestEnded = "{escape}: file ends unexpectedly",
         /// A test found a foreign format.
-        TestNotBzip2,
-        /// An input's attributes can't be copied to the output.
-        CannotKeep,
+        TestNotBzip2 = "{escape}: bad magic number (file not created by bzip2)",
+        CannotKeep = "failed to preserve the attributes of {escape}",
         /// An input can't be removed although its output is complete.
-        CannotRemove,
-        /// An input was replaced or changed, so it is not removed.
-        NotRemoved,
-        /// An output disappeared, so its input is not removed.
-        OutputGone,
+        CannotRemove = "cannot remove {escape}",
+        NotRemoved = "not removing {escape}, as it was replaced or changed meanwhile",
+        OutputGone = "not removing {escape}, as {escape} was removed or replaced meanwhile",
     }
 }

@@ -4,51 +4,39 @@ haul_flow::kinds! {
     "compare"
     /// Kinds of problems and lines of a comparison.
     pub enum CompareKind {
-            /// An entry exists in only one of two directories.
-        OnlyIn,
-        /// Two entries have different types.
-        Types,
+        /// An entry exists in only one of two directories.
+        OnlyIn = "Only in {plain}: {plain}",
+        Types = "File {plain} is a {bare} while file {plain} is a {bare}",
         /// Two files differ in some respect.
-        Files,
+        Files = "Files {plain} and {plain} differ: {bare}",
         /// Two files differ, in brief.
-        FilesBriefly,
-        /// Two symbolic links have different targets.
-        Links,
+        FilesBriefly = "Files {plain} and {plain} differ",
+        Links = "Symbolic links {plain} and {plain} differ",
         /// Two file operands differ first at this position.
-        Named,
+        Named = "{plain} {plain} differ: byte {bare}, line {bare}",
         /// A file operand is a prefix of the other, and ends with a complete line.
-        Ends,
+        Ends = "EOF on {plain} after byte {bare}, line {bare}",
         /// A file operand is a prefix of the other, and ends within a line.
-        EndsInLine,
+        EndsInLine = "EOF on {plain} after byte {bare}, in line {bare}",
         /// A file operand is empty.
-        IsEmpty,
-        /// A file was changed during the comparison.
-        Changed,
+        IsEmpty = "EOF on {plain} which is empty",
+        Changed = "{} changed while it was being compared",
         /// A link leads to a directory above it.
-        Loop,
-        /// A file can't be examined.
-        CannotStat,
-        /// A file can't be opened.
-        CannotOpen,
-        /// A directory can't be listed.
-        CannotList,
-        /// A file can't be read.
-        ErrorReading,
-        /// A symbolic link can't be read.
-        CannotReadLink,
-        /// Extended attributes can't be read.
-        CannotReadXattrs,
-        /// A file can't be closed.
-        FailedToClose,
-        /// There are too many differences to sort.
-        TooMany,
+        Loop = "{}: recursive directory loop",
+        CannotStat = "cannot stat {}",
+        CannotOpen = "cannot open {}",
+        CannotList = "cannot access {}",
+        ErrorReading = "error reading {}",
+        CannotReadLink = "cannot read symbolic link {}",
+        CannotReadXattrs = "cannot read the extended attributes of {}",
+        FailedToClose = "failed to close {}",
+        TooMany = "too many differences to sort; listing the rest as found",
         /// Attributes were requested for a stream.
-        StreamAttributes,
+        StreamAttributes = "--attributes compares files and trees, not pipes or devices",
         /// A stream is to be read past the page cache.
-        StreamDirect,
-        /// A file can't be read past the page cache.
-        NotDirect,
+        StreamDirect = "--direct compares files and trees, not pipes or devices",
+        NotDirect = "cannot read {} past the page cache",
         /// Another rank's result can't be decoded.
-        BadResult,
+        BadResult = "cannot read the result of comparing {}",
     }
 }

@@ -4,214 +4,195 @@ haul_flow::kinds! {
     "copy"
     /// Kinds of problems and lines of a copy.
     pub enum CopyKind {
-        /// No operands.
-        MissingOperand,
-        /// A source without a target.
-        MissingTarget,
+        MissingOperand = "missing file operand",
+        MissingTarget = "missing destination file operand after {}",
         /// More than two operands with `-T`.
-        ExtraOperand,
+        ExtraOperand = "extra operand {}",
         /// `-t` with `-T`.
-        BothTargetOptions,
+        BothTargetOptions = "cannot combine --target-directory (-t) and --no-target-directory (-T)",
         /// `-t` names a non-directory.
-        TargetDirectory,
+        TargetDirectory = "target directory {}",
         /// Several sources, and the last operand is not a directory.
-        Target,
+        Target = "target {}",
         /// `--parents` with a target that is not a directory.
-        ParentsWantDirectory,
+        ParentsWantDirectory = "with --parents, the destination must be a directory",
         /// A source's parent can't be examined (`--parents`).
-        ParentAttributes,
+        ParentAttributes = "failed to get attributes of {}",
         /// A copy's parent can't be created (`--parents`).
-        CannotMakeParent,
+        CannotMakeParent = "cannot make directory {}",
         /// A copy's parent exists as a non-directory (`--parents`).
-        ParentIsOther,
+        ParentIsOther = "{} exists but is not a directory",
         /// A parent's times can't be set (`--parents`).
-        ParentTimes,
+        ParentTimes = "failed to preserve times for {}",
         /// A parent's mode can't be set (`--parents`).
-        ParentPermissions,
+        ParentPermissions = "failed to preserve permissions for {}",
         /// `--verbose` line for a parent (`--parents`). GNU does not quote its names.
-        ParentMade,
+        ParentMade = "{bare} -> {bare}",
         /// A new entry was replaced before it got its attributes.
-        ReplacedWhileMade,
-        /// A directory without `-r`.
-        OmittingDirectory,
-        /// One source given twice.
-        SourceTwice,
-        /// One source directory given twice.
-        DirectoryTwice,
+        ReplacedWhileMade = "not changing {}, as it was replaced while being made",
+        OmittingDirectory = "-r not specified; omitting directory {}",
+        SourceTwice = "warning: source file {} specified more than once",
+        DirectoryTwice = "warning: source directory {} specified more than once",
         /// One source directory given twice, with two targets.
-        NoDirectoryLink,
-        /// An entry can't be examined.
-        CannotStat,
+        NoDirectoryLink = "will not create hard link {} to directory {}",
+        CannotStat = "cannot stat {}",
         /// An open target can't be examined.
-        CannotFstat,
-        /// Source and target are one file.
-        SameFile,
-        /// A directory can't replace a non-directory.
-        DirectoryOntoOther,
-        /// A non-directory can't replace a directory.
-        OtherOntoDirectory,
+        CannotFstat = "cannot fstat {}",
+        SameFile = "{} and {} are the same file",
+        DirectoryOntoOther = "cannot overwrite non-directory {} with directory {}",
+        OtherOntoDirectory = "cannot overwrite directory {} with non-directory {}",
         /// A directory that is to be deleted later is where something else is to be. Copy that once
         /// more then. A warning.
-        InTheWay,
+        InTheWay = "directory {} is in the way of {}",
         /// This run created the target from another operand.
-        JustCreated,
+        JustCreated = "will not overwrite just-created {} with {}",
         /// The same, through a symbolic link.
-        JustCreatedLink,
+        JustCreatedLink = "will not copy {} through just-created symlink {}",
         /// The target is a file that the program itself writes to.
-        OntoOwnFile,
+        OntoOwnFile = "will not overwrite {} with {}, as haul is writing to it",
         /// The source is a file that the program itself writes to. A warning.
-        OwnFile,
+        OwnFile = "warning: not copying {}, as haul is writing to it",
         /// The manifest can't get its name, because a file has been copied there.
-        ManifestTaken,
+        ManifestTaken = "not writing the manifest {}, as a file was copied there",
         /// The target exists (`--update=none-fail`).
-        NotReplacing,
+        NotReplacing = "not replacing {}",
         /// The target's backup would replace the source.
-        BackupDestroys,
+        BackupDestroys = "backing up {} might destroy source;  {} not copied",
         /// The target can't be renamed to its backup.
-        CannotBackup,
+        CannotBackup = "cannot backup {}",
         /// The copy failed, and the backup can't be restored.
-        CannotUnbackup,
-        /// The target is inside the source.
-        IntoItself,
+        CannotUnbackup = "cannot un-backup {}",
+        IntoItself = "cannot copy a directory, {}, into itself, {}",
         /// A symbolic link leads to a directory that contains it.
-        CyclicLink,
-        /// A directory can't be created.
-        CannotCreateDirectory,
+        CyclicLink = "cannot copy cyclic symbolic link {}",
+        CannotCreateDirectory = "cannot create directory {}",
         /// A new directory can't be made accessible.
-        SettingPermissions,
+        SettingPermissions = "setting permissions for {}",
         /// A file can't be created, or opened for writing.
-        CannotCreateFile,
+        CannotCreateFile = "cannot create regular file {}",
         /// An existing target can't be replaced as a whole (`--atomic`).
-        CannotReplace,
-        /// The same, because it has other hard links.
-        ReplacesLinked,
-        /// The same, because it is a symbolic link.
-        ReplacesSymlink,
-        /// The target is a dangling symbolic link.
-        Dangling,
+        CannotReplace = "cannot replace {} atomically",
+        ReplacesLinked = "not replacing {} atomically, as it has other hard links",
+        ReplacesSymlink = "not replacing {} atomically, as it is a symbolic link",
+        Dangling = "not writing through dangling symlink {}",
         /// The existing target can't be removed.
-        CannotRemove,
-        /// A symbolic link can't be read.
-        CannotReadLink,
-        /// A symbolic link can't be created.
-        CannotCreateLink,
+        CannotRemove = "cannot remove {}",
+        CannotReadLink = "cannot read symbolic link {}",
+        CannotCreateLink = "cannot create symbolic link {}",
         /// A symbolic link to the source (`-s`) can't be created.
-        CannotCreateLinkTo,
+        CannotCreateLinkTo = "cannot create symbolic link {} to {}",
         /// A relative link would not resolve from there.
-        RelativeLink,
-        /// A hard link can't be created.
-        CannotLink,
-        /// A FIFO can't be created.
-        CannotCreateFifo,
+        RelativeLink = "{plain}: can make relative symbolic links only in current directory",
+        CannotLink = "cannot create hard link {} to {}",
+        CannotCreateFifo = "cannot create fifo {}",
         /// A socket or device can't be created.
-        CannotCreateSpecial,
+        CannotCreateSpecial = "cannot create special file {}",
         /// A FIFO, socket or device, which are not to be copied.
-        SpecialRefused,
-        /// Unknown file type.
-        UnknownType,
+        SpecialRefused = "not copying special file {}",
+        UnknownType = "{} has unknown file type",
         /// Blocks must be shared but can't be.
-        FailedToClone,
+        FailedToClone = "failed to clone {} from {}",
         /// A file with holes can't be extended to its length.
-        FailedToExtend,
+        FailedToExtend = "failed to extend {}",
         /// A target's striping layout differs from its source's (`--copy-layout`).
-        Layout,
-        /// The owner can't be set.
-        Ownership,
+        Layout = "layout of {}: {bare}",
+        Ownership = "failed to preserve ownership for {}",
         /// A file's mode can't be narrowed before its owner changes.
-        ClearingPermissions,
+        ClearingPermissions = "clearing permissions for {}",
         /// The mode can't be set.
-        Permissions,
+        Permissions = "preserving permissions for {}",
         /// The source's mode and ACLs can't be set. GNU treats the name as part of the sentence.
-        Access,
+        Access = "preserving permissions for {prose}",
         /// The times can't be set.
-        Times,
+        Times = "preserving times for {}",
         /// Xattrs can't be listed.
-        ListingAttributes,
+        ListingAttributes = "listing attributes of {}",
         /// An xattr can't be read.
-        GettingAttribute,
+        GettingAttribute = "getting attribute {} of {}",
         /// An xattr can't be set.
-        SettingAttribute,
+        SettingAttribute = "setting attribute {} for {}",
         /// The target's file system does not support xattrs.
-        SettingAttributes,
+        SettingAttributes = "setting attributes for {}",
         /// The same in `haul sync`, where it is a warning.
-        XattrsLost,
+        XattrsLost = "warning: the file system of {} can't store all extended attributes, so some are lost",
         /// `/etc/xattr.conf` can't be read, or has a bad line.
-        AttributeList,
+        AttributeList = "{}",
         /// A source's SELinux context can't be read.
-        GettingLabel,
+        GettingLabel = "failed to get security context of {}",
         /// A copy's SELinux context can't be set.
-        SettingLabel,
+        SettingLabel = "failed to set the security context of {}",
         /// The kernel rejects the SELinux context for new files.
-        CreationLabel,
+        CreationLabel = "failed to set default file creation context to {}",
         /// libselinux can't be loaded.
-        NoContextLibrary,
+        NoContextLibrary = "-Z needs the library {}, which cannot be loaded",
         /// The policy's file contexts can't be read.
-        NoContextList,
+        NoContextList = "cannot read the policy's default contexts by {}",
         /// A file, a directory or a file system can't be flushed (`--fsync`).
-        Syncing,
+        Syncing = "error syncing {}",
         /// The source has changed while it was copied (`--if-changed`).
-        SourceChanged,
+        SourceChanged = "{} changed while it was copied",
         /// A target can't be read again (`--verify`).
-        CannotVerify,
+        CannotVerify = "cannot verify {}",
         /// A source can't be read again (`--verify`).
-        CannotVerifySource,
-        /// A target was replaced before it was verified.
-        ReplacedBeforeVerified,
+        CannotVerifySource = "cannot read {} again to verify its copy",
+        ReplacedBeforeVerified = "cannot verify {}, as it was replaced",
         /// Somebody wrote to a target before it was verified.
-        ChangedBeforeVerified,
+        ChangedBeforeVerified = "cannot verify {}, as it was changed",
         /// A target is shorter or longer than what was written.
-        LengthDiffers,
+        LengthDiffers = "verification failed: the length of {} is not what was written",
         /// A range of a target differs from what was written, also after it was written again.
-        Differs,
+        Differs = "verification failed: {} differs from its source in bytes {bare} to {bare}",
         /// A range of a target differed from what was written, and was written again.
-        Repaired,
+        Repaired = "warning: {} differed in bytes {bare} to {bare} on storage; they were written again",
         /// A range of a source differs from what was read before.
-        SourceDiffers,
+        SourceDiffers = "verification failed: {} was read twice and differed in bytes {bare} to {bare}",
         /// A target can't be verified, because it is a device or a FIFO.
-        NotVerified,
+        NotVerified = "warning: {} is not verified, as it is not a regular file",
         /// An existing target stays that a lost rank may have made.
-        MayBeUnverified,
+        MayBeUnverified =
+            "leaving {} as it is, not verified and not listed: a process that was lost may have made it",
         /// The hash of a file that a rank has copied can't be sent or read.
-        NotListed,
+        NotListed = "the hash of {} was lost on its way to the manifest",
         /// The target's file system can't be read past the page cache.
-        VerifiedFromMemory,
+        VerifiedFromMemory =
+            "warning: {} and others were verified from memory: their file system keeps files there",
         /// The journal can't be written.
-        JournalLost,
+        JournalLost = "the journal {} cannot be written: {bare}",
         /// The journal of a complete copy can't be removed (`--resume`).
-        JournalLeft,
+        JournalLeft = "cannot remove the journal {}: {bare}",
         /// `--verbose` line.
-        Copied,
+        Copied = "{} -> {}",
         /// `--verbose` line for a target that got only attributes (`haul sync`).
-        Mended,
+        Mended = "{} -> {} (attributes)",
         /// `--itemize-changes` line.
-        Itemized,
+        Itemized = "{bare} {itemized}",
         /// `--itemize-changes` line for a symbolic link.
-        ItemizedLink,
+        ItemizedLink = "{bare} {itemized} -> {itemized}",
         /// `--itemize-changes` line for another name of a file.
-        ItemizedName,
+        ItemizedName = "{bare} {itemized} => {itemized}",
         /// `--verbose` line for a copy that replaced something backed up.
-        CopiedWithBackup,
+        CopiedWithBackup = "{} -> {} (backup: {})",
         /// `--verbose` line for a restored backup.
-        Unbackup,
+        Unbackup = "{} -> {} (unbackup)",
         /// `--verbose` line for a removed target.
-        Removed,
+        Removed = "removed {}",
         /// `--debug` line for a copied file.
-        HowCopied,
+        HowCopied = "copy offload: {bare}, reflink: {bare}, sparse detection: {bare}",
         /// `--debug` line for a skipped file.
-        Skipped,
+        Skipped = "skipped {}",
         /// `-i` question.
-        Overwrite,
+        Overwrite = "overwrite {}? ",
         /// `-i` question about an unwritable target that would be removed.
-        Replace,
+        Replace = "replace {}, overriding mode {bare} ({bare})? ",
         /// `-i` question about an unwritable target that would be opened anyway.
-        Unwritable,
+        Unwritable = "unwritable {} (mode {bare}, {bare}); try anyway? ",
         /// More is to be copied than is free on the target's file system.
-        MoreThanFree,
+        MoreThanFree = "warning: {bare} to copy, but only {bare} is free on {}",
         /// The copy waits for room on the target's file system (`--on-full=pause`).
-        WaitsForRoom,
+        WaitsForRoom = "no room left for {}: waiting until there is",
         /// The copy goes on after such a wait.
-        HasRoom,
+        HasRoom = "there is room again: going on",
         /// Files left by an earlier run can't be removed from a directory.
-        CannotSweep,
+        CannotSweep = "cannot remove leftovers of an earlier run in {}",
     }
 }

@@ -5,34 +5,33 @@ haul_flow::kinds! {
     /// Kinds of problems and lines of a deletion.
     pub enum DeleteKind {
         /// A directory of either tree can't be listed, so nothing may be deleted.
-        CannotList,
+        CannotList = "cannot list directory {}",
         /// A name of the target stands for two of the source, because it ignores case, say. So
         /// nothing may be deleted.
-        SameName,
+        SameName = "{} stands for two names of SOURCE, which are the same here",
         /// An entry that only the target has can't be examined.
-        CannotStat,
-        /// An entry can't be removed.
-        CannotRemove,
-        /// An entry was replaced after it was found.
-        Replaced,
+        CannotStat = "cannot stat {}",
+        CannotRemove = "cannot remove {}",
+        Replaced = "not removing {}, as it was replaced meanwhile",
         /// A directory that only the target has is on another file system, or something is mounted
         /// there.
-        MountPoint,
+        MountPoint = "cannot remove {}, as it is on another file system or something is mounted there",
         /// A directory that only the target has is the source, through another mount.
-        IsSource,
+        IsSource = "cannot remove {}, as it is SOURCE",
         /// A directory's times can't be set again.
-        Times,
+        Times = "preserving times for {}",
         /// Something else went wrong, so nothing was deleted.
-        AfterErrors,
+        AfterErrors = "nothing was deleted from {}, because of the errors above",
         /// The source has nothing that is copied.
-        EmptySource,
+        EmptySource = "{} has nothing to copy, so nothing was deleted from {} (--really overrides this)",
         /// More would be deleted than is allowed.
-        TooMany,
+        TooMany =
+            "nothing was deleted: it would be {bare} of the {bare} entries of {} (--max-delete sets the limit)",
         /// `--verbose` line for a removed file.
-        Removed,
+        Removed = "removed {}",
         /// `--verbose` line for a removed directory.
-        RemovedDirectory,
+        RemovedDirectory = "removed directory {}",
         /// `--itemize-changes` line for anything that was removed.
-        Itemized,
+        Itemized = "*deleting   {itemized}",
     }
 }

@@ -4,33 +4,25 @@ haul_flow::kinds! {
     "each"
     /// Kinds of problems and lines of a run of commands.
     pub enum EachKind {
-            /// The program can't be started.
-        CannotRun,
+        /// The program can't be started.
+        CannotRun = "cannot run {}",
         /// The command for a file can't be started.
-        CannotRunFor,
-        /// No further commands are tried.
-        OthersNotRun,
+        CannotRunFor = "cannot run {} for {}",
+        OthersNotRun = "skipping the remaining commands",
         /// A running command's pipes broke.
-        CommandLost,
-        /// A command exited with a nonzero status.
-        Failed,
-        /// A command was killed by a signal.
-        Signalled,
-        /// A command was not started.
-        NotStarted,
+        CommandLost = "cannot read the output of the command for {}",
+        Failed = "{plain}: exit status {bare}",
+        Signalled = "{plain}: ended by signal {bare}",
+        NotStarted = "{plain}: not started",
         /// Heading of the list of failed commands.
-        Summary,
+        Summary = "{bare} of {bare} commands failed:",
         /// More commands failed than are listed.
-        More,
-        /// A name pattern is invalid.
-        BadPattern,
-        /// A file can't be examined.
-        CannotStat,
-        /// A file can't be read.
-        ErrorReading,
-        /// A file can't be closed.
-        FailedToClose,
+        More = "and {bare} more",
+        BadPattern = "invalid pattern {}",
+        CannotStat = "cannot stat {}",
+        ErrorReading = "error reading {}",
+        FailedToClose = "failed to close {}",
         /// Another rank's result can't be decoded.
-        BadResult,
+        BadResult = "cannot read the result of the command for {}",
     }
 }

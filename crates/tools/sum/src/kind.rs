@@ -5,44 +5,36 @@ haul_flow::kinds! {
     /// Kinds of problems of computing and checking hashes.
     pub enum SumKind {
         /// A file can't be opened or read.
-        CannotRead,
+        CannotRead = "{plain}",
         /// A manifest lists a directory.
-        IsADirectory,
+        IsADirectory = "{plain}: Is a directory",
         /// A link leads to a directory above it.
-        Loop,
+        Loop = "{plain}: recursive directory loop",
         /// The manifest can't be written.
-        CannotWrite,
-        /// The manifest would replace something other than a regular file.
-        NotRegular,
+        CannotWrite = "cannot write {}",
+        NotRegular = "cannot write {}: not a regular file",
         /// A name can't be written in an MHL file.
-        NotInMhl,
+        NotInMhl = "{plain}: cannot be listed in an MHL file",
         /// The result for a file can't be decoded.
-        BadResult,
+        BadResult = "cannot read the result of hashing {}",
         /// A line of a manifest can't be used.
-        BadLine,
-        /// No line of a manifest can be used.
-        NoLines,
+        BadLine = "{plain}: {bare}: improperly formatted {bare}checksum line",
+        NoLines = "{plain}: no properly formatted checksum lines found",
         /// All files of a manifest are missing.
-        NoneVerified,
-        /// One line of a manifest can't be used.
-        BadLineCount,
-        /// Several lines of a manifest can't be used.
-        BadLinesCount,
-        /// One listed file can't be read.
-        UnreadableCount,
-        /// Several listed files can't be read.
-        UnreadablesCount,
-        /// One file has another hash.
-        MismatchCount,
-        /// Several files have other hashes.
-        MismatchesCount,
+        NoneVerified = "{plain}: no file was verified",
+        BadLineCount = "WARNING: 1 line is improperly formatted",
+        BadLinesCount = "WARNING: {bare} lines are improperly formatted",
+        UnreadableCount = "WARNING: 1 listed file could not be read",
+        UnreadablesCount = "WARNING: {bare} listed files could not be read",
+        MismatchCount = "WARNING: 1 computed checksum did NOT match",
+        MismatchesCount = "WARNING: {bare} computed checksums did NOT match",
         /// Only a tree, or only its manifest, has a file.
-        OnlyIn,
+        OnlyIn = "Only in {plain}: {plain}",
         /// A file has another hash than its manifest says.
-        DiffersFrom,
+        DiffersFrom = "File {plain} differs from its hash in {plain}",
         /// A name in a manifest leads out of the tree.
-        OutsideTree,
+        OutsideTree = "{plain}: the name leads out of the tree",
         /// A directory is compared, and this is none.
-        NotADirectory,
+        NotADirectory = "{plain}: Not a directory",
     }
 }

@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use haul_flow::{Config, EntryReport, Line as Said, Problem, Report, RunInfo, SlowRank, Tally};
+use haul_flow::{Config, EntryReport, Kind, Line as Said, Problem, Report, RunInfo, SlowRank, Tally};
 use haul_sys::{Standard, Timestamp};
 use haul_tar::{
     self, Archive, Attributes, Compression, Confinement, Exclude, Existing, Format, Links, MemberOrder,
@@ -143,7 +143,7 @@ fn main(call: &Call<'_>) -> ExitCode {
         Ok(line) => line,
         Err(status) => return status,
     };
-    let messages = call.messages().saying(messages::tar::of_flow);
+    let messages = call.messages().saying(messages::flow::in_tar);
     match line.options() {
         Ok(options) => call.carry_out(messages, &line.shared.run, &Archiving { options }),
         Err(sentence) => call.refuse_with(TROUBLE, || {
@@ -160,7 +160,7 @@ impl Line {
         // A list of names may be empty, like the result of a search.
         let has_list = self.steps.iter().any(|step| matches!(step, Step::NamesFrom { .. }));
         if operation == Operation::Create && named.is_empty() && !has_list {
-            return Err(messages::tar::sentence(TarKind::EmptyArchive).to_owned());
+            return Err(Kind::from(TarKind::EmptyArchive).sentence().to_owned());
         }
         let is_name = |step: &&Step| matches!(step, Step::Name(_) | Step::NamesFrom { .. });
         let trailing = self.steps.iter().rev().take_while(|step| !is_name(step));
