@@ -49,8 +49,9 @@ class Sync(Case):
         self.assertEqual(haul.sync(self.source, self.target, checksum=True).files, 1)
 
     def test_what_is_refused(self):
-        with self.assertRaises(ValueError):
+        with self.assertRaises(ValueError) as refused:
             haul.sync(self.source, self.source + "/below/target")
+        self.assertTrue(str(refused.exception).endswith(" are one directory, or one is inside the other"))
         with self.assertRaises(FileNotFoundError):
             haul.sync(self.source + "/missing", self.target)
         os.mkdir(self.target)
@@ -59,6 +60,16 @@ class Sync(Case):
             haul.sync(self.source, self.target)
         [(src, dst, _)] = raised.exception.args[0]
         self.assertEqual((src, dst), (self.source + "/file", self.target + "/file"))
+
+    def test_a_problem_is_a_sentence(self):
+        empty = os.path.join(os.path.dirname(self.source), "it's\nempty\udcff")
+        os.mkdir(empty)
+        self.write(self.target, "stays", "")
+        with self.assertRaises(shutil.Error) as raised:
+            haul.sync(empty, self.target, delete=True)
+        [(_, _, why)] = raised.exception.args[0]
+        shown = r"it\'s\nempty\xff' has nothing to copy, so nothing was deleted from '"
+        self.assertIn(shown, why)
 
 
 class Hashes(Case):

@@ -103,7 +103,7 @@ typedef struct haul_counts {
 /* A problem. Its strings belong to the job, and are gone when it is freed. */
 typedef struct haul_problem {
     size_t size;         /* sizeof(haul_problem), set by the caller */
-    const char *message; /* what went wrong, in UTF-8, for a log */
+    const char *message; /* what went wrong: a sentence in UTF-8, on one line, for a log */
     const char *kind;    /* which problem it is: a stable word, such as "cannot-stat" */
     const char *path;    /* the path concerned, any bytes; ends with NUL. NULL if there is none */
     size_t path_length;  /* its length without the NUL */

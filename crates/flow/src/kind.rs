@@ -1,8 +1,8 @@
 //! Kinds: what a problem or a line is, as a value to match on, and its sentence.
 //!
 //! Each crate has an enum of its own kinds, which [`kinds!`](crate::kinds) defines. [`Kind`] holds
-//! a variant of any of them, so that problems of all crates have one type. A program may have
-//! sentences of its own for some kinds.
+//! a variant of any of them, so that problems of all crates have one type. `Display` of a problem
+//! fills names in the kind's sentence; a program may have sentences of its own for some kinds.
 //!
 //! ```
 //! use haul_flow::{FlowKind, Problem};
@@ -13,6 +13,7 @@
 //! let problem = Problem::new(FlowKind::CannotStat).naming("missing");
 //! assert!(is_missing(&problem));
 //! assert_eq!(problem.kind.to_string(), "cannot-stat");
+//! assert_eq!(problem.to_string(), "cannot stat 'missing'");
 //! ```
 
 use std::fmt;

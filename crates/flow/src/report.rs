@@ -21,8 +21,9 @@ pub enum Severity {
 
 /// A problem with an entry; the run goes on. Also the error of whatever can't begin.
 ///
-/// `Display` prints kind, names and the failed call, as in
-/// `cannot-stat: a/b: statx(5, "b", ...) = -1 (No such file or directory)`.
+/// `Display` prints the kind's sentence with the names, which can't break the line, the reason, and
+/// the host if it isn't this one: `cannot stat 'a/b': No such file or directory`. `{:#}` has the
+/// failed call for the reason: `statx(5, "b", ...) = -1 (No such file or directory)`.
 #[derive(Clone, Debug)]
 pub struct Problem {
     /// Its kind.
@@ -81,7 +82,8 @@ impl Problem {
         })
     }
 
-    /// Returns the problem in the words of `sentence`, each name as `show` returns it.
+    /// Returns the problem in the words of `sentence`, each name as `show` returns it. `Display`
+    /// takes the kind's own sentence.
     #[must_use]
     pub fn worded(&self, sentence: &str, show: impl Fn(Quoting, &[u8]) -> Vec<u8>) -> Vec<u8> {
         self.text(sentence, self.reason(), show)
@@ -103,13 +105,11 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}", self.kind)?;
-        for (at, name) in self.names.iter().enumerate() {
-            let separator = if at == 0 { ": " } else { ", " };
-            write!(out, "{separator}{}", String::from_utf8_lossy(name))?;
-        }
-        self.cause.iter().try_for_each(|cause| write!(out, ": {cause:#}"))?;
-        self.host.iter().try_for_each(|host| write!(out, " (on {host})"))
+        let reason = match out.alternate() {
+            true => self.cause.as_ref().map(|cause| format!("{cause:#}")),
+            false => self.reason(),
+        };
+        out.write_str(&String::from_utf8_lossy(&self.text(self.kind.sentence(), reason, quoted)))
     }
 }
 
@@ -371,10 +371,23 @@ mod tests {
     }
 
     #[test]
+    fn a_problem_prints_as_a_sentence_with_the_reason_at_its_end() {
+        let problem = Problem::new(FlowKind::CannotOpen).naming("a/b");
+        assert_eq!(problem.to_string(), "cannot open 'a/b' for reading");
+        let problem = problem.because(cause());
+        assert_eq!(problem.to_string(), "cannot open 'a/b' for reading: Permission denied");
+        let elsewhere = Problem { host: Some("node7".to_owned()), ..problem };
+        assert_eq!(elsewhere.to_string(), "cannot open 'a/b' for reading: Permission denied (on node7)");
+        assert_eq!(
+            format!("{elsewhere:#}"),
+            r#"cannot open 'a/b' for reading: openat(5, "b", O_RDONLY) = -1 (Permission denied) (on node7)"#
+        );
+    }
+
+    #[test]
     fn a_reason_within_the_sentence_is_not_repeated() {
         let problem = Problem::new(TestKind::Within).naming(b"a\xff".as_slice()).because(cause());
-        let words = problem.worded(problem.kind.sentence(), quoted);
-        assert_eq!(words, br"Can't open a\xff: Permission denied.");
+        assert_eq!(problem.to_string(), r"Can't open a\xff: Permission denied.");
         let sentence = FlowKind::KINDS[0].sentence();
         let words = problem.worded(sentence, |_, name| name.to_ascii_uppercase());
         assert_eq!(words, b"cannot access A\xff: Permission denied");

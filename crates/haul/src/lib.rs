@@ -4,7 +4,7 @@
 //! [`Error`]:
 //!
 //! ```
-//! use haul::{Copy, Error, FlowKind};
+//! use haul::{Copy, Error};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
@@ -17,7 +17,8 @@
 //! match Copy::new("/no/such/file", &target).run() {
 //!     Err(Error::Incomplete(summary)) => {
 //!         let problem = &summary.problems[0];
-//!         println!("{problem}: {:?}", problem.cause.as_ref().map(|cause| cause.errno()));
+//!         assert_eq!(problem.kind.to_string(), "cannot-stat");
+//!         assert_eq!(problem.to_string(), "cannot stat '/no/such/file': No such file or directory");
 //!     }
 //!     other => panic!("{other:?}"),
 //! }

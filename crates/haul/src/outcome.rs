@@ -19,6 +19,8 @@ pub struct Summary {
 }
 
 /// Why a run is not complete.
+///
+/// `Display` prints a sentence: that of the first error, and how many more there are.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -35,13 +37,14 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NulInPath(path) => write!(out, "{} contains a NUL byte", path.display()),
+            Self::NulInPath(path) => write!(out, "{path:?} contains a NUL byte"),
             Self::NotStarted(problem) => write!(out, "{problem}"),
             Self::Incomplete(summary) => {
                 let problems = &summary.problems;
                 let mut errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
                 match (errors.next(), errors.count()) {
                     (Some(first), 0) => write!(out, "{first}"),
+                    (Some(first), 1) => write!(out, "{first}, and 1 more error"),
                     (Some(first), more) => write!(out, "{first}, and {more} more errors"),
                     (None, _) => out.write_str("not everything was done"),
                 }

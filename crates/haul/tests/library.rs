@@ -52,6 +52,18 @@ fn a_tree_is_copied_and_counted() {
 }
 
 #[test]
+fn an_error_prints_as_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, other] = ["one", "it's"].map(|name| folder.path().join(name));
+    let printed = |copy: Copy| copy.run().unwrap_err().to_string();
+    let missing = format!(r"cannot stat '{}/it\'s': No such file or directory", folder.path().display());
+    assert_eq!(printed(Copy::new(&other, &one)), missing);
+    let two = printed(Copy::into_directory([&other, &one], &folder));
+    assert_eq!(two, missing + ", and 1 more error");
+    assert_eq!(printed(Copy::new("a\0b", &one)), r#""a\0b" contains a NUL byte"#);
+}
+
+#[test]
 fn an_error_can_be_matched() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
