@@ -52,7 +52,9 @@ typedef enum haul_status {
     HAUL_CANCELLED = 2,
     /* The job could not start, and nothing was touched: see the problem. */
     HAUL_NOT_STARTED = 3,
-    /* A wrong argument: NULL, an unknown option, a value out of range, a call at the wrong time. */
+    /* A wrong argument: NULL, an unknown option, a value out of range, a call at the wrong time.
+     * From haul_run also a job that isn't described completely, or makes no sense: see the problem.
+     * It may be corrected and run. */
     HAUL_INVALID = 4,
     /* An error in the library. What was done is unknown. */
     HAUL_INTERNAL = 5
@@ -152,7 +154,7 @@ void haul_cancel(haul_job *job);
 /* Fills in how much was done so far. */
 haul_status haul_counts_of(const haul_job *job, haul_counts *counts);
 
-/* The number of problems of a job that was run, errors and warnings. */
+/* The number of problems, errors and warnings, of a job that was run or refused. */
 size_t haul_problem_count(const haul_job *job);
 
 /* Fills in a problem, counted from 0. */

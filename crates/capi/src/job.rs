@@ -4,9 +4,9 @@ use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use haul::flow::{Line, Report, Severity, Standard, lock};
@@ -62,6 +62,20 @@ pub(crate) struct Setup {
     pub(crate) config: Config,
 }
 
+haul::flow::kinds! {
+    "c"
+    /// Why a description of a job isn't complete or makes no sense.
+    pub(crate) enum SetupKind {
+        NoSource = "no source was set",
+        NoTarget = "no target was set",
+        /// A sync, or a copy to an exact target, can have only one.
+        SeveralSources = "several sources can only be copied into a directory",
+        OnlyForCopies = "{bare} is for copies only",
+        OnlyForSyncs = "{bare} is for syncs only",
+        OnlyWithDelete = "{bare} has no effect without HAUL_DELETE",
+    }
+}
+
 /// A problem with strings for C.
 #[derive(Debug)]
 pub(crate) struct ListedProblem {
@@ -81,7 +95,9 @@ pub(crate) struct Job {
     /// Set by `haul_cancel`. A signal handler can do no more than that; the token takes a lock.
     is_cancelled: AtomicBool,
     tally: Mutex<Tally>,
-    problems: OnceLock<Vec<ListedProblem>>,
+    /// A list for each time that it was run or refused. The last is shown; the others are kept
+    /// because C has pointers to their strings.
+    problems: Mutex<Vec<Vec<ListedProblem>>>,
 }
 
 impl Job {
@@ -92,7 +108,7 @@ impl Job {
             has_begun: AtomicBool::new(false),
             is_cancelled: AtomicBool::new(false),
             tally: Mutex::default(),
-            problems: OnceLock::new(),
+            problems: Mutex::default(),
         }
     }
 
@@ -112,15 +128,30 @@ impl Job {
         *lock(&self.tally)
     }
 
-    pub(crate) fn problems(&self) -> &[ListedProblem] {
-        self.problems.get().map_or(&[], Vec::as_slice)
+    pub(crate) fn problem_count(&self) -> usize {
+        lock(&self.problems).last().map_or(0, Vec::len)
+    }
+
+    /// Returns what `read` finds in a problem, if there is one at `index`.
+    pub(crate) fn problem_at<T>(&self, index: usize, read: impl FnOnce(&ListedProblem) -> T) -> Option<T> {
+        lock(&self.problems).last()?.get(index).map(read)
+    }
+
+    fn list(&self, problems: &[Problem]) {
+        lock(&self.problems).push(problems.iter().map(ListedProblem::of).collect());
     }
 
     /// Runs the job in a thread of its own, and calls `progress` in this one. If that returns
     /// false, the job is cancelled.
     pub(crate) fn run(&self, mut progress: impl FnMut(Tally) -> bool) -> Status {
         let setup = lock(&self.setup).clone();
-        let Some(work) = self.work(setup) else { return Status::Invalid };
+        let work = match self.work(&setup) {
+            Ok(work) => work,
+            Err(refused) => {
+                self.list(&[refused]);
+                return Status::Invalid;
+            }
+        };
         if self.has_begun.swap(true, Ordering::AcqRel) {
             return Status::Invalid;
         }
@@ -159,16 +190,40 @@ impl Job {
             Some(Err(Error::NotStarted(problem))) => (Status::NotStarted, vec![problem]),
             Some(Err(_)) => (Status::Invalid, Vec::new()),
         };
-        self.problems.get_or_init(|| problems.iter().map(ListedProblem::of).collect());
+        self.list(&problems);
         status
     }
 
-    /// Returns what a setup means, or `None` if it isn't complete or makes no sense.
-    fn work(&self, setup: Setup) -> Option<Work> {
-        let Setup { sources, target, config, .. } = &setup;
-        let target = target.as_ref()?;
-        let of_copy = setup.recursive || setup.preserve || setup.exact;
-        let of_sync = setup.delete || setup.delete_max.is_some() || setup.really || setup.by_content;
+    /// Refuses options that a setup's tool doesn't have, or that have no effect.
+    fn check_options(&self, setup: &Setup) -> Result<(), Problem> {
+        let deletion = [(setup.delete_max.is_some(), "HAUL_MAX_DELETE"), (setup.really, "HAUL_REALLY")];
+        let of_sync = [(setup.delete, "HAUL_DELETE"), (setup.by_content, "HAUL_BY_CONTENT")];
+        let of_copy = [
+            (setup.recursive, "HAUL_RECURSIVE"),
+            (setup.preserve, "HAUL_PRESERVE"),
+            (setup.exact, "HAUL_EXACT_TARGET"),
+        ];
+        let (wrong, why) = match self.tool {
+            Tool::Copy => ([deletion, of_sync].concat(), SetupKind::OnlyForSyncs),
+            Tool::Sync if of_copy.iter().any(|(is_set, _)| *is_set) => {
+                (of_copy.to_vec(), SetupKind::OnlyForCopies)
+            }
+            Tool::Sync if !setup.delete => (deletion.to_vec(), SetupKind::OnlyWithDelete),
+            Tool::Sync => return Ok(()),
+        };
+        let first = wrong.into_iter().find(|(is_set, _)| *is_set);
+        first.map_or(Ok(()), |(_, option)| Err(Problem::new(why).naming(option)))
+    }
+
+    /// Returns what a setup means.
+    ///
+    /// # Errors
+    /// A [`SetupKind`], if it isn't complete or makes no sense.
+    fn work(&self, setup: &Setup) -> Result<Work, Problem> {
+        let Setup { sources, target, config, .. } = setup;
+        let (first, others) = sources.split_first().ok_or_else(|| Problem::new(SetupKind::NoSource))?;
+        let target = target.as_ref().ok_or_else(|| Problem::new(SetupKind::NoTarget))?;
+        self.check_options(setup)?;
         let change = |copy: &mut haul::CopyOptions| {
             (copy.dry_run, copy.verbose) = (setup.dry_run, setup.dry_run);
             if setup.fsync {
@@ -180,10 +235,11 @@ impl Job {
                 (copy.verify, copy.if_changed) = (Verify::Target, IfChanged::Retry(RETRIES));
             }
         };
-        match (self.tool, sources.as_slice()) {
-            (Tool::Copy, [_, ..]) if of_sync => None,
-            (Tool::Copy, [_, _, ..]) if setup.exact => None,
-            (Tool::Copy, [first, others @ ..]) => {
+        if !others.is_empty() && (self.tool == Tool::Sync || setup.exact) {
+            return Err(Problem::new(SetupKind::SeveralSources));
+        }
+        Ok(match self.tool {
+            Tool::Copy => {
                 let copy = match others {
                     [] if setup.exact => Copy::exactly(first, target),
                     [] => Copy::new(first, target),
@@ -191,20 +247,17 @@ impl Job {
                 };
                 let copy = if setup.recursive { copy.recursive() } else { copy };
                 let copy = if setup.preserve { copy.preserve_all() } else { copy };
-                Some(Work::Copy(copy.options(change).config(config.clone())))
+                Work::Copy(copy.options(change).config(config.clone()))
             }
-            (Tool::Sync, [_]) if of_copy => None,
-            (Tool::Sync, [_]) if !setup.delete && (setup.delete_max.is_some() || setup.really) => None,
-            (Tool::Sync, [source]) => {
-                let sync = Sync::new(source, target).options(change).config(config.clone());
+            Tool::Sync => {
+                let sync = Sync::new(first, target).options(change).config(config.clone());
                 let usual = Deletion::default();
                 let limit = setup.delete_max.map_or(usual.limit, Limit::Entries);
                 let deletion = Deletion { limit, really: setup.really, ..usual };
                 let sync = if setup.delete { sync.delete_with(deletion) } else { sync };
-                Some(Work::Sync(if setup.by_content { sync.by_content() } else { sync }))
+                Work::Sync(if setup.by_content { sync.by_content() } else { sync })
             }
-            _ => None,
-        }
+        })
     }
 }
 
@@ -229,7 +282,8 @@ impl ListedProblem {
         let is_path = ![FlowKind::CannotUseEngine, FlowKind::BadPattern, FlowKind::BadIgnoreLine]
             .map(Kind::from)
             .contains(&problem.kind)
-            && problem.kind != SyncKind::Conflict;
+            && problem.kind != SyncKind::Conflict
+            && SetupKind::of(problem.kind).is_none();
         let path = match problem.kind == DeleteKind::TooMany {
             true => problem.names.last(),
             false => problem.names.first().filter(|_| is_path),

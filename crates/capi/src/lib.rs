@@ -13,7 +13,7 @@ use std::ptr;
 
 use haul::Tally;
 
-use job::{Job, Setup, Status, Tool, path};
+use job::{Job, ListedProblem, Setup, Status, Tool, path};
 
 /// Maximum of `HAUL_JOBS`.
 const JOBS_MAX: i64 = 1024;
@@ -305,7 +305,7 @@ pub unsafe extern "C" fn haul_counts_of(job: *const CJob, to: *mut Counts) -> St
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn haul_problem_count(job: *const CJob) -> usize {
     // SAFETY: as the caller promises.
-    unsafe { job_at(job) }.map_or(0, |job| job.job.problems().len())
+    unsafe { job_at(job) }.map_or(0, |job| job.job.problem_count())
 }
 
 /// `haul_problem_at`
@@ -316,8 +316,7 @@ pub unsafe extern "C" fn haul_problem_count(job: *const CJob) -> usize {
 pub unsafe extern "C" fn haul_problem_at(job: *const CJob, index: usize, to: *mut ProblemFields) -> Status {
     // SAFETY: as the caller promises.
     let Some(job) = (unsafe { job_at(job) }) else { return Status::Invalid };
-    let Some(problem) = job.job.problems().get(index) else { return Status::Invalid };
-    let fields = ProblemFields {
+    let fields = |problem: &ListedProblem| ProblemFields {
         size: 0,
         message: problem.message.as_ptr(),
         kind: problem.kind.as_ptr(),
@@ -326,6 +325,7 @@ pub unsafe extern "C" fn haul_problem_at(job: *const CJob, index: usize, to: *mu
         error_number: problem.error_number,
         is_warning: problem.is_warning.into(),
     };
+    let Some(fields) = job.job.problem_at(index, fields) else { return Status::Invalid };
     // SAFETY: as the caller promises.
     unsafe { fill(to, fields, |fields, size| fields.size = size) }
 }

@@ -129,13 +129,21 @@ static int refuses_nonsense(void) {
     CHECK(haul_run(NULL) == HAUL_INVALID && haul_problem_count(NULL) == 0);
     haul_free(NULL);
     haul_job *job = haul_new(HAUL_SYNC);
+    haul_problem first = { .size = sizeof first }, second = { .size = sizeof second };
     CHECK(haul_run(job) == HAUL_INVALID);
+    CHECK(haul_problem_count(job) == 1 && haul_problem_at(job, 0, &first) == HAUL_OK);
     CHECK(haul_source(job, NULL) == HAUL_INVALID && haul_set(job, (haul_option)99, 1) == HAUL_INVALID);
     CHECK(haul_set(job, HAUL_DELETE, 2) == HAUL_INVALID && haul_set(job, HAUL_JOBS, 0) == HAUL_INVALID);
     haul_source(job, "source");
     haul_target(job, "target");
     haul_set(job, HAUL_REALLY, 1);
     CHECK(haul_run(job) == HAUL_INVALID);
+    CHECK(haul_problem_count(job) == 1 && haul_problem_at(job, 0, &second) == HAUL_OK);
+    CHECK(strcmp(first.kind, "no-source") == 0 && strcmp(first.message, "no source was set") == 0);
+    CHECK(strcmp(second.message, "HAUL_REALLY has no effect without HAUL_DELETE") == 0 && !second.path);
+    /* A refused job can be corrected. */
+    haul_set(job, HAUL_REALLY, 0);
+    CHECK(haul_run(job) == HAUL_OK && haul_problem_count(job) == 0);
     haul_free(job);
     return 0;
 }
