@@ -14,17 +14,6 @@ pub(crate) enum Assignment {
     Range(FileId),
 }
 
-impl Assignment {
-    /// Part of a worker's credit that it takes, of a credit of `whole`. Bundles are small, so that
-    /// a worker with many threads gets the next long before the last one is done.
-    fn weight(&self, whole: usize) -> usize {
-        match self {
-            Self::Bundle(_) => 1,
-            Self::Range(_) => whole.div_ceil(2),
-        }
-    }
-}
-
 /// A bundle in hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bundle {
@@ -172,7 +161,7 @@ impl RankTable {
     }
 
     fn settle(&mut self, worker: usize) {
-        let held: usize = self.hands[worker].iter().map(|held| held.weight(self.credit)).sum();
+        let held = self.hands[worker].len();
         let (idle, spare) = (held == 0, held > 0 && held < self.credit);
         if idle {
             self.idle.insert(worker)

@@ -4,7 +4,7 @@
 //! no threads, so the simulation runs the same code as a job.
 //!
 //! ```text
-//!            Item, Closed                             Items   (a bundle: up to 512 entries)
+//!            Item, Closed                             Items   (a bundle: up to 1,024 entries)
 //!   launch ──────────────►  ┌─────────────────────┐ ──────────────────────────► worker
 //!            Open, FileOver │ queue: work items   │ Range   (of a large file)
 //!   leader ──────────────►  │ files: large, FIFO  │ ──────────────────────────► worker
@@ -13,19 +13,17 @@
 //!                           └─────────────────────┘ Over    to the master, once, at the end
 //! ```
 //!
-//! **Credit.** A worker holds at most [`Limits::credit`] bundles, or half as many ranges, so that it
-//! needn't wait for rank 0. A worker has many threads, which work on all of its bundles at once: with
-//! only two they were done at about the same time, and the threads idle until the next came. It gets
-//! more than one only while plenty is queued. Near the end, work that waits at a busy worker is work
-//! that an idle one could do.
+//! **Credit.** A worker holds at most [`Limits::credit`] bundles or ranges: one in progress and one
+//! waiting, so that it needn't wait for rank 0. It gets the second only while plenty is queued.
+//! Near the end, work that waits at a busy worker is work that an idle one could do.
 //!
 //! **Order.** First a range of the first announced file whose team is not full, because work items
 //! would announce more files, and open files are expensive; then work items; then, rather than
 //! leave a worker idle, a range of any file. So the size of a team matters only while there is
 //! other work.
 //!
-//! **Amount.** While plenty is queued a bundle is full: 512 entries, or fewer if they take longer
-//! than one and a half seconds. The sizes of entries are unknown here, so the pace is measured; until the
+//! **Amount.** While plenty is queued a bundle is full: 1,024 entries, or fewer if they take longer
+//! than three seconds. The sizes of entries are unknown here, so the pace is measured; until the
 //! first bundle is done, each bundle has one work item. Once no more items come, a bundle is half
 //! of an even share of the rest, so that bundles shrink and all workers finish together (guided
 //! self-scheduling: Polychronopoulos and Kuck, IEEE Transactions on Computers C-36 (1987), with a
@@ -193,7 +191,7 @@ pub enum Order {
 pub struct Limits {
     /// Entries of a full bundle.
     pub bundle_entries: u32,
-    /// Maximum bundles in a worker's hand; a range counts as half of them.
+    /// Maximum bundles and ranges in a worker's hand.
     pub credit: usize,
     /// Minimum size of a range, in bytes, except for the rest of a file.
     pub range_bytes_min: u64,
@@ -204,9 +202,9 @@ pub struct Limits {
     pub remarks: bool,
 }
 
-/// Maximum expected duration of a bundle. Entries can be anything up to a large file, and 512 of 60
-/// MB are 30 GB that no other rank can share; 512 small files take far less time.
-const BUNDLE_TIME: Duration = Duration::from_millis(1500);
+/// Maximum expected duration of a bundle. Entries can be anything up to a large file, and 1,024 of
+/// 60 MB are 60 GB that no other rank can share; 1,024 small files take far less time.
+const BUNDLE_TIME: Duration = Duration::from_secs(3);
 
 /// How long a rank may complete nothing before it is called slow: longer than a bundle and a range
 /// take where all is well.
@@ -228,8 +226,8 @@ const WORTH_A_MESSAGE: Duration = Duration::from_millis(2);
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            bundle_entries: 512,
-            credit: 4,
+            bundle_entries: 1024,
+            credit: 2,
             range_bytes_min: 8 << 20,
             range_bytes_max: 256 << 20,
             remarks: false,
