@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use haul_copy::{CopyOptions, CopyRequest, FreeSpace, Outcome, Refused};
-use haul_flow::{CancelToken, Config, Report};
+use haul_flow::{CancelToken, Config, Report, Selection};
 use haul_journal::Journal;
-use haul_sys::{Fd, Identity, c_string, stat_path};
+use haul_sys::{Fd, Identity};
 
 use crate::ahead;
 use crate::batch;
@@ -182,7 +182,9 @@ impl<'a> Copy<'a> {
                 return 1;
             }
         };
-        let own_files = self.own_files(manifest.as_ref(), console);
+        let own_files = self.own_files(manifest.as_ref(), config);
+        let selection = Selection { own_files: own_files.clone(), ..config.selection.clone() };
+        let config = &Config { selection, ..config.clone() };
         let options = &CopyOptions { own_files: own_files.clone(), ..options.clone() };
         let deletion = self.request.deletion.clone();
         let deletion = deletion.map(|options| haul_delete::Options { own_files, ..options });
@@ -217,15 +219,10 @@ impl<'a> Copy<'a> {
     }
 
     /// Returns the files that this run writes besides the copy.
-    fn own_files(&self, manifest: Option<&Manifest>, console: &Console) -> Vec<Identity> {
-        let identity = |path: &Path| {
-            let path = c_string(path.as_os_str().as_bytes());
-            stat_path::<&Fd>(None, &path, true).ok().map(|stat| stat.identity)
-        };
-        let socket = self.request.run.control.as_deref().and_then(identity);
-        let journal = self.journal.as_ref().and_then(|journal| identity(journal.path()));
+    fn own_files(&self, manifest: Option<&Manifest>, config: &Config) -> Vec<Identity> {
+        let journal = self.journal.as_ref().and_then(|journal| work::identity_of(journal.path()));
         let manifest = manifest.map(Manifest::own_files).unwrap_or_default();
-        console.log_files().chain(socket).chain(journal).chain(manifest).collect()
+        config.selection.own_files.iter().copied().chain(journal).chain(manifest).collect()
     }
 
     fn of(request: &'a Request) -> Self {

@@ -19,7 +19,7 @@ use haul_delete::DeleteKind;
 use haul_flow::{
     EntryReport, FlowKind, Line, Problem, Report, RunInfo, Severity, SlowRank, Standard, Tally, lock,
 };
-use haul_sys::{Errno, Identity, reason};
+use haul_sys::{Errno, reason};
 use signal_hook::consts::SIGPIPE;
 
 use crate::cluster;
@@ -162,11 +162,6 @@ impl<W: Write + Send> Console<W> {
     /// True if the total is of use, because progress is shown or recorded.
     pub(crate) fn needs_total(&self) -> bool {
         self.progress.is_some() || self.ticks.is_some()
-    }
-
-    /// Returns the identities of the files that the run log is written to.
-    pub(crate) fn log_files(&self) -> impl Iterator<Item = Identity> {
-        self.run_log.identities()
     }
 
     /// Returns the provider of the run's figures.

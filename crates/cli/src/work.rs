@@ -1,14 +1,16 @@
 //! Runs any tool's work, from request to exit status: in this process, in a process group, under an
 //! MPI launcher, or in a batch job; with messages, progress and statistics.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
 use haul_cluster::launch::ProcessGroup;
-use haul_flow::{Alone, Report};
+use haul_flow::{Alone, Config, Report, Selection};
 use haul_journal::Journal;
-use haul_sys::reason;
+use haul_sys::{Fd, Identity, c_string, reason, stat_path};
 use signal_hook::consts::SIGINT;
 
 use crate::batch::{self, Teller};
@@ -95,19 +97,12 @@ pub(crate) fn by(
         .with_status_line();
     let teller = Teller::begin(run_options.progress, console.figures());
     let control = socket.and_then(|socket| controlled(socket, run_options, &console, work));
+    let config = &leaving_out_own_files(run_options, &run_log);
     let status = std::thread::scope(|scope| {
         count_meanwhile(scope, &console, work);
         let status = match group {
-            Some(group) => {
-                let status = work.done_by(group, &run_options.config, &console);
-                dismiss(group, &console);
-                batch::keep_what_is_left(group, &console);
-                if status == 0 {
-                    batch::remove_used(run_options, &console);
-                }
-                status
-            }
-            None => work.done_by(&Alone, &run_options.config, &console),
+            Some(group) => done_by_group(work, (run_options, config), group, &console),
+            None => work.done_by(&Alone, config, &console),
         };
         console.end_progress();
         status
@@ -137,6 +132,36 @@ pub(crate) fn by(
     }
     finish.end_unread();
     ExitCode::from(if is_lost { work.exit_status(status, true) } else { status })
+}
+
+/// Has a process group do the work, and shuts it down.
+fn done_by_group(
+    work: &impl Work,
+    (run_options, config): (&RunOptions, &Config),
+    group: &ProcessGroup,
+    console: &Console,
+) -> u8 {
+    let status = work.done_by(group, config, console);
+    dismiss(group, console);
+    batch::keep_what_is_left(group, console);
+    if status == 0 {
+        batch::remove_used(run_options, console);
+    }
+    status
+}
+
+/// Returns the configuration of a run that leaves out the files it writes to.
+fn leaving_out_own_files(run_options: &RunOptions, run_log: &RunLog) -> Config {
+    let socket = run_options.control.as_deref().and_then(identity_of);
+    let own_files = run_log.identities().chain(socket).collect();
+    let selection = Selection { own_files, ..run_options.config.selection.clone() };
+    Config { selection, ..run_options.config.clone() }
+}
+
+/// Returns the identity of the file that a path leads to, if there is one.
+pub(crate) fn identity_of(path: &Path) -> Option<Identity> {
+    let path = c_string(path.as_os_str().as_bytes());
+    stat_path::<&Fd>(None, &path, true).ok().map(|stat| stat.identity)
 }
 
 /// Starts to answer at the control socket. Without a thread for it there is just no control.

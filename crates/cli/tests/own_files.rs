@@ -68,7 +68,7 @@ fn a_file_that_is_being_written_is_not_copied() {
         let outcome = copy(&scene, "cp -rT", &format!("{option}s/own"));
         let context = format!("{option}: {}", outcome.errors());
         assert_eq!(outcome.status(), Some(0), "{context}");
-        let told = "warning: not copying 's/own', as haul is writing to it";
+        let told = "warning: leaving out 's/own', as haul is writing to it";
         assert_eq!(outcome.errors().matches(told).count(), 1, "{context}");
         assert_eq!(scene.script("ls t"), "other\n", "{context}");
     }
@@ -102,5 +102,26 @@ fn a_dry_run_foresees_it() {
     assert!(outcome.errors().contains("will not overwrite 't/own'"), "{}", outcome.errors());
     let scene = Scene::of("mkdir s t; echo more >s/other");
     let outcome = copy(&scene, "cp -rT --dry-run", "--log-file=s/own");
-    assert!(outcome.errors().contains("not copying 's/own'"), "{}", outcome.errors());
+    assert!(outcome.errors().contains("leaving out 's/own'"), "{}", outcome.errors());
+}
+
+#[test]
+fn no_tool_takes_its_log_for_a_file_of_the_tree() {
+    const LOG: &str = "--log-file=s/own";
+    for (command, result, wanted) in [
+        (format!("sum {LOG} --output=result s"), "sed 's/.*  //' result", "s/other\n"),
+        (format!("bzip2 -r {LOG} s"), "ls s", "other.bz2\nown\n"),
+        (format!("tar -c {LOG} -f result s"), "tar -tf result", "s/\ns/other\n"),
+        (format!("grep -rl {LOG} e s >result"), "cat result", "s/other\n"),
+        (format!("cmp {LOG} s t >result"), "cat result", ""),
+        (format!("each {LOG} s -- echo {{}} >result"), "cat result", "s/other\n"),
+    ] {
+        let scene = Scene::of("mkdir s t; echo more >s/other; echo more >t/other");
+        let outcome = scene.shell(&format!("LC_ALL=C $HAUL {command}"));
+        let context = format!("{command}: {}", outcome.errors());
+        assert_eq!(outcome.status(), Some(0), "{context}");
+        let told = "warning: leaving out 's/own', as haul is writing to it";
+        assert_eq!(outcome.errors().matches(told).count(), 1, "{context}");
+        assert_eq!(scene.script(result), wanted, "{context}");
+    }
 }

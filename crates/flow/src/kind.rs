@@ -171,6 +171,7 @@ kinds! {
         BadIgnoreFile = "ignoring {}: it is not a regular file",
         /// A `.gitignore` file is larger than 16 MiB, and has no effect.
         LargeIgnoreFile = "ignoring {}: it is larger than 16 MiB",
+        OwnFile = "warning: leaving out {}, as haul is writing to it",
     }
 }
 

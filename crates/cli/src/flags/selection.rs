@@ -173,6 +173,7 @@ impl Shared {
             newer_than,
             older_than,
             list: _,
+            own_files: _,
         } = &self.run.config.selection;
         let given = [
             ("--files-from", self.list.is_some()),

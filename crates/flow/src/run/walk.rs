@@ -238,8 +238,28 @@ fn enter_scope<T: Tool>(cx: &Context<'_, T>, entry: &Entry<T>, directory: &Fd) -
     cx.selector().enter((above, entry.name()), directory, |problem| cx.problem(problem), path_of)
 }
 
+/// Leaves out the files that the program itself writes to, with a warning for each.
+fn leave_out_own_files<T: Tool>(
+    cx: &Context<'_, T>,
+    node: &Arc<DirNode<T>>,
+    directory: &Fd,
+    names: &mut Names,
+) {
+    let own = cx.selector().own_files(directory, names);
+    if own.is_empty() {
+        return;
+    }
+    names.retain(|name, _| !own.iter().any(|own| own.as_c_str() == name));
+    cx.count(Tally { excluded: own.len() as u64, ..Tally::default() });
+    for name in own {
+        let path = node.source.path_of(&name);
+        cx.problem(Problem::new(FlowKind::OwnFile).naming(path).as_warning());
+    }
+}
+
 /// Leaves out the names that the run's selection excludes.
 fn select<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, directory: &Fd, names: &mut Names) {
+    leave_out_own_files(cx, node, directory, names);
     let Some(scope) = &node.scope else { return };
     let listed = names.len();
     cx.selector().select(scope, directory, names);
@@ -301,7 +321,7 @@ pub fn continue_dir<T: Tool>(
     mut names: Names,
 ) {
     // Opened only if it matters: the other process has it open too.
-    let directory = cx.selector().selects_by_name().then(|| cx.cache().open(&source)).transpose();
+    let directory = cx.selector().changes_listings().then(|| cx.cache().open(&source)).transpose();
     let directory = directory.unwrap_or_else(|cause| {
         // Without its rules, nothing in it may be taken.
         cx.problem(Problem::new(FlowKind::CannotAccess).naming(source.path()).because(cause));

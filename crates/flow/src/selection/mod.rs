@@ -25,7 +25,7 @@ use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_sys::{EntryType, Errno, Error, Fd, FileType, Names, Open, Stat, Timestamp};
+use haul_sys::{EntryType, Errno, Error, Fd, FileType, Identity, Names, Open, Stat, Timestamp};
 use haul_sys::{open, read_all, stat, stat_at};
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +68,8 @@ pub struct Selection {
     /// the tree needs it.
     #[serde(skip)]
     pub list: Option<Arc<NameList>>,
+    /// Files that the program itself writes to. They are left out, with a warning.
+    pub own_files: Vec<Identity>,
 }
 
 /// A compiled [`Selection`].
@@ -112,6 +114,11 @@ impl Selector {
             Some(line) => Err(Problem::new(FlowKind::BadPattern).naming(line)),
             None => Ok(Self { rules, limits }),
         }
+    }
+
+    /// True if a listing can't be used as it is.
+    pub(crate) fn changes_listings(&self) -> bool {
+        self.selects_by_name() || !self.limits.own_files.is_empty()
     }
 
     /// True if entries are left out because of their names or where they are.
@@ -251,6 +258,19 @@ impl Selector {
             files = file.above.as_deref();
         }
         verdict == Some(Verdict::Exclude)
+    }
+
+    /// Returns the names in a listing of files that the program itself writes to.
+    pub(crate) fn own_files(&self, directory: &Fd, names: &Names) -> Vec<CString> {
+        let own = &self.limits.own_files;
+        if own.is_empty() {
+            return Vec::new();
+        }
+        // By the inode number of the listing, most need no look.
+        let may_be = |index: &usize| own.iter().any(|file| file.inode == names.entry(*index).inode);
+        let is_own = |name: &&CStr| stat_at(directory, name).is_ok_and(|file| own.contains(&file.identity));
+        let found = (0..names.len()).filter(may_be).map(|index| names.name(index)).filter(is_own);
+        found.map(CStr::to_owned).collect()
     }
 
     /// Removes what is left out from a listing. Where the listing gives no type, looks it up.

@@ -51,7 +51,6 @@ haul_flow::kinds! {
         /// The target is a file that the program itself writes to.
         OntoOwnFile = "will not overwrite {} with {}, as haul is writing to it",
         /// The source is a file that the program itself writes to. A warning.
-        OwnFile = "warning: not copying {}, as haul is writing to it",
         /// The manifest can't get its name, because a file has been copied there.
         ManifestTaken = "not writing the manifest {}, as a file was copied there",
         /// The target exists (`--update=none-fail`).

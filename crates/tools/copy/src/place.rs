@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
-use haul_flow::{EntryOutcome, Line, Problem, path_below};
+use haul_flow::{EntryOutcome, FlowKind, Line, Problem, path_below};
 use haul_sys::{EntryType, Errno, Fd, FileType, Mode, Stat};
 use haul_sys::{may_write, remove, remove_directory, rename, stat_at, stat_path};
 
@@ -85,12 +85,12 @@ pub(super) fn turn(copy: EntryCopy<'_>) -> Option<Turn<'_>> {
 }
 
 /// True if the source is a file that the program itself writes to, which is not copied; it was then
-/// reported.
+/// reported. Usually the walk has left it out, unless a file system lists other inode numbers.
 pub(super) fn leaves_own_file(copy: EntryCopy<'_>, source: &Stat) -> bool {
     let is_own = copy.options.own_files.contains(&source.identity);
     if is_own {
         copy.count(EntryOutcome::Skipped);
-        copy.cx.problem(Problem::new(CopyKind::OwnFile).naming(copy.entry.path()).as_warning());
+        copy.cx.problem(Problem::new(FlowKind::OwnFile).naming(copy.entry.path()).as_warning());
     }
     is_own
 }
