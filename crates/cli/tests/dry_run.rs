@@ -91,7 +91,7 @@ fn run(ours: &Program, folder: &Path, own: &[&str], line: &str) -> Outcome {
 #[test]
 fn a_dry_run_says_what_the_copy_then_does() {
     let ours = program!();
-    require!(ours.needs_haul());
+    require!(ours.needs_haul(), needs::tool("python3"));
     let mut failures = Vec::new();
     for line in LINES {
         let sandbox = Sandbox::in_memory().unwrap();
