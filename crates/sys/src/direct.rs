@@ -12,6 +12,7 @@ use crate::error::{Errno, Result};
 use crate::fd::last_errno;
 use crate::gate;
 use crate::operation::Operation;
+use crate::stat::STATX_DONT_SYNC;
 
 /// Required alignment of direct transfers, in bytes. Both are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +28,6 @@ impl Alignment {
     /// Linux 6.1).
     const USUAL: Alignment = Alignment { memory: 4096, offset: 4096 };
 }
-
-/// `AT_STATX_DONT_SYNC` of `linux/fcntl.h`; rustix doesn't name it for every C library.
-const STATX_DONT_SYNC: AtFlags = AtFlags::from_bits_retain(0x4000);
 
 /// Returns the alignment that direct transfers of the file need, or `None` if the file system
 /// reports that it has no direct I/O.

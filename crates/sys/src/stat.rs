@@ -237,12 +237,15 @@ pub fn stat(file: impl AsFd) -> Result<Stat> {
     look(file, c"", AtFlags::EMPTY_PATH)
 }
 
+/// `AT_STATX_DONT_SYNC` of `linux/fcntl.h`; rustix doesn't name it for every C library.
+pub(crate) const STATX_DONT_SYNC: AtFlags = AtFlags::from_bits_retain(0x4000);
+
 /// Returns the device of an open file (`st_dev`). A network file system doesn't ask its server.
 ///
 /// # Errors
 /// Any error from `statx(2)`.
 pub fn device_of(file: impl AsFd) -> Result<u64> {
-    let (file, flags) = (file.as_fd(), AtFlags::EMPTY_PATH.union(AtFlags::STATX_DONT_SYNC));
+    let (file, flags) = (file.as_fd(), AtFlags::EMPTY_PATH.union(STATX_DONT_SYNC));
     gate::call(
         Operation::Statx,
         || rustix::fs::statx(file, c"", flags, StatxFlags::empty()),
