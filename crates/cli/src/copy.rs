@@ -220,7 +220,8 @@ impl<'a> Copy<'a> {
 
     /// Returns the files that this run writes besides the copy.
     fn own_files(&self, manifest: Option<&Manifest>, config: &Config) -> Vec<Identity> {
-        let journal = self.journal.as_ref().and_then(|journal| work::identity_of(journal.path()));
+        let journal =
+            self.journal.as_ref().and_then(|journal| work::identity_of(&work::c_path(journal.path())));
         let manifest = manifest.map(Manifest::own_files).unwrap_or_default();
         config.selection.own_files.iter().copied().chain(journal).chain(manifest).collect()
     }

@@ -9,10 +9,11 @@ use haul_digest::Algorithm;
 use haul_digest::manifest::{Creator, Format, Record, Writer};
 use haul_flow::{Problem, lock};
 use haul_sum::{ManifestFile, SumKind};
-use haul_sys::{Fd, Identity, reason, stat_path};
+use haul_sys::{Identity, reason};
 
 use crate::report::Console;
 use crate::signals::{self, SignalGuard};
+use crate::work::identity_of;
 
 /// Creates the file of a manifest. If a signal ends the program while the guard lives, the file is
 /// removed first.
@@ -120,8 +121,4 @@ impl Manifest {
         self.file.write(&text)?;
         self.file.commit()
     }
-}
-
-fn identity_of(path: &CStr) -> Option<Identity> {
-    stat_path::<&Fd>(None, path, true).ok().map(|stat| stat.identity)
 }

@@ -1,6 +1,7 @@
 //! Runs any tool's work, from request to exit status: in this process, in a process group, under an
 //! MPI launcher, or in a batch job; with messages, progress and statistics.
 
+use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -97,7 +98,7 @@ pub(crate) fn by(
         .with_status_line();
     let teller = Teller::begin(run_options.progress, console.figures());
     let control = socket.and_then(|socket| controlled(socket, run_options, &console, work));
-    let config = &leaving_out_own_files(run_options, &run_log);
+    let config = &config_of_run(run_options, &run_log);
     let status = std::thread::scope(|scope| {
         count_meanwhile(scope, &console, work);
         let status = match group {
@@ -150,18 +151,22 @@ fn done_by_group(
     status
 }
 
-/// Returns the configuration of a run that leaves out the files it writes to.
-fn leaving_out_own_files(run_options: &RunOptions, run_log: &RunLog) -> Config {
-    let socket = run_options.control.as_deref().and_then(identity_of);
+/// Returns the configuration of a run, which leaves out the files that it writes itself.
+fn config_of_run(run_options: &RunOptions, run_log: &RunLog) -> Config {
+    let socket = run_options.control.as_ref().and_then(|path| identity_of(&c_path(path)));
     let own_files = run_log.identities().chain(socket).collect();
     let selection = Selection { own_files, ..run_options.config.selection.clone() };
     Config { selection, ..run_options.config.clone() }
 }
 
 /// Returns the identity of the file that a path leads to, if there is one.
-pub(crate) fn identity_of(path: &Path) -> Option<Identity> {
-    let path = c_string(path.as_os_str().as_bytes());
-    stat_path::<&Fd>(None, &path, true).ok().map(|stat| stat.identity)
+pub(crate) fn identity_of(path: &CStr) -> Option<Identity> {
+    stat_path::<&Fd>(None, path, true).ok().map(|stat| stat.identity)
+}
+
+/// Converts a path for the kernel.
+pub(crate) fn c_path(path: &Path) -> CString {
+    c_string(path.as_os_str().as_bytes())
 }
 
 /// Starts to answer at the control socket. Without a thread for it there is just no control.

@@ -1,5 +1,5 @@
-//! Files that a run writes besides the copy (events, a log, a journal, a manifest, its control
-//! socket): they are not copied, and no copy takes their place.
+//! Files that a run writes itself (events, a log, a journal, a manifest, its control socket): every
+//! tool leaves them out, and no copy takes their place.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -83,26 +83,29 @@ fn a_manifest_in_the_source_is_written_and_its_temporary_name_is_not_copied() {
 }
 
 #[test]
-fn a_mirror_neither_copies_nor_replaces_its_log() {
-    let scene = two_trees();
-    let outcome = copy(&scene, "sync", "--log-file=t/own");
-    assert_eq!(outcome.status(), Some(1));
-    assert!(outcome.errors().contains("will not overwrite 't/own'"), "{}", outcome.errors());
-    let scene = Scene::of("mkdir s t; echo more >s/other");
-    let outcome = copy(&scene, "sync --delete", "--log-file=s/own");
-    assert_eq!(outcome.status(), Some(0), "{}", outcome.errors());
-    assert_eq!(scene.script("ls -A t"), "other\n");
+fn neither_a_mirror_nor_a_dry_run_takes_the_log_for_a_file_of_a_tree() {
+    for (command, copied) in [("sync --delete", "other\n"), ("cp -rT --dry-run", "")] {
+        let outcome = copy(&two_trees(), command, "--log-file=t/own");
+        assert_eq!(outcome.status(), Some(1), "{command}");
+        assert!(outcome.errors().contains("will not overwrite 't/own'"), "{command}: {}", outcome.errors());
+        let scene = Scene::of("mkdir s t; echo more >s/other");
+        let outcome = copy(&scene, command, "--log-file=s/own");
+        assert_eq!(outcome.status(), Some(0), "{command}: {}", outcome.errors());
+        assert!(outcome.errors().contains("leaving out 's/own'"), "{command}: {}", outcome.errors());
+        assert_eq!(scene.script("ls -A t"), copied, "{command}");
+    }
 }
 
+/// A list gives no inode numbers, so the walk can't know it.
 #[test]
-fn a_dry_run_foresees_it() {
-    let scene = two_trees();
-    let outcome = copy(&scene, "cp -rT --dry-run", "--log-file=t/own");
-    assert_eq!(outcome.status(), Some(1));
-    assert!(outcome.errors().contains("will not overwrite 't/own'"), "{}", outcome.errors());
-    let scene = Scene::of("mkdir s t; echo more >s/other");
-    let outcome = copy(&scene, "cp -rT --dry-run", "--log-file=s/own");
-    assert!(outcome.errors().contains("leaving out 's/own'"), "{}", outcome.errors());
+fn a_log_that_a_list_names_is_not_copied() {
+    for option in ["", "--dry-run"] {
+        let scene = Scene::of("mkdir s t; echo own >list");
+        let outcome = copy(&scene, "cp -rT --files-from=list --log-file=s/own", option);
+        let told = "leaving out 's/own', as haul is writing to it";
+        assert_eq!(outcome.errors().matches(told).count(), 1, "{option}: {}", outcome.errors());
+        assert_eq!(scene.script("ls -A t"), "", "{option}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@
 
 /// How a name is shown: what its placeholder in a sentence asks for.
 ///
-/// A placeholder `{cause}` is no name's. It is for a reason that doesn't belong at the end.
+/// The placeholder `{cause}` is not for a name, but for a reason that doesn't belong at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quoting {
     /// `{}`: in quotes.

@@ -20,7 +20,7 @@ fn said(outcome: &Outcome) -> (Option<i32>, Vec<String>, Vec<String>) {
     (outcome.status(), lines(&outcome.stdout), lines(&outcome.stderr))
 }
 
-/// Runs a case dry and then wet. Returns how they differ, if they do.
+/// Makes a dry run of a case and then the copy. Returns how they differ, if they do.
 fn difference(program: &Program, case: &Case) -> std::io::Result<Option<String>> {
     let sandbox = Sandbox::in_memory()?;
     let folder = sandbox.join("work");
@@ -38,9 +38,9 @@ fn difference(program: &Program, case: &Case) -> std::io::Result<Option<String>>
     if !changes.is_empty() {
         return Ok(Some(format!("it changed {changes}")));
     }
-    let wet = run(&["-v"])?;
-    let (dry, wet) = (said(&dry), said(&wet));
-    Ok((dry != wet).then(|| format!("  dry {dry:#?}\n  wet {wet:#?}")))
+    let real = run(&["-v"])?;
+    let (dry, real) = (said(&dry), said(&real));
+    Ok((dry != real).then(|| format!("  dry {dry:#?}\n  real {real:#?}")))
 }
 
 #[test]

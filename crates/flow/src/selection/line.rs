@@ -42,7 +42,7 @@ impl Rule {
         match str::from_utf8(line) {
             Ok(line) => Self::parse_text(line, String::into_bytes),
             Err(_) => {
-                // What has a meaning is ASCII, so any bytes can be read as Latin-1.
+                // All special characters are ASCII, so the line can be read as Latin-1.
                 let line: String = line.iter().copied().map(char::from).collect();
                 let rule = Self::parse_text(&line, |text| {
                     text.chars().filter_map(|character| u8::try_from(character).ok()).collect()
