@@ -10,7 +10,10 @@ use std::process::Command;
 
 use crate::setup::setup;
 use crate::skips::Skips;
-use crate::steps::{Failure, cargo, run_listening, say};
+use crate::steps::{Failure, cargo, is_installed, output_of, run, run_listening, say};
+
+/// The target of the static program.
+const STATIC: &str = "x86_64-unknown-linux-musl";
 
 /// Arguments for cargo, by round.
 const ROUNDS: [&[&str]; 3] = [
@@ -49,11 +52,25 @@ const LINES_REPEATED: usize = 30;
 /// Installs what the tests use, if possible, then runs all rounds, even if one fails.
 pub(crate) fn test() -> Result<(), Failure> {
     setup()?;
+    check_static()?;
     let (mut totals, mut skips) = (Totals::default(), Skips::default());
     for round in ROUNDS {
         run_round(&mut cargo(round), &mut totals, &mut skips)?;
     }
     conclude(&totals, &skips, ROUNDS.len())
+}
+
+/// Checks that the static program builds, where its target is installed: the tests of packages
+/// would find that out half an hour later.
+fn check_static() -> Result<(), Failure> {
+    if !is_installed("rustup") || !is_installed("musl-gcc") {
+        return Ok(());
+    }
+    let listed = output_of(Command::new("rustup").args(["target", "list", "--installed"]))?;
+    match String::from_utf8_lossy(&listed).lines().any(|target| target == STATIC) {
+        true => run(&mut cargo(&["check", "--package", "haul-cli", "--target", STATIC])),
+        false => Ok(()),
+    }
 }
 
 /// Runs a test command, and adds up the results and skips.

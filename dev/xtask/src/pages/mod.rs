@@ -1,8 +1,8 @@
 //! `pages`: checks the Markdown pages, and makes the site of them.
 //!
-//! Every link between files of the repository leads to a file and an anchor that exist, every page
-//! of `docs/` is in `docs/SUMMARY.md`, and every option that a page names for a command of haul is
-//! in that command's help.
+//! Every page has a heading, every link between files of the repository leads to a file and an
+//! anchor that exist, every page of `docs/` is in `docs/SUMMARY.md`, and every option that a page
+//! names for a command of haul is in that command's help.
 
 pub(crate) mod book;
 mod commands;
@@ -23,7 +23,8 @@ pub(crate) fn check() -> Result<(), Failure> {
     say("==> pages");
     let files: BTreeSet<_> = known_files()?.into_iter().collect();
     let pages = parsed(&files)?;
-    let mut mistakes = dead_links(&files, &pages);
+    let mut mistakes = without_heading(&pages);
+    mistakes.extend(dead_links(&files, &pages));
     mistakes.extend(unlisted(&pages));
     mistakes.extend(commands::mistakes(&pages)?);
     mistakes.iter().for_each(|mistake| say(mistake));
@@ -37,6 +38,12 @@ fn parsed(files: &BTreeSet<String>) -> Result<BTreeMap<String, Page>, Failure> {
     let pages = files.iter().filter(|path| path.ends_with(".md"));
     let parse = |path: &String| Ok((path.clone(), Page::parse(&fs::read_to_string(workspace().join(path))?)));
     pages.map(parse).collect()
+}
+
+/// Returns the pages that are empty, or as good as that.
+fn without_heading(pages: &BTreeMap<String, Page>) -> Vec<String> {
+    let empty = pages.iter().filter(|(_, page)| page.anchors.is_empty());
+    empty.map(|(path, _)| format!("{path}: no heading")).collect()
 }
 
 /// Returns the links that lead to no file, directory or anchor.
@@ -108,6 +115,12 @@ mod tests {
         let expected =
             ["README.md: no file for the link docs/b.md", "docs/a.md: no heading for the link #here"];
         assert_eq!(dead_links(&files, &pages), expected);
+    }
+
+    #[test]
+    fn a_page_without_text_is_found() {
+        let (_, pages) = pages(&[("README.md", "# haul\n"), ("CHANGELOG.md", "")]);
+        assert_eq!(without_heading(&pages), ["CHANGELOG.md: no heading"]);
     }
 
     #[test]
