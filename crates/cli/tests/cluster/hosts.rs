@@ -4,6 +4,7 @@
 //! is put into the agent, the program that ranks run: a script that checks which host it runs
 //! on (`HAUL_AGENT`).
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -241,7 +242,8 @@ fn a_host_that_does_not_see_the_target_is_refused() {
     scene.nobody_stays();
 }
 
-/// If a host doesn't see the source, its share of the copy is reported with its name.
+/// If a host doesn't see the source, its share of the copy is reported with its name, and once for
+/// each directory.
 #[test]
 fn a_host_that_does_not_see_the_source_is_told_of() {
     needed!(Kind::OpenMpi4);
@@ -253,6 +255,8 @@ fn a_host_that_does_not_see_the_source_is_told_of() {
     let told = outcome.errors();
     assert_eq!(outcome.status(), Some(1), "{told}");
     assert!(told.lines().all(|line| line.ends_with("(on h2)")) && !told.is_empty(), "{told}");
+    let lines: BTreeSet<_> = told.lines().collect();
+    assert_eq!(lines.len(), told.lines().count(), "{told}");
     scene.nobody_stays();
 }
 

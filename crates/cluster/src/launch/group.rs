@@ -1,6 +1,7 @@
 //! The process group: the job's processes as the launch process sees them, from the first init
 //! message to the last goodbye, over all attempts.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -94,6 +95,8 @@ pub struct ProcessGroup {
     /// Hosts of the next attempt, once one was left out.
     places: Mutex<Vec<Place>>,
     told_journal: AtomicBool,
+    /// Hosts, and directories that they can't reach. Many work items may be in one directory.
+    unreachable: Mutex<BTreeSet<(String, Vec<Vec<u8>>)>>,
     /// Kinds that the ranks may report.
     known: Mutex<KnownKinds>,
 }
@@ -120,6 +123,7 @@ impl ProcessGroup {
             lost: OnceLock::new(),
             places: Mutex::default(),
             told_journal: AtomicBool::new(false),
+            unreachable: Mutex::default(),
             known: Mutex::default(),
         }
     }
@@ -423,12 +427,17 @@ impl ProcessGroup {
         self.tell_problems(host, problems, report);
     }
 
-    /// Reports problems of a host to the user.
+    /// Reports problems of a host to the user, and once that it can't reach a directory.
     pub(crate) fn tell_problems(&self, host: &str, problems: Vec<PackedProblem>, report: &dyn Listens) {
         let several_hosts =
             !problems.is_empty() && lock(&self.attempt).as_ref().is_some_and(Attempt::has_several_hosts);
         // Invariant: a report with an unknown kind is not taken up (`Report::unknown_kind`).
         for mut problem in problems.into_iter().filter_map(|problem| problem.unpack(self.known(), host)) {
+            if problem.kind == ClusterKind::CannotReach
+                && !lock(&self.unreachable).insert((host.to_owned(), problem.names.clone()))
+            {
+                continue;
+            }
             // With only one host, the user knows its name.
             problem.host = problem.host.filter(|_| several_hosts);
             report.problem(problem);
