@@ -31,6 +31,7 @@ _haul() {
             haul_bench/compare) command=haul_bench_compare ;;
             haul_bench/auto) command=haul_bench_auto ;;
             haul_bench/run) command=haul_bench_run ;;
+            haul_bench/start) command=haul_bench_start ;;
             haul_bench/aio) command=haul_bench_aio ;;
             haul_bench/tools) command=haul_bench_tools ;;
             haul_bench/simulate) command=haul_bench_simulate ;;
@@ -70,6 +71,7 @@ _haul() {
             haul_bench_compare:--tree | haul_bench_compare:--cache | haul_bench_compare:--rounds | haul_bench_compare:--fs | haul_bench_compare:--source-fs | haul_bench_compare:--work | haul_bench_compare:--haul | haul_bench_compare:--before | haul_bench_compare:--with | haul_bench_compare:--haul-args | haul_bench_compare:--rivals-path | haul_bench_compare:--only | haul_bench_compare:--time-limit | haul_bench_compare:--json | haul_bench_compare:--files | haul_bench_compare:--size | haul_bench_compare:--directories | haul_bench_compare:--fan-out | haul_bench_compare:--depth | haul_bench_compare:--scale | haul_bench_compare:--seed) option=$prev ;;
             haul_bench_auto:--trees | haul_bench_auto:--file-systems | haul_bench_auto:--cache | haul_bench_auto:--latency | haul_bench_auto:--rounds | haul_bench_auto:--rounds-again | haul_bench_auto:--scale | haul_bench_auto:--seed | haul_bench_auto:--work | haul_bench_auto:--haul | haul_bench_auto:--standin | haul_bench_auto:--time-limit | haul_bench_auto:--markdown | haul_bench_auto:--json | haul_bench_auto:--svg) option=$prev ;;
             haul_bench_run:--scale | haul_bench_run:--rounds | haul_bench_run:--work | haul_bench_run:--fs | haul_bench_run:--haul | haul_bench_run:--only | haul_bench_run:--time-limit | haul_bench_run:--standin | haul_bench_run:--mounts | haul_bench_run:--from | haul_bench_run:--json | haul_bench_run:--csv | haul_bench_run:--html) option=$prev ;;
+            haul_bench_start:--runs | haul_bench_start:--work | haul_bench_start:--haul | haul_bench_start:--before) option=$prev ;;
             haul_bench_aio:--pattern | haul_bench_aio:--kind | haul_bench_aio:--engine | haul_bench_aio:--file-size | haul_bench_aio:--record-size | haul_bench_aio:--depth | haul_bench_aio:--per-iteration | haul_bench_aio:--max-submit | haul_bench_aio:--alignment | haul_bench_aio:--seed | haul_bench_aio:--rounds) option=$prev ;;
             haul_bench_tools:--only | haul_bench_tools:--scale | haul_bench_tools:--tree | haul_bench_tools:--rounds | haul_bench_tools:--work | haul_bench_tools:--haul | haul_bench_tools:--standin | haul_bench_tools:--time-limit | haul_bench_tools:--json) option=$prev ;;
             haul_bench_simulate:--clients | haul_bench_simulate:--files | haul_bench_simulate:--list-rate | haul_bench_simulate:--lost-ranks | haul_bench_simulate:--restart-time | haul_bench_simulate:--stragglers | haul_bench_simulate:--straggler-speed | haul_bench_simulate:--target-spread | haul_bench_simulate:--seed | haul_bench_simulate:--json | haul_bench_simulate:--html) option=$prev ;;
@@ -217,6 +219,9 @@ _haul() {
             haul_bench_run:--json) names=files ;;
             haul_bench_run:--csv) names=files ;;
             haul_bench_run:--html) names=files ;;
+            haul_bench_start:--work) names=directories ;;
+            haul_bench_start:--haul) names=files ;;
+            haul_bench_start:--before) names=files ;;
             haul_bench_aio:--pattern) list='sequential random' ;;
             haul_bench_aio:--kind) list='read sync-write write' ;;
             haul_bench_aio:--engine) list='sync io-uring posix-aio kernel-aio retry' ;;
@@ -247,6 +252,7 @@ _haul() {
             haul_bench_compare) words='--tree= --cache= --rounds= --fs= --source-fs= --same-fs --work= --haul= --before= --with= --haul-args= --rivals-path= --only= --time-limit= --json= --markdown --files= --size= --directories= --fan-out= --depth= --scale= --seed= -h --help' ;;
             haul_bench_auto) words='--trees= --file-systems= --cache= --latency= --rounds= --rounds-again= --scale= --seed= --work= --haul= --standin= --time-limit= --markdown= --json= --svg= -h --help' ;;
             haul_bench_run) words='--scale= --rounds= --work= --fs= --haul= --only= --ablate --time-limit= --standin= --mounts= --from= --json= --csv= --html= -h --help' ;;
+            haul_bench_start) words='--runs= --work= --haul= --before= -h --help' ;;
             haul_bench_aio) words='--pattern= --kind= --engine= --direct --file-size= --record-size= --depth= --per-iteration= --max-submit= --alignment= --seed= --rounds= --json -h --help' ;;
             haul_bench_tools) words='--only= --scale= --tree= --rounds= --work= --haul= --standin= --time-limit= --json= -h --help' ;;
             haul_bench_simulate) words='--clients= --files= --list-rate= --lost-ranks= --restart-time= --stragglers= --straggler-speed= --target-spread= --seed= --json= --html= -h --help' ;;
@@ -265,11 +271,12 @@ _haul() {
             haul_sum) names=files ;;
             haul_tar) names=files ;;
             haul_ctl) names=files ;;
-            haul_bench) words='make compare auto run aio tools simulate' ;;
+            haul_bench) words='make compare auto run start aio tools simulate' ;;
             haul_bench_make) words='binary broad fat deep flat many large practical' names=files ;;
             haul_bench_compare) words='binary broad fat deep flat many large practical' ;;
             haul_bench_auto) names=files ;;
             haul_bench_run) words='s1 s2 s3 s4 s5' ;;
+            haul_bench_start) names=files ;;
             haul_bench_aio) names=files ;;
             haul_bench_tools) words='bzip2 tar grep cmp ranks' ;;
             haul_bench_simulate) names=files ;;

@@ -14,6 +14,7 @@
 //!    ├─► trees ─► shapes, noise                      the workloads
 //!    ├─► auto ─► sets, grounds, findings; report             haul's own choice, and what can be forced
 //!    ├─► run ─► series; study (s1 to s5), student; report           the documents' studies
+//!    ├─► start ─► candidates                                 the smallest copies, in pairs
 //!    ├─► tools ─► races, material, ranks                     the other tools and their rivals
 //!    ├─► simulate ─► haul_simulation; report                    sizes that no machine here has
 //!    ├─► aio                                         the engines over one file
@@ -47,6 +48,7 @@ mod run;
 mod series;
 mod shapes;
 mod simulate;
+mod start;
 mod statistics;
 mod student;
 mod study;
@@ -71,6 +73,7 @@ use names::Named;
 use run::RunOptions;
 use shapes::{Kind, Shape, ShapeOptions};
 use simulate::SimulateOptions;
+use start::StartOptions;
 use tools::ToolsOptions;
 
 /// Makes trees to copy, and races copiers over them.
@@ -91,6 +94,8 @@ enum Command {
     Auto(AutoOptions),
     /// Run a study of the documents, with their tables, plots and published figures (needs root)
     Run(RunOptions),
+    /// Compare how long the smallest copies take, which is mostly the start of the program
+    Start(StartOptions),
     /// Measure the engines themselves: one file, records of one size, many in flight
     Aio(AioOptions),
     /// Race haul's other tools and the programs people use for the same (needs root)
@@ -166,6 +171,7 @@ fn execute(command: &Command, output: &mut dyn Write, progress: &mut dyn Write) 
         Command::Compare(options) => compare::compare(options, output, progress, &interrupt),
         Command::Auto(options) => auto::run(options, output, progress, &interrupt),
         Command::Run(options) => run::run(options, output, progress, &interrupt),
+        Command::Start(options) => start::run(options, output, &interrupt),
         Command::Aio(options) => aio::aio(options, output, progress, &interrupt),
         Command::Tools(options) => tools::run(options, output, progress, &interrupt),
         Command::Simulate(options) => simulate::run(options, output, progress, &interrupt),

@@ -50,7 +50,7 @@ fn help_and_version_succeed_and_a_wrong_command_line_fails() {
 fn the_definitions_have_every_subcommand() {
     let definitions: Value = serde_json::from_slice(&run(&["--definitions"]).stdout).unwrap();
     let names: Vec<_> = definitions["commands"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
-    assert_eq!(names, ["make", "compare", "auto", "run", "aio", "tools", "simulate"]);
+    assert_eq!(names, ["make", "compare", "auto", "run", "start", "aio", "tools", "simulate"]);
 }
 
 #[test]
