@@ -389,6 +389,23 @@ fn starting_up_costs_few_calls() {
     }
 }
 
+/// One file needs one worker, so nobody asks how many processors the cgroup allows.
+#[test]
+fn one_file_is_copied_without_a_look_at_the_processors() {
+    require!(needs::tool("strace"));
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    let (source, target) = (sandbox.join("file"), sandbox.join("copy"));
+    fs::write(&source, "ten bytes\n").unwrap();
+    let run = ours.run().args([&source, &target]);
+    let (outcome, calls) = record(run, "all", &sandbox.join("log")).unwrap();
+    assert!(outcome.succeeded(), "{}", outcome.errors());
+    let looks: Vec<_> = calls.iter().map(Call::line).collect();
+    assert!(looks.iter().all(|line| !line.contains("cgroup")), "{looks:#?}");
+    assert!(looks.len() <= 105, "{} calls: {looks:#?}", looks.len());
+}
+
 /// Large files of one directory are one batch, of which the others take their share.
 #[test]
 fn a_few_large_files_are_moved_by_several_workers() {

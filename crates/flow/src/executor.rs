@@ -14,6 +14,9 @@ use crate::tool::Tool;
 
 /// Decides which processes do a tool's jobs: this one, or several.
 pub trait Executor<T: Tool> {
+    /// True if it is only this process.
+    const IS_ALONE: bool = false;
+
     /// Gets ready for the tool's jobs, when those of other tools are done. Returns `Failure` if
     /// that fails, or if an error of theirs comes to light now. It was reported.
     fn prepare(&self, _job: &JobSpec<'_, T>) -> Status {
@@ -48,6 +51,8 @@ impl<T> JobSpec<'_, T> {
 pub struct Alone;
 
 impl<T: Tool> Executor<T> for Alone {
+    const IS_ALONE: bool = true;
+
     fn execute(&self, job: &JobSpec<'_, T>, operands: Vec<Operand<T::Directory>>) -> Status {
         let JobSpec { run: spec, .. } = job;
         let driver = Local::of(&spec.settings, &spec.tool.policy()).limited(spec.limits);

@@ -130,7 +130,9 @@ impl Settings {
     /// Resolves a configuration for this machine and the limits of this process.
     #[must_use]
     pub fn resolve(config: &Config) -> Self {
-        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        // Reads files of the cgroup, so only if it matters.
+        let count = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let processors = if config.jobs.is_some() { 1 } else { count() };
         let descriptors = haul_sys::descriptor_limit();
         let address_space = haul_sys::address_space_limit();
         Self::within(config, Machine { processors, descriptors, address_space })

@@ -29,6 +29,7 @@ mod table;
 mod tests;
 pub(crate) mod values;
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 
@@ -233,13 +234,11 @@ impl<T: Arguments> Command<T> {
         if self.sharing != Sharing::Nothing {
             let has_letters = self.sharing != Sharing::WithoutLetters;
             let selects = self.sharing == Sharing::All;
-            let shared = Spec::of_each(shared::SECTIONS, Place::Shared);
-            let hidden = |spec: &Spec| {
-                (spec.section == selection::CHOOSING && !selects)
-                    || specs.iter().any(|own| own.name() == spec.name())
-            };
-            let shared: Vec<_> = shared.filter(|spec| !hidden(spec)).collect();
-            specs.extend(shared.into_iter().map(|spec| Spec { has_letters, ..spec }));
+            let own: HashSet<_> = specs.iter().map(Spec::name).collect();
+            let shared = Spec::of_each(shared::SECTIONS, Place::Shared)
+                .filter(|spec| spec.section != selection::CHOOSING || selects)
+                .filter(|spec| !own.contains(spec.name()));
+            specs.extend(shared.map(|spec| Spec { has_letters, ..spec }));
         }
         specs
     }

@@ -437,3 +437,12 @@ pub struct Operands {
     /// `--strip-trailing-slashes`: drop trailing slashes of names copied into a directory.
     pub strip_trailing_slashes: bool,
 }
+
+impl Operands {
+    /// True if there is one source, whose directories are not entered.
+    pub(crate) fn is_one_file(&self, options: &CopyOptions) -> bool {
+        let sources =
+            self.names.len() - usize::from(self.target_directory.is_none() && !self.names.is_empty());
+        sources == 1 && !options.recursive
+    }
+}

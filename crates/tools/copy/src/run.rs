@@ -70,13 +70,13 @@ pub enum Refused {
 ///
 /// # Errors
 /// If it can't start. What fails later goes to `report`.
-pub fn run(
-    executor: &impl Executor<Copier>,
+pub fn run<E: Executor<Copier>>(
+    executor: &E,
     request: CopyRequest<'_>,
     report: &dyn Report,
 ) -> Result<Outcome, Refused> {
     let CopyRequest { operands, options, config, cancel, digests, journal, deletion } = request;
-    let config = &serial_if_asked(config, options);
+    let config = &with_workers_needed(config, options, E::IS_ALONE && operands.is_one_file(options));
     let waiting = Waiting::new(report);
     let report: &dyn Report = if deletion.is_some() { &waiting } else { report };
     let session = Session::begin(config, report).map_err(Refused::Fatal)?;
@@ -160,10 +160,14 @@ fn copy_groups(
 }
 
 /// Limits the run to one worker and one file with `-i`: each question is answered before the next
-/// file begins.
-fn serial_if_asked(config: &Config, options: &CopyOptions) -> Config {
+/// file begins. A single file needs no more than one worker either.
+fn with_workers_needed(config: &Config, options: &CopyOptions, is_one_file: bool) -> Config {
     let config = config.clone();
-    if options.existing.ask { Config { jobs: Some(1), look_ahead: Some(1), ..config } } else { config }
+    match options.existing.ask {
+        true => Config { jobs: Some(1), look_ahead: Some(1), ..config },
+        false if is_one_file => Config { jobs: config.jobs.or(Some(1)), ..config },
+        false => config,
+    }
 }
 
 /// Removes and returns the problems with fewer than `sources` sources before them.
