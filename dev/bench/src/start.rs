@@ -60,10 +60,9 @@ pub(crate) struct StartOptions {
 struct Run {
     seconds: f64,
     processor_seconds: f64,
-    peak_bytes: u64,
 }
 
-/// Measures the copy of one file, and of a directory with a few. Prints a table for each.
+/// Measures copies of one file, and of a directory with a few. Prints a table for each.
 ///
 /// # Errors
 /// [`Error::Refused`] if a program is missing, fails or copies wrong; any other error that stopped
@@ -156,16 +155,14 @@ fn time(candidate: &Candidate, source: &Path, target: &Path) -> Result<Run> {
     if !ended.status.success() {
         return Err(Error::Refused(format!("{}: {}", candidate.label, ended.status)));
     }
-    let used = ended.rusage;
-    let processor_seconds = (used.utime + used.stime).as_secs_f64();
-    Ok(Run { seconds, processor_seconds, peak_bytes: used.maxrss })
+    let processor_seconds = (ended.rusage.utime + ended.rusage.stime).as_secs_f64();
+    Ok(Run { seconds, processor_seconds })
 }
 
 /// Writes the figures of a race as a table of Markdown; times are in microseconds.
 fn table(found: &[Candidate], runs: &[Vec<Run>]) -> String {
     let mut table =
-        "| program | median | 10th percentile | CPU | peak MB | GNU cp/x, paired |\n|---|---:|---:|---:|---:|---:|\n"
-            .to_owned();
+        "| program | median | 10th percentile | CPU | GNU cp/x, paired |\n|---|---:|---:|---:|---:|\n".to_owned();
     let gnu = found.iter().position(|candidate| candidate.id == GNU).map(|index| &runs[index]);
     for (candidate, runs) in found.iter().zip(runs) {
         let mut seconds: Vec<_> = runs.iter().map(|run| run.seconds).collect();
@@ -173,15 +170,13 @@ fn table(found: &[Candidate], runs: &[Vec<Run>]) -> String {
         let tenth = seconds.get(seconds.len() / 10).copied().unwrap_or_default();
         let median_of = |values: Vec<f64>| Summary::of(values).map_or(f64::NAN, |summary| summary.median);
         let processor = median_of(runs.iter().map(|run| run.processor_seconds).collect());
-        let peak = runs.iter().map(|run| run.peak_bytes).max().unwrap_or_default();
         let pairs = gnu.map(|gnu| gnu.iter().zip(runs).map(|(gnu, run)| gnu.seconds / run.seconds).collect());
         table.push_str(&format!(
-            "| {} | {:.0} | {:.0} | {:.0} | {:.1} | {:.2} |\n",
+            "| {} | {:.0} | {:.0} | {:.0} | {:.2} |\n",
             candidate.label,
             median_of(seconds) * 1e6,
             tenth * 1e6,
             processor * 1e6,
-            peak as f64 / 1e6,
             pairs.map_or(f64::NAN, median_of),
         ));
     }
@@ -195,12 +190,12 @@ mod tests {
     #[test]
     fn ratios_are_of_pairs() {
         let found = [Candidate::unreal("haul", "haul"), Candidate::unreal(GNU, "GNU cp")];
-        let run = |micros: f64| Run { seconds: micros / 1e6, processor_seconds: 1e-6, peak_bytes: 2_000_000 };
-        // The machine gets slower: the medians are 3 and 4, but of each pair one is twice the other.
+        let run = |micros: f64| Run { seconds: micros / 1e6, processor_seconds: 1e-6 };
+        // The medians are the same, but in three of four pairs one takes twice as long.
         let runs =
             [vec![run(1.0), run(2.0), run(4.0), run(8.0)], vec![run(2.0), run(4.0), run(8.0), run(1.0)]];
         let table = table(&found, &runs);
-        assert!(table.contains("| haul | 3 | 1 | 1 | 2.0 | 2.00 |\n"), "{table}");
-        assert!(table.ends_with("| GNU cp | 3 | 1 | 1 | 2.0 | 1.00 |\n"), "{table}");
+        assert!(table.contains("| haul | 3 | 1 | 1 | 2.00 |\n"), "{table}");
+        assert!(table.ends_with("| GNU cp | 3 | 1 | 1 | 1.00 |\n"), "{table}");
     }
 }
