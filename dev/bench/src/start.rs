@@ -162,7 +162,8 @@ fn time(candidate: &Candidate, source: &Path, target: &Path) -> Result<Run> {
 /// Writes the figures of a race as a table of Markdown; times are in microseconds.
 fn table(found: &[Candidate], runs: &[Vec<Run>]) -> String {
     let mut table =
-        "| program | median | 10th percentile | CPU | GNU cp/x, paired |\n|---|---:|---:|---:|---:|\n".to_owned();
+        "| program | median | 10th percentile | CPU | GNU cp/x, paired |\n|---|---:|---:|---:|---:|\n"
+            .to_owned();
     let gnu = found.iter().position(|candidate| candidate.id == GNU).map(|index| &runs[index]);
     for (candidate, runs) in found.iter().zip(runs) {
         let mut seconds: Vec<_> = runs.iter().map(|run| run.seconds).collect();
