@@ -130,7 +130,7 @@ impl Settings {
     /// Resolves a configuration for this machine and the limits of this process.
     #[must_use]
     pub fn resolve(config: &Config) -> Self {
-        // Reads files of the cgroup, so only if it matters.
+        // This reads files of the cgroup, so it is left out where the number isn't needed.
         let count = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let processors = if config.jobs.is_some() { 1 } else { count() };
         let descriptors = haul_sys::descriptor_limit();

@@ -7,9 +7,9 @@
 //! slower meanwhile. A command is started with `posix_spawn`, for which the size of the benchmark
 //! doesn't matter, in the caller's locale.
 //!
-//! Every build is copied first. The kernel holds a file that a linker has just written in single
-//! pages, and one that was written in large blocks, as packages are, in larger ones, which are
-//! mapped faster: that is 6 % of the time.
+//! Every build of haul is copied first. The page cache holds a file that a linker has just written
+//! in single pages, but one that was written in large blocks, as a package manager writes it, in
+//! large folios. These are mapped faster, which makes 6 % of the time.
 
 use std::fs;
 use std::io::Write;

@@ -53,6 +53,32 @@ fn the_definitions_have_every_subcommand() {
     assert_eq!(names, ["make", "compare", "auto", "run", "start", "aio", "tools", "simulate"]);
 }
 
+/// A script takes haul's place, and copies as it is told to.
+#[test]
+fn small_copies_are_timed_and_a_wrong_one_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let haul = folder.path().join("haul");
+    let start = |copy: &str| {
+        let version = "[ \"$1\" != --version ] || { echo haul 0.1.0; exit; }";
+        write_script(&haul, &format!("#!/bin/sh\n{version}\nshift\n{copy}\n")).unwrap();
+        let work = folder.path().to_str().unwrap();
+        run(&["start", "--runs", "2", "--work", work, "--haul", haul.to_str().unwrap()])
+    };
+    let output = start("exec cp \"$@\"");
+    let (printed, errors) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{errors}");
+    for line in ["One file, ", "20 files in a directory, ", "\n| haul | ", "\n| GNU cp | ", "; 2 runs each"] {
+        assert!(printed.contains(line), "{line}: {printed}");
+    }
+    for (copy, told) in [("echo other >\"$2\"", "haul copied wrong"), ("exit 3", "haul: exit status: 3")] {
+        let output = start(copy);
+        assert_eq!(output.status.code(), Some(1), "{copy}");
+        assert!(text(&output.stderr).contains(told), "{copy}: {}", text(&output.stderr));
+    }
+    // Only the script: what was made for the runs is removed after an error too.
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
 #[test]
 fn the_haul_that_was_called_is_measured_or_the_one_beside_or_the_one_on_path() {
     require!(needs::loop_mount("ext4"));

@@ -24,7 +24,7 @@ const GLIBC: &str = "x86_64-unknown-linux-gnu";
 
 /// Static builds: architecture, target, C compiler. The one for aarch64 comes with glibc's headers,
 /// which do for the C parts (zstd, PCRE2, BLAKE3): all they use has the same form in musl.
-const STATIC: [(&str, &str, &str); 2] = [
+pub(crate) const STATIC: [(&str, &str, &str); 2] = [
     ("x86_64", "x86_64-unknown-linux-musl", "musl-gcc"),
     ("aarch64", "aarch64-unknown-linux-musl", "aarch64-linux-gnu-gcc"),
 ];

@@ -242,8 +242,8 @@ fn a_host_that_does_not_see_the_target_is_refused() {
     scene.nobody_stays();
 }
 
-/// If a host doesn't see the source, its share of the copy is reported with its name, and once for
-/// each directory.
+/// If a host doesn't see the source, each directory that it can't reach is reported once, with the
+/// host's name.
 #[test]
 fn a_host_that_does_not_see_the_source_is_told_of() {
     needed!(Kind::OpenMpi4);

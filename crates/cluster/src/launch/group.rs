@@ -95,7 +95,8 @@ pub struct ProcessGroup {
     /// Hosts of the next attempt, once one was left out.
     places: Mutex<Vec<Place>>,
     told_journal: AtomicBool,
-    /// Hosts, and directories that they can't reach. Many work items may be in one directory.
+    /// Hosts and directories that they can't reach, as reported. Many work items of one directory
+    /// may fail.
     unreachable: Mutex<BTreeSet<(String, Vec<Vec<u8>>)>>,
     /// Kinds that the ranks may report.
     known: Mutex<KnownKinds>,
@@ -427,7 +428,8 @@ impl ProcessGroup {
         self.tell_problems(host, problems, report);
     }
 
-    /// Reports problems of a host to the user, and once that it can't reach a directory.
+    /// Reports problems of a host to the user. That it can't reach a directory is reported once,
+    /// not for each of the directory's work items.
     pub(crate) fn tell_problems(&self, host: &str, problems: Vec<PackedProblem>, report: &dyn Listens) {
         let several_hosts =
             !problems.is_empty() && lock(&self.attempt).as_ref().is_some_and(Attempt::has_several_hosts);

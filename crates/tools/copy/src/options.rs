@@ -439,7 +439,7 @@ pub struct Operands {
 }
 
 impl Operands {
-    /// True if there is one source, whose directories are not entered.
+    /// True if there is only one source, and it can't be copied as a directory.
     pub(crate) fn is_one_file(&self, options: &CopyOptions) -> bool {
         let sources =
             self.names.len() - usize::from(self.target_directory.is_none() && !self.names.is_empty());

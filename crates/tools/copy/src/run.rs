@@ -160,7 +160,7 @@ fn copy_groups(
 }
 
 /// Limits the run to one worker and one file with `-i`: each question is answered before the next
-/// file begins. A single file needs no more than one worker either.
+/// file begins. Limits it to one worker for a single file, which nobody else could help with.
 fn with_workers_needed(config: &Config, options: &CopyOptions, is_one_file: bool) -> Config {
     let config = config.clone();
     match options.existing.ask {

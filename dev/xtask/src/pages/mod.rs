@@ -40,7 +40,7 @@ fn parsed(files: &BTreeSet<String>) -> Result<BTreeMap<String, Page>, Failure> {
     pages.map(parse).collect()
 }
 
-/// Returns the pages that are empty, or as good as that.
+/// Returns the pages without a heading. Most likely they are empty.
 fn without_heading(pages: &BTreeMap<String, Page>) -> Vec<String> {
     let empty = pages.iter().filter(|(_, page)| page.anchors.is_empty());
     empty.map(|(path, _)| format!("{path}: no heading")).collect()
