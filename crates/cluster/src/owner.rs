@@ -35,6 +35,8 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
 
     fn complete(&self, cx: &Context<'_, T>, root: &Arc<DirNode<T>>) {
         cx.tool().finish_item(cx, root);
+        // What it counted is reported with the item, as what the entries counted is.
+        cx.flush();
         match self.spec.stamps {
             Some(_) => self.sink.seal(cx, root),
             None => self.sink.done(self),

@@ -104,11 +104,17 @@ struct Post {
     giving: Giving,
     tool: &'static Recorder,
     notes: &'static Notes,
+    /// Reports of the other run.
+    notes_there: &'static Notes,
     local: &'static Local<Job<Recorder>>,
     other: Mutex<Option<Feed<'static, Job<Recorder>>>>,
     ways: Arc<RemotePaths>,
     under_way: Mutex<HashMap<u64, Sent>>,
     items: AtomicU64,
+    /// Entries that the other run has finished in the items reported as done.
+    finished_there: AtomicU64,
+    /// Items reported as done before all of their entries were counted.
+    uncounted: Mutex<Vec<u64>>,
     /// Items reported as done that were not in flight.
     strays: Mutex<Vec<u64>>,
     /// Hook that runs before an item is sent.
@@ -176,6 +182,35 @@ impl Driver<Job<Recorder>> for Giver {
     }
 }
 
+/// Driver of the other run. A worker lets the others go on after each entry, before it does
+/// anything else.
+struct Yielding<'a>(&'a Local<Job<Recorder>>);
+
+impl Driver<Job<Recorder>> for Yielding<'_> {
+    fn workers(&self) -> usize {
+        self.0.workers()
+    }
+    fn recruit(&self, me: usize) -> Option<usize> {
+        std::thread::yield_now();
+        self.0.recruit(me)
+    }
+    fn start_all(&self) {
+        self.0.start_all();
+    }
+    fn not_started(&self) {
+        self.0.not_started();
+    }
+    fn share(&self, me: usize, job: Job<Recorder>) {
+        self.0.share(me, job);
+    }
+    fn take(&self, me: usize) -> Option<Job<Recorder>> {
+        self.0.take(me)
+    }
+    fn wait(&self, me: usize) -> bool {
+        self.0.wait(me)
+    }
+}
+
 impl CompletionSink<Recorder> for Post {
     fn done(&self, item: &WorkItem<Recorder>) {
         let sent = self.under_way.lock().unwrap().remove(&item.spec.number);
@@ -183,6 +218,13 @@ impl CompletionSink<Recorder> for Post {
             return self.strays.lock().unwrap().push(item.spec.number);
         };
         let outcome = item.outcome();
+        let here = outcome.returned.len() + outcome.entered.len();
+        let finished = (pending.entries() - here) as u64;
+        let finished = self.finished_there.fetch_add(finished, Ordering::SeqCst) + finished;
+        let counted = self.notes_there.tally.lock().unwrap().finished;
+        if counted < finished {
+            self.uncounted.lock().unwrap().push(item.spec.number);
+        }
         feed.share(Job::Visit(Box::new(move |cx| pending.conclude(cx, claimed, outcome))));
     }
     fn note(&self, _: ItemKey, problem: Problem) {
@@ -217,43 +259,49 @@ fn give(root: &Path, giving: Giving, held: usize, before: fn(&PackedItem)) -> Gi
     let settings = Settings { held, ..Settings::within(&Config::default(), MACHINE) };
     // Entries refer to these, and there is no limit to an entry's lifetime.
     let tool: &Recorder = Box::leak(Box::default());
-    let notes: &Notes = Box::leak(Box::default());
+    let [notes, notes_there] = [(); 2].map(|()| -> &Notes { Box::leak(Box::default()) });
     let [local, other] = giving.workers.map(|workers| &*Box::leak(Box::new(Local::new(workers))));
     let [here, there] = [held; 2].map(DirCache::new);
     let post = Arc::new(Post {
         giving,
         tool,
         notes,
+        notes_there,
         local,
         other: Mutex::new(Some(other.feed())),
         ways: Arc::default(),
         under_way: Mutex::default(),
         items: AtomicU64::new(0),
+        finished_there: AtomicU64::new(0),
+        uncounted: Mutex::default(),
         strays: Mutex::default(),
         before,
     });
     let giver = Giver(Arc::clone(&post));
     let selector = &Selector::default();
     let statuses = std::thread::scope(|threads| {
-        let spec = |cache| RunSpec {
+        let spec = |cache, report| RunSpec {
             tool,
             settings,
             cache,
             selector,
-            report: notes,
+            report,
             limits: None,
             engine: Mutex::default(),
         };
-        let (here, there) = (spec(&here), spec(&there));
-        let other = threads.spawn(move || haul_flow::run(&there, other, []));
+        let (here, there) = (spec(&here, notes), spec(&there, notes_there));
+        let other = threads.spawn(move || haul_flow::run(&there, &Yielding(other), []));
         let status = haul_flow::run(&here, &giver, [operand(here.cache, root)]);
         // Closes the feed: nothing more is sent.
         post.other.lock().unwrap().take();
         [status, other.join().unwrap()]
     });
+    assert_eq!(*post.uncounted.lock().unwrap(), [0; 0], "items were done before they were counted");
     assert_eq!(*post.strays.lock().unwrap(), [0; 0], "items were told to be done twice");
     assert!(post.under_way.lock().unwrap().is_empty(), "the run is over with items under way");
     let items = post.items.load(Ordering::Relaxed);
+    notes.count(*notes_there.tally.lock().unwrap());
+    notes.problems.lock().unwrap().append(&mut notes_there.problems.lock().unwrap());
     Given { tool, notes, statuses, items }
 }
 

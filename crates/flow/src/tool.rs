@@ -555,6 +555,10 @@ impl<'r, T: Tool> Context<'r, T> {
 
     /// Completes one of the entries expected in a directory, without counting it.
     pub fn release(&self, node: &Arc<DirNode<T>>) {
+        if node.owner.is_some() {
+            // Another worker may complete the last entry: the owner must have the counts by then.
+            self.flush();
+        }
         let mut node = node;
         while node.complete_one() {
             if let Some(owner) = &node.owner {
