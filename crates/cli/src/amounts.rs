@@ -26,6 +26,11 @@ pub(crate) fn count(amount: u64) -> String {
     format!("{digits}{unit}")
 }
 
+/// Formats a count of things: `1 entry`, `1.23k entries`.
+pub(crate) fn of(amount: u64, one: &str, several: &str) -> String {
+    format!("{} {}", count(amount), if amount == 1 { one } else { several })
+}
+
 /// Formats a duration: `0:07`, `12:34`, `3:25:45`, `4d 03h`. At most eight characters.
 pub(crate) fn time(amount: Duration) -> String {
     let seconds = amount.as_secs();
@@ -73,6 +78,10 @@ mod tests {
         ];
         assert_eq!(written, wanted);
         assert_eq!(count(1_234), "1.23k");
+        assert_eq!(
+            [0, 1, 2].map(|amount| of(amount, "entry", "entries")),
+            ["0 entries", "1 entry", "2 entries"]
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ haul_flow::kinds! {
         /// A large file was not copied, and no rank reported why.
         NotMoved = "{} was not copied",
         /// The job is lost, and entries with it.
-        Lost = "{bare}: {bare} entries were not done",
+        Lost = "{bare}; entries not done: {bare}",
         /// The job is lost, and with it work that is not begun again.
         CutShort = "{bare}: not everything was done",
         /// The job was lost, and starts again.

@@ -134,11 +134,11 @@ impl ControlStatus {
         let limits =
             if limits.is_empty() { "no limit".to_owned() } else { format!("limit {}", limits.join(", ")) };
         format!(
-            "{state}: {} entries, {}, {}/s, {} workers, {limits}\n",
-            amounts::count(self.entries),
+            "{state}: {}, {}, {}/s, {}, {limits}\n",
+            amounts::of(self.entries, "entry", "entries"),
             amounts::bytes(self.bytes),
             amounts::bytes(self.bytes_per_second),
-            self.workers.unwrap_or_default(),
+            amounts::of(self.workers.unwrap_or_default() as u64, "worker", "workers"),
         )
     }
 }

@@ -148,7 +148,7 @@ fn a_host_is_lost(kind: Kind, lose: impl Fn(&Scene)) {
     match outcome.status() {
         // The copy may have finished before the host was lost.
         Some(0) => scene.assert_same(Facts::PRESERVED, &outcome),
-        Some(1) => assert!(told.contains("were not done"), "{told}"),
+        Some(1) => assert!(told.contains("entries not done: "), "{told}"),
         _ => panic!("{:?} {told}", outcome.ending),
     }
     // Not every launcher identifies the lost host; then all candidates are named.

@@ -188,8 +188,9 @@ fn log_settings(report: &dyn Report, settings: &Settings, Made { engine, note }:
     }
     let asked = if settings.engine == Choice::Auto { " (auto)" } else { "" };
     report.debug(&format!(
-        "engine {}{asked}, {jobs} workers, {} files in flight each, blocks of {block_bytes} bytes, {held} directories held",
+        "engine {}{asked}, {}, {} files in flight each, blocks of {block_bytes} bytes, {held} directories held",
         caps.name,
+        if *jobs == 1 { "1 worker".to_owned() } else { format!("{jobs} workers") },
         if caps.blocks { *window } else { (*window).min(caps.depth) },
     ));
 }
