@@ -427,7 +427,6 @@ fn a_few_large_files_are_moved_by_several_workers() {
     }
 }
 
-/// Cached files that nobody has to look at go through a pipe, unless an engine was asked for.
 /// Links, directories and whatever else isn't read is done while it is listed, which must not keep
 /// a worker from starting others.
 #[test]
@@ -469,6 +468,7 @@ fn entries_that_are_not_read_are_made_by_several_workers() {
     }
 }
 
+/// Cached files that nobody has to look at go through a pipe, unless an engine was asked for.
 #[test]
 fn large_files_go_through_a_pipe_to_another_file_system() {
     require!(needs::tool("strace"), needs::loop_mount("ext4"));
