@@ -35,7 +35,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
 
     fn complete(&self, cx: &Context<'_, T>, root: &Arc<DirNode<T>>) {
         cx.tool().finish_item(cx, root);
-        // What it counted is reported with the item, as what the entries counted is.
+        // Its counts must arrive no later than the item.
         cx.flush();
         match self.spec.stamps {
             Some(_) => self.sink.seal(cx, root),
