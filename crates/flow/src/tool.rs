@@ -546,8 +546,7 @@ impl<'r, T: Tool> Context<'r, T> {
     }
 
     /// Completes an entry: nothing more will happen to it. If it was the last in its directory,
-    /// finishes the directory, then its parent, and so on upwards, without recursion however deep
-    /// the tree is.
+    /// finishes the directory, then its parent, and so on upwards, without recursion.
     pub fn complete(&self, entry: &Entry<T>) {
         self.count(Tally { finished: 1, ..Tally::default() });
         self.release(&entry.node);
@@ -565,12 +564,10 @@ impl<'r, T: Tool> Context<'r, T> {
                 return owner.complete(self, node);
             }
             self.run.tool.finish_dir(self, node);
-            // The parent is likely next: reopen it through `..` while this descriptor is
-            // still open.
+            // The parent is likely next: reopen it through `..` while this descriptor is open.
             self.run.cache.lift(&node.source);
             if let Err(cause) = self.run.cache.close(&node.source) {
-                let path = node.source.path();
-                self.problem(Problem::new(FlowKind::FailedToClose).naming(path).because(cause));
+                self.problem(Problem::new(FlowKind::FailedToClose).naming(node.source.path()).because(cause));
             }
             let Some(parent) = &node.parent else {
                 self.run.unfinished.fetch_sub(1, Ordering::Relaxed);
