@@ -1,9 +1,13 @@
 //! Drivers: which worker does which job, and when. One interface for one machine, a cluster, and
 //! a simulation.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::plan;
+
+/// Time after which half of what is left of a batch is shared with an idle worker. Sooner, waking
+/// it costs more than it gains.
+const LONG_BATCH: Duration = Duration::from_micros(500);
 
 /// Properties of a job that a driver needs to order it.
 pub trait JobWeight {
@@ -42,10 +46,15 @@ pub trait Driver<J: JobWeight + Send>: Sync {
         None
     }
 
-    /// Returns true if a worker should share half of what is left of a batch that it has had since
-    /// `taken`: another worker has nothing to do.
-    fn should_split(&self, _taken: Instant) -> bool {
+    /// Returns true if another worker has nothing to do, or could be started.
+    fn has_idle_worker(&self) -> bool {
         false
+    }
+
+    /// Returns true if a worker should share half of what is left of a batch that it has had since
+    /// `taken`.
+    fn should_split(&self, taken: Instant) -> bool {
+        self.has_idle_worker() && taken.elapsed() > LONG_BATCH
     }
 
     /// Offers a job to all workers; `me` is the worker that found it.

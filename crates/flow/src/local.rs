@@ -50,10 +50,6 @@ use crate::settings::Settings;
 /// two to five small files, and makes the descriptor table a shared one.
 const ALONE: Duration = Duration::from_millis(1);
 
-/// Time after which half of what is left of a batch is shared with an idle worker. Sooner, waking
-/// it costs more than it gains.
-const LONG_BATCH: Duration = Duration::from_micros(500);
-
 /// Steps of a worker between two looks at the clock. As many at its start have a look each: on a
 /// network a step may take several milliseconds.
 const STEPS_PER_LOOK: u64 = 4;
@@ -415,12 +411,11 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
         self.growth.try_lock().ok()?.as_mut()?.take_remark()
     }
 
-    fn should_split(&self, taken: Instant) -> bool {
-        // Relaxed: split late at worst.
+    fn has_idle_worker(&self) -> bool {
+        // Relaxed: work is shared late at worst.
         let is_empty = self.queued.load(Ordering::Relaxed) == 0;
         let can_start = || self.present.load(Ordering::Relaxed) < self.limit.load(Ordering::Relaxed);
-        let is_wanted = is_empty && (self.sleepers.load(Ordering::Relaxed) > 0 || can_start());
-        is_wanted && taken.elapsed() > LONG_BATCH
+        is_empty && (self.sleepers.load(Ordering::Relaxed) > 0 || can_start())
     }
 
     fn share(&self, me: usize, job: J) {

@@ -1,12 +1,13 @@
 //! A file whose content is being moved, by one worker or several.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use haul_sys::{Fd, Stat};
 
 use crate::cache_policy::CachePolicy;
 use crate::decision::Transfer;
+use crate::run::Turns;
 
 /// A file whose content is being moved, by one worker or several.
 /// `E` is its entry, `F` the tool's state for it.
@@ -37,6 +38,8 @@ pub struct OpenFile<E, F> {
     in_blocks: AtomicBool,
     by_kernel: AtomicBool,
     ended_at: AtomicU64,
+    /// Its blocks, if two workers write them in turn.
+    pub(crate) turns: OnceLock<Box<Turns>>,
     pub(crate) cache_policy: CachePolicy,
 }
 
@@ -76,6 +79,7 @@ impl<E, F> OpenFile<E, F> {
             in_blocks: AtomicBool::new(false),
             by_kernel: AtomicBool::new(false),
             ended_at: AtomicU64::new(u64::MAX),
+            turns: OnceLock::new(),
             cache_policy,
         }
     }

@@ -78,6 +78,7 @@ impl<J: JobWeight + Send> Driver<J> for Sim<J> {
 
     fn not_started(&self) {}
 
+    /// Workers never wait for each other, as all are one thread, so `has_idle_worker` is false.
     fn should_split(&self, _taken: Instant) -> bool {
         self.with_state(|state| state.random.random())
     }

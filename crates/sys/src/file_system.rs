@@ -10,6 +10,7 @@ use crate::operation::Operation;
 /// Maximum bytes to read of the mount list.
 const LIST_BYTES_MAX: usize = 16 << 20;
 
+const EXT: u64 = 0xef53; // ext2, ext3, ext4
 const XFS: u64 = 0x5846_5342;
 const BTRFS: u64 = 0x9123_683e;
 const TMPFS: u64 = 0x0102_1994;
@@ -18,7 +19,7 @@ const RAMFS: u64 = 0x8584_58f6;
 /// Types of file systems that this kernel alone serves (`linux/magic.h`, `statfs(2)`): no other
 /// host writes to them, and no process serves them.
 const LOCAL_TYPES: [u64; 17] = [
-    0xef53, // ext2, ext3, ext4
+    EXT,
     XFS,
     BTRFS,
     TMPFS,
@@ -77,6 +78,16 @@ pub fn is_in_memory(file: impl AsFd) -> Result<bool> {
 /// Any error from `fstatfs(2)`.
 pub fn has_coarse_locks(file: impl AsFd) -> Result<bool> {
     file_system_type(file).map(|kind| [XFS, BTRFS].contains(&kind))
+}
+
+/// Returns true if the file is on a file system where two threads that write to one file in turn,
+/// and read meanwhile, are faster than one. On Btrfs they aren't, and hardly on tmpfs
+/// (docs/measurements/choices.md, "One large file by two workers"); others were not measured.
+///
+/// # Errors
+/// Any error from `fstatfs(2)`.
+pub fn suits_two_workers(file: impl AsFd) -> Result<bool> {
+    file_system_type(file).map(|kind| [EXT, XFS].contains(&kind))
 }
 
 /// Returns how many bytes an unprivileged process may still write to the file's file system

@@ -15,6 +15,7 @@ mod manifest;
 mod power;
 mod replaced;
 mod resume;
+mod turns;
 mod verify;
 mod whole;
 

@@ -1,4 +1,4 @@
-//! Where the streams of one worker take their next block.
+//! Where several streams take their next block.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -365,6 +365,7 @@ fn release<T: Tool>(cx: &Context<'_, T>, io: &mut Io, file: Arc<OpenFile<T>>, is
     let Some(mut file) = Arc::into_inner(file) else {
         return if is_last_here { Next::FileOver } else { Next::StreamOver };
     };
+    file.turns.take();
     if file.begin_sequential() && !file.has_failed() {
         return State::begin_stream(cx, io, Stream::sequential(Arc::new(file)));
     }

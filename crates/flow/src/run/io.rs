@@ -49,6 +49,8 @@ pub(super) struct Io {
     pipe: Option<Pipe>,
     /// The kernel's limit of dirty data, once it was asked for.
     dirty_limit: OnceCell<u64>,
+    /// Number of processors, once it was needed.
+    processors: OnceCell<usize>,
 }
 
 impl Io {
@@ -66,6 +68,7 @@ impl Io {
             uses_pipe: false,
             pipe: None,
             dirty_limit: OnceCell::new(),
+            processors: OnceCell::new(),
         };
         io.adapt(caps);
         io
@@ -145,6 +148,12 @@ impl Io {
             && self.caps.drops_cache
             && bytes > CACHED_BYTES_MAX
             && bytes > *self.dirty_limit.get_or_init(|| dirty_limit().unwrap_or(u64::MAX))
+    }
+
+    /// Returns the number of processors that this process may use.
+    pub(super) fn processors(&self) -> usize {
+        let count = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        *self.processors.get_or_init(count)
     }
 
     pub(super) fn new_buffer(&self) -> Buffer {

@@ -6,9 +6,11 @@
 
 mod block_cursor;
 mod file;
+mod holes;
 mod io;
 mod prepare;
 mod stream;
+mod turns;
 mod walk;
 mod worker;
 
@@ -30,6 +32,7 @@ use crate::selection::Selector;
 use crate::settings::Settings;
 use crate::tool::{Context, Job, Shared, Tool};
 
+pub(crate) use turns::Turns;
 pub use walk::continue_dir;
 pub(crate) use worker::Worker;
 

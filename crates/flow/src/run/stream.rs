@@ -2,7 +2,9 @@
 //!
 //! A file has one stream or several. Several workers have one each if a large file was cut into
 //! ranges. One worker has several if its engine should have several operations in flight per file
-//! ([`Ops::Multi`], [`Ops::Batch`]); these take their blocks from a common [`BlockCursor`].
+//! (`Ops::Multi`, `Ops::Batch`); these take their blocks from a common [`BlockCursor`]. Two workers
+//! have one each if an idle worker helps with a large file in memory; these take their blocks from
+//! its [`Turns`](super::turns::Turns).
 //!
 //! ```text
 //!             ┌──────────── next block ───────────┐
@@ -19,12 +21,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use haul_engine::{Call, Ops, Outcome, Wait};
-use haul_sys::{
-    Buffer, Cache, Errno, Error, Operation, Pipe, Seek, is_local, make_blocking, seek, start_write_back,
-};
+use haul_engine::{Call, Outcome, Wait};
+use haul_sys::{Buffer, Cache, Errno, Error, Operation, Pipe};
+use haul_sys::{is_local, make_blocking, start_write_back};
 
 use super::block_cursor::BlockCursor;
+use super::holes::next_data;
 use super::io::Io;
 use super::prepare::kernel_copy_bytes;
 use crate::cache_policy::{Special, Tail, Writable};
@@ -32,6 +34,8 @@ use crate::decision::{Block, Failure, Holes, Transfer, Write};
 use crate::report::Tally;
 use crate::room::{RoomWait, is_full};
 use crate::tool::{Context, OpenFile, Tool};
+
+mod several;
 
 /// Bytes of a file that are written to disk together while it is copied (`Policy::writes_back`).
 const WRITE_BACK_BYTES: u64 = 8 << 20;
@@ -54,6 +58,8 @@ pub(super) struct Stream<T: Tool> {
     waits: bool,
     /// True once a copy through a pipe has not worked.
     refuses_pipe: bool,
+    /// True if another worker may help with it.
+    may_get_help: bool,
     /// Special properties of the transfer in flight.
     tried: Special,
     /// Source of the next block, if several streams of one worker share a range.
@@ -90,6 +96,7 @@ pub(super) enum Progress<T: Tool> {
 impl<T: Tool> Stream<T> {
     pub(super) fn new(file: Arc<OpenFile<T>>, range: Range<u64>, transfer: Transfer) -> Self {
         let data_end = if transfer.skips_holes() { range.start } else { range.end };
+        let may_get_help = range == (0..file.stat.size);
         Self {
             file,
             position: range.start,
@@ -101,6 +108,7 @@ impl<T: Tool> Stream<T> {
             sequential: false,
             waits: false,
             refuses_pipe: false,
+            may_get_help,
             tried: Special::default(),
             cursor: None,
             room: RoomWait::default(),
@@ -111,25 +119,6 @@ impl<T: Tool> Stream<T> {
     /// Reads a file without offsets from its start to its end.
     pub(super) fn sequential(file: Arc<OpenFile<T>>) -> Self {
         Self { sequential: true, ..Self::new(file, 0..u64::MAX, Transfer::Blocks(Holes::Read)) }
-    }
-
-    /// Cuts a stream into as many as the engine should have.
-    pub(super) fn split(self, io: &Io) -> Vec<Self> {
-        let several = matches!(io.settings.ops, Some(Ops::Multi | Ops::Batch));
-        // Where holes are skipped, or the end is unknown, the blocks aren't known in advance.
-        if !several || !self.has_known_end() || self.transfer != Transfer::Blocks(Holes::Read) {
-            return vec![self];
-        }
-        let block_bytes = io.settings.block_bytes as u64;
-        let streams = (self.end - self.position).div_ceil(block_bytes).min(io.room as u64);
-        if streams <= 1 {
-            return vec![self];
-        }
-        let Self { file, position, end, transfer, .. } = self;
-        let cursor = Arc::new(BlockCursor::new(position, end, block_bytes));
-        let stream =
-            |_| Self { cursor: Some(Arc::clone(&cursor)), ..Self::new(Arc::clone(&file), 0..0, transfer) };
-        (0..streams).map(stream).collect()
     }
 
     /// Starts to write to disk what was copied, if that is wanted.
@@ -148,15 +137,16 @@ impl<T: Tool> Stream<T> {
     /// Goes on with the next operation, or ends the stream.
     pub(super) fn next(mut self, cx: &Context<'_, T>, io: &mut Io) -> Progress<T> {
         self.start_write_back(cx);
+        self.get_help(cx, io);
         if self.file.has_failed()
             || self.file.has_refused_offsets()
-            || (self.position >= self.end && !self.take_from_cursor())
+            || (self.position >= self.end && !self.take_next(io))
         {
             self.end_wait(cx);
             return Progress::Over(self);
         }
         if self.position >= self.data_end {
-            match self.next_data() {
+            match next_data(&self.file.source, self.position..self.end) {
                 Ok(Some(data)) => {
                     // Holes count too: progress is measured in the file's size.
                     cx.count(Tally { bytes: data.start - self.position, ..Tally::default() });
@@ -295,6 +285,12 @@ impl<T: Tool> Stream<T> {
         };
         // `write` takes them from the back.
         rest.reverse();
+        if let Some(turns) = self.file.turns.get()
+            && !turns.wait(self.position, || cx.flush())
+        {
+            io.buffers.push(buffer);
+            return Progress::Over(self);
+        }
         self.doing = Doing::Writing { read: length, current, rest };
         self.write(cx, io, buffer)
     }
@@ -316,6 +312,9 @@ impl<T: Tool> Stream<T> {
                 let bytes = *read as u64;
                 self.doing = Doing::Nothing;
                 self.position += bytes;
+                if let Some(turns) = self.file.turns.get() {
+                    turns.note_written(self.position);
+                }
                 io.buffers.push(buffer);
                 cx.moved(bytes);
                 return self.next(cx, io);
@@ -450,6 +449,7 @@ impl<T: Tool> Stream<T> {
             && self.file.cache_policy.cache() == Cache::Keep
             && !self.refuses_pipe
             && !self.file.inspect
+            && self.file.turns.get().is_none()
             && self.has_known_end()
     }
 
@@ -489,26 +489,6 @@ impl<T: Tool> Stream<T> {
         self.next(cx, io)
     }
 
-    // Holes.
-
-    /// Returns the data at or after the position; `None` if only holes are left in the range.
-    fn next_data(&self) -> Result<Option<Range<u64>>, Error> {
-        let source = &self.file.source;
-        let start = match seek(source, Seek::Data, self.position) {
-            Ok(Some(start)) if start < self.end => start,
-            Ok(_) => return Ok(None),
-            // The file system doesn't report holes: treat everything as data.
-            Err(cause) if matches!(cause.errno(), Errno::INVAL | Errno::OPNOTSUPP | Errno::SPIPE) => {
-                return Ok(Some(self.position..self.end));
-            }
-            Err(cause) => return Err(cause),
-        };
-        // The file may change between the two calls: if data has become a hole, each turn must
-        // still advance, and past EOF the seek finds nothing.
-        let hole = seek(source, Seek::Hole, start)?.unwrap_or(self.end);
-        Ok(Some(start..hole.clamp(start + 1, self.end)))
-    }
-
     // Direct I/O.
 
     /// Begins to write the bytes that were kept until the rest of the file was written.
@@ -525,22 +505,6 @@ impl<T: Tool> Stream<T> {
         let mut stream = Self::new(Arc::new(file), tail.offset..tail.offset, Transfer::Blocks(Holes::Read));
         stream.doing = Doing::Writing { read: 0, current: 0..length, rest: Vec::new() };
         stream.write(cx, io, buffer)
-    }
-
-    // Several streams of one worker.
-
-    /// Goes on to the cursor's next block. Returns false if there is none.
-    fn take_from_cursor(&mut self) -> bool {
-        let Some(block) = self.cursor.as_ref().and_then(|cursor| cursor.take()) else { return false };
-        (self.position, self.end, self.data_end) = (block.start, block.end, block.end);
-        true
-    }
-
-    /// Ends the stream. Returns its file, and true if the worker has no other stream of it.
-    pub(super) fn end(self) -> (Arc<OpenFile<T>>, bool) {
-        // Of several streams that end, exactly one gets the cursor.
-        let is_last_here = self.cursor.is_none_or(|cursor| Arc::into_inner(cursor).is_some());
-        (self.file, is_last_here)
     }
 
     // The compared file.

@@ -160,12 +160,13 @@ fn copy_groups(
 }
 
 /// Limits the run to one worker and one file with `-i`: each question is answered before the next
-/// file begins. Limits it to one worker for a single file, which nobody else could help with.
+/// file begins. Limits it to two workers for a single file, which no more could help with. The
+/// second one is started only if the file is large.
 fn with_workers_needed(config: &Config, options: &CopyOptions, is_one_file: bool) -> Config {
     let config = config.clone();
     match options.existing.ask {
         true => Config { jobs: Some(1), look_ahead: Some(1), ..config },
-        false if is_one_file => Config { jobs: config.jobs.or(Some(1)), ..config },
+        false if is_one_file => Config { jobs: config.jobs.or(Some(2)), ..config },
         false => config,
     }
 }
