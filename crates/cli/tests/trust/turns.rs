@@ -89,8 +89,11 @@ fn two_workers_write_a_large_file_in_turn() {
     require!(asked.err().map(|error| format!("needs cachestat: {error}")));
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let several = processors.min(2);
-    let cases: [(&[&str], usize); 8] = [
+    let neighbour = scene.disk.join("source");
+    fs::copy(scene.source(), &neighbour).unwrap();
+    let cases: [(&[&str], usize); 9] = [
         (&[], several),
+        (&["--no-target-directory"], several),
         (&["-r"], several),
         (&["--debug", "--sparse=never"], several),
         (&["--fsync"], several),
@@ -100,8 +103,12 @@ fn two_workers_write_a_large_file_in_turn() {
         (&["--bwlimit=10G"], 1),
     ];
     for (options, workers) in cases {
-        let (outcome, calls) =
-            record(scene.run(&ours, options), "pwrite64,splice", &scene.sandbox.join("log")).unwrap();
+        let run = match options {
+            // From the same file system.
+            ["--no-target-directory"] => ours.run().args(options).args([&neighbour, &scene.target()]),
+            _ => scene.run(&ours, options),
+        };
+        let (outcome, calls) = record(run, "pwrite64,splice", &scene.sandbox.join("log")).unwrap();
         assert!(outcome.succeeded(), "{options:?}: {}", outcome.errors());
         assert_eq!(scene.beginning(&format!("{options:?}")), BYTES, "{options:?}");
         let threads = calls.iter().map(|call| call.thread).collect::<BTreeSet<_>>().len();

@@ -6,21 +6,28 @@
 //! every file. haul's remark, on standard error, reports how the data was copied, and how it would
 //! be without `--debug` if that differs.
 
-use haul_flow::{Context, Holes, Line, OpenFile};
-use haul_sys::Stat;
+use haul_flow::{Context, Holes, Line, OpenFile, TURNS_BYTES_MIN};
+use haul_sys::{Fd, Stat, suits_two_workers};
 
 use super::entry_copy::EntryCopy;
 use super::options::{Reflink, Sparse};
 use super::{Copier, CopyKind};
 
 /// Why a file is copied in blocks rather than offered to the kernel; `None` if it is offered.
-pub(super) fn why_in_blocks(copy: EntryCopy<'_>, stat: &Stat, holes: Holes) -> Option<&'static str> {
+pub(super) fn why_in_blocks(
+    copy: EntryCopy<'_>,
+    source: &Fd,
+    stat: &Stat,
+    holes: Holes,
+) -> Option<&'static str> {
     if copy.entry.node.own.held.identity().device != stat.identity.device {
         Some("it goes to another file system")
     } else if holes == Holes::Skip {
         Some("it has holes")
     } else if stat.size < copy.copier.offload_bytes {
         Some("it is short")
+    } else if stat.size >= TURNS_BYTES_MIN && suits_two_workers(source).unwrap_or(false) {
+        Some("it is large enough for two workers")
     } else {
         None
     }
@@ -45,7 +52,7 @@ pub(super) fn print_file(copy: EntryCopy<'_>, file: &OpenFile<Copier>) {
     let holes = if file.own.skips_holes { Holes::Skip } else { Holes::Read };
     let way = match offload {
         _ if file.own.reflinked => "shares the blocks of its source".to_owned(),
-        "yes" => match why_in_blocks(copy.with(&file.entry), &file.stat, holes) {
+        "yes" => match why_in_blocks(copy.with(&file.entry), &file.source, &file.stat, holes) {
             Some(why) => format!("copied in the kernel; without --debug in blocks, as {why}"),
             None => "copied in the kernel".to_owned(),
         },

@@ -390,7 +390,7 @@ fn transfer(copy: EntryCopy<'_>, source: &Fd, stat: &Stat) -> Transfer {
         && copy.options.reflink != Reflink::Never
         // Like GNU's, `--debug` reports what the kernel can do between two files, so it must
         // be tried.
-        && (copy.options.debug || debug::why_in_blocks(copy, stat, holes).is_none())
+        && (copy.options.debug || debug::why_in_blocks(copy, source, stat, holes).is_none())
         // Striped file systems lack in-kernel copying; the kernel's fallback moves one pipe
         // buffer at a time.
         && !copy.copier.layouts.is_striped(source, stat);

@@ -10,11 +10,8 @@ use super::Stream;
 use crate::decision::{Holes, Transfer};
 use crate::run::block_cursor::BlockCursor;
 use crate::run::io::Io;
-use crate::run::turns::Turns;
+use crate::run::turns::{TURNS_BYTES_MIN, Turns};
 use crate::tool::{Context, Job, OpenFile, Tool};
-
-/// Minimum bytes that two workers copy together: enough to hide the start of a thread.
-const TURNS_BYTES_MIN: u64 = 32 << 20;
 
 impl<T: Tool> Stream<T> {
     /// Cuts a stream into as many as the engine should have.
