@@ -73,10 +73,13 @@ pub fn run(
     } else if files.is_empty() && std::io::stdin().is_terminal() {
         return fail(Problem::new(Bzip2Kind::NotFromTerminal));
     }
-    let session = match Session::begin(config, report) {
+    let mut session = match Session::begin(config, report) {
         Ok(session) => session,
         Err(problem) => return fail(problem),
     };
+    if config.jobs.is_none() {
+        session.settings.jobs = busy_workers().min(session.settings.jobs_max);
+    }
     let tool = Bzip2::new(options, making.clone());
     let mut operands = Vec::new();
     let mut status = Status::Success;
@@ -104,6 +107,13 @@ pub fn run(
     }
     let told = tool.status.load(Ordering::Relaxed);
     if status == Status::Failure { told.max(TROUBLE) } else { told }
+}
+
+/// Returns the number of workers to begin with: one per processor, but two at least, so that one
+/// reads while the other works. They keep the processors busy, and more would only take memory
+/// (docs/measurements/tools.md).
+fn busy_workers() -> usize {
+    std::thread::available_parallelism().map_or(2, |processors| processors.get().max(2))
 }
 
 /// Where an entry's content comes from.
