@@ -13,7 +13,7 @@ use crate::steps::{Failure, is_full_run, is_installed, run, say};
 /// skipped without it.
 type Need = (&'static str, &'static str, &'static str);
 
-const NEEDS: [Need; 68] = [
+const NEEDS: [Need; 70] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
     ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
@@ -82,6 +82,8 @@ const NEEDS: [Need; 68] = [
     ("node", "nodejs", "tests of the npm package"),
     ("lua5.4", "lua5.4", MODULES),
     ("tclsh", "tcl", MODULES),
+    ("ruby", "ruby", RECIPES),
+    ("nix-instantiate", "nix-bin", RECIPES),
 ];
 
 /// Large packages for few tests. Installed only in a full run (`HAUL_FULL=1`), but used if present.
@@ -116,6 +118,7 @@ const DIST: &str = "tests of haul's own packages";
 const AARCH64: &str = "tests of the program for aarch64";
 const SLURM: &str = "tests in a real Slurm";
 const MODULES: &str = "tests of environment modules";
+const RECIPES: &str = "check of a recipe's syntax";
 const CEPH: &str = "tests on CephFS";
 const ORACLE: &str = "tests of GNU's";
 /// Installs missing programs if possible, and lists those that are still missing.
