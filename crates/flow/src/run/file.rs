@@ -214,7 +214,8 @@ impl<T: Tool> StatedFile<T> {
 
     /// Reads the first block, if it is in the page cache.
     fn probe(self, io: &mut Io) -> Next<T> {
-        let (buffer, length) = (io.take_buffer(), io.length_of_block(self.stat.size, Cache::Keep));
+        let length = io.length_of_block(self.stat.size, Cache::Keep);
+        let buffer = io.take_buffer(length);
         let (file, offset, cache) = (Arc::clone(&self.source), 0, Cache::Keep);
         // With a window of 1 there is nothing else to do while the kernel fetches it.
         let wait = if io.window > 1 { Wait::Never } else { Wait::Allowed };
@@ -232,7 +233,7 @@ impl<T: Tool> StatedFile<T> {
             io.note_cached(self.stat.size);
             return self.begin(cx, io, Some((buffer, length)));
         }
-        io.buffers.push(buffer);
+        io.return_buffer(buffer);
         if !matches!(result, Ok(None)) {
             // Unexpected EOF, or an error: the stream reads again and reports what it finds.
             return self.begin(cx, io, None);

@@ -42,7 +42,9 @@ pub(super) struct Io {
     pub(super) room: usize,
     /// How much a ring would have paid so far: see [`Io::note_uncached`].
     worth_of_ring: usize,
-    pub(super) buffers: Vec<Buffer>,
+    /// Buffers that are not in use: of a whole block, and of a small file.
+    pub(super) large_buffers: Vec<Buffer>,
+    small_buffers: Vec<Buffer>,
     /// True if copies may go through a pipe.
     uses_pipe: bool,
     /// The pipe, while it is not in use.
@@ -64,7 +66,8 @@ impl Io {
             probed_device: None,
             room: 1,
             worth_of_ring: 0,
-            buffers: Vec::new(),
+            large_buffers: Vec::new(),
+            small_buffers: Vec::new(),
             uses_pipe: false,
             pipe: None,
             dirty_limit: OnceCell::new(),
@@ -162,13 +165,34 @@ impl Io {
         Buffer::new(self.settings.block_bytes.max(large))
     }
 
-    pub(super) fn take_buffer(&mut self) -> Buffer {
-        self.buffers.pop().unwrap_or_else(|| self.new_buffer())
+    /// Returns a buffer for so many bytes, or for a block if they are more. A small file gets a
+    /// small one: those of a ring's many reads would all grow to a block as soon as some larger
+    /// file has used each of them.
+    pub(super) fn take_buffer(&mut self, bytes: usize) -> Buffer {
+        match self.is_small(bytes) {
+            true => self.small_buffers.pop().unwrap_or_else(|| Buffer::new(SMALL_BYTES as usize)),
+            false => self.large_buffers.pop().unwrap_or_else(|| self.new_buffer()),
+        }
+    }
+
+    /// Takes back a buffer.
+    pub(super) fn return_buffer(&mut self, buffer: Buffer) {
+        match self.is_small(buffer.capacity()) {
+            true => self.small_buffers.push(buffer),
+            false => self.large_buffers.push(buffer),
+        }
+    }
+
+    /// Returns true if so many bytes go into a small buffer. Registered ones are large.
+    fn is_small(&self, bytes: usize) -> bool {
+        bytes as u64 <= SMALL_BYTES && !self.settings.switches.registered_buffers
     }
 
     /// Takes back the buffer of a block that isn't needed.
     pub(super) fn recycle(&mut self, block: Option<(Buffer, usize)>) {
-        self.buffers.extend(block.map(|(buffer, _)| buffer));
+        if let Some((buffer, _)) = block {
+            self.return_buffer(buffer);
+        }
     }
 
     /// Returns how many of so many bytes are read or written at once.

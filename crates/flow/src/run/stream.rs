@@ -177,20 +177,21 @@ impl<T: Tool> Stream<T> {
                 Call::CopyRange { source, target: Arc::clone(target), offset, length, pipe: Some(pipe) }
             }
             (Transfer::Blocks(_), Some(target), None) if self.does_pairs(io) => {
-                let (target, buffer) = (Arc::clone(target), io.take_buffer());
                 let length = self.file.cache_policy.whole_sectors(io.length_of_block(left, cache));
+                let (target, buffer) = (Arc::clone(target), io.take_buffer(length));
                 Call::Pair { source, target, offset, buffer, length, cache }
             }
             _ if self.sequential => {
-                let buffer = io.take_buffer();
-                let length = io.length_of_block(left, cache).min(buffer.capacity());
+                let length = io.length_of_block(left, cache);
+                let buffer = io.take_buffer(length);
+                let length = length.min(buffer.capacity());
                 Call::ReadOn { file: source, buffer, length }
             }
             _ => {
-                let buffer = io.take_buffer();
                 // A direct read asks for whole sectors, also at EOF. A pair can't: it would write
                 // them.
                 let length = self.file.cache_policy.sectors_around(io.length_of_block(left, cache));
+                let buffer = io.take_buffer(length);
                 let length = length.min(buffer.capacity());
                 Call::Read { file: source, offset, buffer, length, wait: Wait::Allowed, cache }
             }
@@ -229,7 +230,7 @@ impl<T: Tool> Stream<T> {
         let cause = match result {
             Ok(length) if length > 0 => return self.take_block(cx, io, buffer, length),
             Ok(_) => {
-                io.buffers.push(buffer);
+                io.return_buffer(buffer);
                 // A 0 before the known end may be false: read once more.
                 if self.has_known_end() && !self.end_doubted {
                     self.end_doubted = true;
@@ -240,7 +241,7 @@ impl<T: Tool> Stream<T> {
             }
             Err(cause) => cause,
         };
-        io.buffers.push(buffer);
+        io.return_buffer(buffer);
         if cause.is(Errno::SPIPE) && self.file.refuse_offsets() {
             return Progress::Over(self);
         }
@@ -274,7 +275,7 @@ impl<T: Tool> Stream<T> {
         let write = if self.file.inspect { cx.tool().block(&self.file, block) } else { Write::All };
         let (current, mut rest) = match write {
             Write::End => {
-                io.buffers.push(buffer);
+                io.return_buffer(buffer);
                 self.file.note_end(self.position);
                 return Progress::Over(self);
             }
@@ -288,7 +289,7 @@ impl<T: Tool> Stream<T> {
         if let Some(turns) = self.file.turns.get()
             && !turns.wait(self.position, || cx.flush())
         {
-            io.buffers.push(buffer);
+            io.return_buffer(buffer);
             return Progress::Over(self);
         }
         self.doing = Doing::Writing { read: length, current, rest };
@@ -299,7 +300,7 @@ impl<T: Tool> Stream<T> {
     fn write(mut self, cx: &Context<'_, T>, io: &mut Io, buffer: Buffer) -> Progress<T> {
         loop {
             let Doing::Writing { read, rest, current } = &mut self.doing else {
-                io.buffers.push(buffer);
+                io.return_buffer(buffer);
                 return self.next(cx, io);
             };
             while current.start >= current.end
@@ -315,7 +316,7 @@ impl<T: Tool> Stream<T> {
                 if let Some(turns) = self.file.turns.get() {
                     turns.note_written(self.position);
                 }
-                io.buffers.push(buffer);
+                io.return_buffer(buffer);
                 cx.moved(bytes);
                 return self.next(cx, io);
             };
@@ -328,7 +329,7 @@ impl<T: Tool> Stream<T> {
                 }
                 Ok(Writable::Last) => *current = 0..0,
                 Err(cause) => {
-                    io.buffers.push(buffer);
+                    io.return_buffer(buffer);
                     return self.fail(cx, Failure::WriteTarget(&cause));
                 }
             }
@@ -358,7 +359,7 @@ impl<T: Tool> Stream<T> {
         if self.waits_for_room(cx, &cause) {
             return self.write(cx, io, buffer);
         }
-        io.buffers.push(buffer);
+        io.return_buffer(buffer);
         self.fail(cx, Failure::WriteTarget(&cause))
     }
 
@@ -498,8 +499,8 @@ impl<T: Tool> Stream<T> {
         file: OpenFile<T>,
         tail: &Tail,
     ) -> Progress<T> {
-        let mut buffer = io.take_buffer();
         let length = tail.bytes.len();
+        let mut buffer = io.take_buffer(length);
         buffer.bytes_mut()[..length].copy_from_slice(&tail.bytes);
         // A stream at its end: the bytes were read and counted before.
         let mut stream = Self::new(Arc::new(file), tail.offset..tail.offset, Transfer::Blocks(Holes::Read));
@@ -512,7 +513,7 @@ impl<T: Tool> Stream<T> {
     /// Reads the same range of the compared file.
     fn read_other(mut self, io: &mut Io, (first, read): (Buffer, usize)) -> Progress<T> {
         let Some(file) = self.file.other.clone() else { return Progress::Over(self) };
-        let (offset, buffer) = (self.position, io.take_buffer());
+        let (offset, buffer) = (self.position, io.take_buffer(read));
         let length = read.min(buffer.capacity());
         self.doing = Doing::Comparing { buffer: first, read };
         let (wait, cache) = (Wait::Allowed, Cache::Keep);
@@ -529,13 +530,13 @@ impl<T: Tool> Stream<T> {
         result: Result<usize, Error>,
     ) -> Progress<T> {
         let Doing::Comparing { buffer, read } = std::mem::replace(&mut self.doing, Doing::Nothing) else {
-            io.buffers.push(other);
+            io.return_buffer(other);
             return self.next(cx, io);
         };
         if let (Ok(0), false) = (&result, self.end_doubted) {
             // An EOF of the compared file must be confirmed too.
             self.end_doubted = true;
-            io.buffers.push(other);
+            io.return_buffer(other);
             return self.read_other(io, (buffer, read));
         }
         self.end_doubted = false;
@@ -546,7 +547,8 @@ impl<T: Tool> Stream<T> {
             cx.tool().block(&self.file, Block { offset: self.position, bytes, other });
             taken as u64
         });
-        io.buffers.extend([buffer, other]);
+        io.return_buffer(buffer);
+        io.return_buffer(other);
         match outcome {
             Ok(bytes) => {
                 self.position += bytes;

@@ -412,7 +412,7 @@ impl<'r, T: Tool> Worker<'r, T> {
             let name = self.io.caps.name;
             self.cx.report().debug(&format!("the {name} engine has no registered buffers: {cause:#}"));
         }
-        self.io.buffers = buffers;
+        self.io.large_buffers = buffers;
     }
 }
 
