@@ -238,6 +238,23 @@ mod tests {
     }
 
     #[test]
+    fn small_files_have_small_buffers_unless_they_are_registered() {
+        let mut io = io();
+        let capacities = [1, 65_536, 65_537].map(|bytes| {
+            let buffer = io.take_buffer(bytes);
+            let capacity = buffer.capacity();
+            io.return_buffer(buffer);
+            capacity
+        });
+        assert_eq!(capacities[..2], [65_536; 2]);
+        assert!(capacities[2] >= io.settings.block_bytes);
+        // The second one used the first one's.
+        assert_eq!((io.small_buffers.len(), io.large_buffers.len()), (1, 1));
+        io.settings.switches.registered_buffers = true;
+        assert!(io.take_buffer(1).capacity() >= io.settings.block_bytes);
+    }
+
+    #[test]
     fn a_larger_cached_file_speaks_against_a_ring() {
         let mut io = io();
         (0..31).for_each(|_| io.note_uncached());
