@@ -311,3 +311,19 @@ fn what_makes_no_sense_is_refused() {
         assert!(done.stdout.is_empty() && done.stderr.starts_with(b"haul bzip2: "), "{words:?}");
     }
 }
+
+/// They keep the processors busy, and more of them would only take memory.
+#[test]
+fn there_is_one_worker_per_processor_unless_a_number_is_given() {
+    let sandbox = Sandbox::in_memory().unwrap();
+    let input = sandbox.join("input");
+    fs::write(&input, noise(1, 1000)).unwrap();
+    let workers = |options: &[&str]| {
+        let done = run(ours(&["--debug", "-kc"]).args(options).arg(&input));
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        let before = said.split_once(" workers, ").unwrap().0;
+        before.rsplit(' ').next().unwrap().parse::<usize>().unwrap()
+    };
+    let processors = std::thread::available_parallelism().unwrap().get();
+    assert_eq!((workers(&[]), workers(&["-j3"])), (processors.clamp(2, 64), 3));
+}
