@@ -112,7 +112,7 @@ fn two_workers_write_a_large_file_in_turn() {
         assert!(outcome.succeeded(), "{options:?}: {}", outcome.errors());
         assert_eq!(scene.beginning(&format!("{options:?}")), BYTES, "{options:?}");
         let threads = calls.iter().map(|call| call.thread).collect::<BTreeSet<_>>().len();
-        assert_eq!(threads, workers, "{options:?}: so many threads wrote it");
+        assert_eq!(threads, workers, "{options:?}: another number of threads wrote it");
         let offset = |call: &haul_testkit::strace::Call| call.argument(3).parse::<u64>().unwrap();
         let writes = calls.iter().filter(|call| call.name == "pwrite64");
         assert!(writes.map(offset).is_sorted(), "{options:?}: not in order");
@@ -125,8 +125,8 @@ fn a_copy_that_fails_has_written_the_beginning_of_a_large_file() {
     require!(needs::tool("strace"), needs::loop_mount("ext4"));
     let ours = program!();
     require!(ours.needs_haul());
-    // Within a block, and between two.
     let scene = Scene::new();
+    // Within a block, and between two.
     for room in [40 << 20, (40 << 20) + 4096, (48 << 20) - 4096] {
         scene.restore();
         scene.leave(room);
@@ -139,8 +139,8 @@ fn a_copy_that_fails_has_written_the_beginning_of_a_large_file() {
         assert_eq!(errors.lines().count(), 1, "{errors}");
         assert!(scene.beginning("a full disk") > room / 2);
     }
-    // In steps of 1 KiB.
     remove(&scene.ballast());
+    // In steps of 1 KiB.
     for limit in [SOME, (33 << 20) + 5120, BYTES >> 10 << 10] {
         scene.restore();
         let outcome = scene.run(&ours, &[]).file_bytes(limit).finish().unwrap();
@@ -150,7 +150,7 @@ fn a_copy_that_fails_has_written_the_beginning_of_a_large_file() {
 }
 
 #[test]
-fn a_copy_that_is_ended_has_written_the_beginning_of_a_large_file() {
+fn a_killed_copy_has_written_the_beginning_of_a_large_file() {
     let ours = program!();
     require!(ours.needs_haul(), needs::loop_mount("ext4"));
     let scene = Scene::new();
