@@ -33,6 +33,7 @@ use std::time::Duration;
 use haul_sys::Usage;
 
 use crate::limits::CallTimes;
+use crate::settings::processors;
 
 /// Minimum length of an observation. Shorter ones see the scheduler rather than the file system.
 const PERIOD: Duration = Duration::from_millis(10);
@@ -296,8 +297,7 @@ impl Growth {
         }
         let used = now.usage.processor_time.saturating_sub(self.last.usage.processor_time);
         let waits = now.usage.waits.saturating_sub(self.last.usage.waits);
-        let find = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let processors = (*self.processors.get_or_insert_with(find)).min(workers.max(self.first));
+        let processors = (*self.processors.get_or_insert_with(processors)).min(workers.max(self.first));
         let share = used.as_secs_f64() / elapsed.as_secs_f64() / processors as f64;
         let enough = match workers {
             _ if share <= IDLE => PERIOD,

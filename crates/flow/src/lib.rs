@@ -79,7 +79,7 @@ pub use selection::{BadName, Contents, NameList, RefusedName, Scope, Selection, 
 pub use sentence::Quoting;
 pub use sequence::Stages;
 pub use session::Session;
-pub use settings::{BLOCK_BYTES, DESCRIPTORS_WANTED, Machine, Settings, usual_block_bytes};
+pub use settings::{BLOCK_BYTES, DESCRIPTORS_WANTED, Machine, Settings, processors, usual_block_bytes};
 pub use sim::{Sim, simulate};
 pub use tool::{Context, DirNode, Entry, Job, OpenFile, RootOwner, Tool, Visit};
 

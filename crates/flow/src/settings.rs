@@ -78,6 +78,13 @@ const WAITING_WORKER_WINDOW: usize = 4;
 /// of its own.
 const ADDRESS_SPACE_PER_WORKER: u64 = 192 << 20;
 
+/// Returns the number of processors that this process may use, at least one. Reads files of the
+/// cgroup, so don't ask where the number isn't needed.
+#[must_use]
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 /// Resources of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
@@ -130,9 +137,7 @@ impl Settings {
     /// Resolves a configuration for this machine and the limits of this process.
     #[must_use]
     pub fn resolve(config: &Config) -> Self {
-        // This reads files of the cgroup, so it is left out where the number isn't needed.
-        let count = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let processors = if config.jobs.is_some() { 1 } else { count() };
+        let processors = if config.jobs.is_some() { 1 } else { processors() };
         let descriptors = haul_sys::descriptor_limit();
         let address_space = haul_sys::address_space_limit();
         Self::within(config, Machine { processors, descriptors, address_space })

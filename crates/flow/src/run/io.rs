@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use haul_engine::{Caps, Choice};
 use haul_sys::{Buffer, Cache, Fd, Pipe, cached_bytes, dirty_limit};
 
-use crate::settings::Settings;
+use crate::settings::{Settings, processors};
 
 /// Minimum bytes to copy through a pipe. Fewer are as fast in a block
 /// (docs/measurements/choices.md).
@@ -155,8 +155,7 @@ impl Io {
 
     /// Returns the number of processors that this process may use.
     pub(super) fn processors(&self) -> usize {
-        let count = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        *self.processors.get_or_init(count)
+        *self.processors.get_or_init(processors)
     }
 
     pub(super) fn new_buffer(&self) -> Buffer {

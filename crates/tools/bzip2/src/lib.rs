@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex};
 use haul_cluster::{Distributed, ItemReceiver};
 use haul_flow::{
     Config, Context, Enter, Entry, Executor, Failure, FlowKind, Handled, Kind, OpenDir, OpenSource, Operand,
-    Plan, Pool, Probe, Problem, Report, Reported, Session, Stages, Start, Status, Tool, lock,
+    Plan, Pool, Probe, Problem, Report, Reported, Session, Stages, Start, Status, Tool, lock, processors,
 };
 use haul_sys::{
     EntryType, Errno, Error, Fd, Open, Standard, Stat, open, remove, standard_input, standard_stream,
@@ -78,7 +78,9 @@ pub fn run(
         Err(problem) => return fail(problem),
     };
     if config.jobs.is_none() {
-        session.settings.jobs = busy_workers().min(session.settings.jobs_max);
+        // One per processor, but two at least, so that one reads while the other works. They keep
+        // the processors busy, and more would only take memory (docs/measurements/tools.md).
+        session.settings.jobs = processors().max(2).min(session.settings.jobs_max);
     }
     let tool = Bzip2::new(options, making.clone());
     let mut operands = Vec::new();
@@ -107,13 +109,6 @@ pub fn run(
     }
     let told = tool.status.load(Ordering::Relaxed);
     if status == Status::Failure { told.max(TROUBLE) } else { told }
-}
-
-/// Returns the number of workers to begin with: one per processor, but two at least, so that one
-/// reads while the other works. They keep the processors busy, and more would only take memory
-/// (docs/measurements/tools.md).
-fn busy_workers() -> usize {
-    std::thread::available_parallelism().map_or(2, |processors| processors.get().max(2))
 }
 
 /// Where an entry's content comes from.

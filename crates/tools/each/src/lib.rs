@@ -25,6 +25,7 @@ use haul_cluster::{Distributed, ItemReceiver};
 use haul_flow::{
     CancelToken, Config, Context, DirNode, Enter, Entry, EntryOutcome, EntryReport, Executor, Handled, Kind,
     OpenDir, OpenSource, Plan, Policy, Probe, Problem, Report, Session, Start, Status, Tool, lock,
+    processors,
 };
 use haul_patterns::GlobSet;
 use haul_sys::{EntryType, Errno, Error, Fd, FileType, Operation, Stat, stat_at, stat_path};
@@ -63,9 +64,8 @@ pub fn run_by(
     running: &Arc<Running>,
     report: &dyn Report,
 ) -> Result<Outcome, Problem> {
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     // Commands keep the processors busy by themselves.
-    let config = Config { jobs: config.jobs.or(Some(processors)), ..config.clone() };
+    let config = Config { jobs: config.jobs.or_else(|| Some(processors())), ..config.clone() };
     let tool = Runner::new(options.clone(), roots.len() == 1, Arc::clone(running))?;
     if let Some(program) = tool.command.program().filter(|_| !options.dry_run) {
         find(program)?;

@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
-use haul_flow::{Alone, Config, Executor, Operand, Problem, Report, Session, Split, Status};
+use haul_flow::{Alone, Config, Executor, Operand, Problem, Report, Session, Split, Status, processors};
 use haul_sys::{Open, stat_path};
 
 use super::TarKind;
@@ -90,7 +90,7 @@ fn fits_one_pass(options: &Options) -> bool {
 /// Returns the number of workers that begin to append to one archive: one per processor. More would
 /// wait for each other, and each keeps many reads in flight (docs/measurements/tools.md).
 fn append_workers() -> usize {
-    std::thread::available_parallelism().map_or(2, |processors| processors.get().max(2))
+    processors().max(2)
 }
 
 /// True if one operand contains another. Both then find the same files, in an unpredictable order.
