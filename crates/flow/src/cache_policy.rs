@@ -125,6 +125,11 @@ impl CachePolicy {
         if self.drops.load(Ordering::Relaxed) { Cache::Drop } else { Cache::Keep }
     }
 
+    /// Returns true if data goes through the cache, and stays there while the file is moved.
+    pub(crate) fn uses_cache(&self) -> bool {
+        self.sector_bytes() == 0 && self.cache() == Cache::Keep
+    }
+
     /// Rounds `length` down to whole sectors. Returns it unchanged if data goes through the cache.
     pub(crate) fn whole_sectors(&self, length: usize) -> usize {
         match self.sector_bytes() {

@@ -74,7 +74,7 @@ pub use policy::{CancelToken, Gauge};
 pub use pool::Pool;
 pub use report::{EntryOutcome, EntryReport, Line, Problem, Report, RunInfo, Severity, SlowRank, Tally};
 pub use room::Room;
-pub use run::{RunSpec, TURNS_BYTES_MIN, continue_dir, run};
+pub use run::{HELP_BYTES_MIN, RunSpec, continue_dir, run};
 pub use selection::{BadName, Contents, NameList, RefusedName, Scope, Selection, Selector};
 pub use sentence::Quoting;
 pub use sequence::Stages;

@@ -189,8 +189,7 @@ pub type Visit<T> = Box<dyn FnOnce(&Context<'_, T>) + Send>;
 pub enum Job<T: Tool> {
     /// Enter these subdirectories of a directory.
     Enter(Arc<DirNode<T>>, Batch),
-    /// Continue listing a directory that is too large to list at once. The descriptor's offset is
-    /// the position.
+    /// Continue listing a directory that is too large to list at once, at the descriptor's offset.
     List(Arc<DirNode<T>>, Arc<Fd>),
     /// Do these entries of a directory, none of which is known to be a directory.
     Files(Arc<DirNode<T>>, Batch),
@@ -198,11 +197,12 @@ pub enum Job<T: Tool> {
     Alone(Entry<T>, EntryType),
     /// Do these entries, which are classified already.
     Entries(Vec<Entry<T>>),
-    /// Do work from outside the run that needs a worker's context: completing what another process
-    /// has done.
+    /// Do work from outside the run that needs a worker's context.
     Visit(Visit<T>),
     /// Move this range of a large file.
     Range(Arc<OpenFile<T>>, Range<u64>, Transfer),
+    /// Fetch this range of a large file into the page cache: another worker moves it soon.
+    Fetch(Arc<OpenFile<T>>, Range<u64>),
 }
 
 impl<T: Tool> Job<T> {
@@ -237,7 +237,7 @@ impl<T: Tool> JobWeight for Job<T> {
             Job::Enter(_, batch) | Job::Files(_, batch) => batch.len(),
             Job::Entries(entries) => entries.len(),
             Job::Alone(..) => 1,
-            Job::List(..) | Job::Range(..) | Job::Visit(..) => 0,
+            Job::List(..) | Job::Range(..) | Job::Fetch(..) | Job::Visit(..) => 0,
         }
     }
 }

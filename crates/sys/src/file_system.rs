@@ -90,6 +90,16 @@ pub fn suits_two_workers(file: impl AsFd) -> Result<bool> {
     file_system_type(file).map(|kind| [EXT, XFS].contains(&kind))
 }
 
+/// Returns true if the file is on a file system where the reader of a large file does much of the
+/// work of reading ahead: on Btrfs, looking up the checksums. Then another thread should do it
+/// (docs/measurements/choices.md, "One large file from Btrfs"). Ext4 and XFS are slower with it.
+///
+/// # Errors
+/// Any error from `fstatfs(2)`.
+pub fn is_read_ahead_costly(file: impl AsFd) -> Result<bool> {
+    file_system_type(file).map(|kind| kind == BTRFS)
+}
+
 /// Returns how many bytes an unprivileged process may still write to the file's file system
 /// (`f_bavail` of `fstatvfs`). `None` if the file system doesn't say how large it is.
 ///

@@ -9,6 +9,7 @@
 
 mod calls;
 mod changed;
+mod fetch;
 mod full;
 mod large;
 mod manifest;

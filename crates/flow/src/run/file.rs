@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use haul_engine::{Call, Outcome, Wait};
 use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, FileType, Open, Operation, Stat};
-use haul_sys::{advise, is_in_memory, truncate};
+use haul_sys::{advise, advise_range, is_in_memory, truncate};
 
 use super::io::{Io, SMALL_BYTES};
 use super::prepare::{self, FETCH_AHEAD_BYTES, ranges_of};
@@ -119,6 +119,21 @@ pub(super) fn begin_range<T: Tool>(
             Next::Streams(streams)
         }
     }
+}
+
+/// Fetches a range of a file that another worker will read.
+pub(super) fn fetch<T: Tool>(
+    cx: &Context<'_, T>,
+    io: &mut Io,
+    file: Arc<OpenFile<T>>,
+    range: &Range<u64>,
+) -> Next<T> {
+    if !file.has_failed() {
+        // Only a hint: if refused, only the speed changes.
+        advise_range(&file.source, Advice::WillNeed, range.start, range.end - range.start)
+            .unwrap_or_default();
+    }
+    release(cx, io, file, true)
 }
 
 /// A file being opened.

@@ -32,7 +32,7 @@ use crate::selection::Selector;
 use crate::settings::Settings;
 use crate::tool::{Context, Job, Shared, Tool};
 
-pub use turns::TURNS_BYTES_MIN;
+pub use stream::HELP_BYTES_MIN;
 pub(crate) use turns::Turns;
 pub use walk::continue_dir;
 pub(crate) use worker::Worker;

@@ -37,6 +37,8 @@ use crate::tool::{Context, OpenFile, Tool};
 
 mod several;
 
+pub use several::HELP_BYTES_MIN;
+
 /// Bytes of a file that are written to disk together while it is copied (`Policy::writes_back`).
 const WRITE_BACK_BYTES: u64 = 8 << 20;
 
@@ -60,6 +62,8 @@ pub(super) struct Stream<T: Tool> {
     refuses_pipe: bool,
     /// True if another worker may help with it.
     may_get_help: bool,
+    /// End of what another worker was asked to fetch, or 0.
+    fetched: u64,
     /// Special properties of the transfer in flight.
     tried: Special,
     /// Source of the next block, if several streams of one worker share a range.
@@ -109,6 +113,7 @@ impl<T: Tool> Stream<T> {
             waits: false,
             refuses_pipe: false,
             may_get_help,
+            fetched: 0,
             tried: Special::default(),
             cursor: None,
             room: RoomWait::default(),

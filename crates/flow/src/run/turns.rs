@@ -23,9 +23,6 @@ use std::time::{Duration, Instant};
 use super::block_cursor::BlockCursor;
 use crate::lock::lock;
 
-/// Minimum bytes that two workers copy together: enough to hide the start of a thread.
-pub const TURNS_BYTES_MIN: u64 = 32 << 20;
-
 /// Time that a worker looks again and again whether it is its turn, before it sleeps: about as long
 /// as a block takes. With a sleep for each block, a copy takes up to 1.4 times as long
 /// (docs/measurements/choices.md).

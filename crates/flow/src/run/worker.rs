@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 use haul_engine::{Call, Caps, Choice, Done, Engine, Op, Ops, Used};
 use haul_sys::{DirectoryReader, EntryType};
 
-use super::file::{Next, Opening, State, begin_range};
+use super::file::{Next, Opening, State, begin_range, fetch};
 use super::io::Io;
 use super::walk;
 use crate::batch::Batch;
@@ -217,6 +217,13 @@ impl<'r, T: Tool> Worker<'r, T> {
                 self.files += 1;
                 self.io.room = self.room();
                 let next = begin_range(&self.cx, &mut self.io, file, range, transfer);
+                self.go_on(slot, next);
+            }
+            Some(Job::Fetch(file, range)) => {
+                self.cx.attend(Some(&file.entry.node));
+                let slot = self.take_slot();
+                self.files += 1;
+                let next = fetch(&self.cx, &mut self.io, file, &range);
                 self.go_on(slot, next);
             }
         }

@@ -6,7 +6,7 @@
 //! every file. haul's remark, on standard error, reports how the data was copied, and how it would
 //! be without `--debug` if that differs.
 
-use haul_flow::{Context, Holes, Line, OpenFile, TURNS_BYTES_MIN};
+use haul_flow::{Context, HELP_BYTES_MIN, Holes, Line, OpenFile};
 use haul_sys::{Fd, Stat, suits_two_workers};
 
 use super::entry_copy::EntryCopy;
@@ -26,7 +26,7 @@ pub(super) fn why_in_blocks(
         Some("it has holes")
     } else if stat.size < copy.copier.offload_bytes {
         Some("it is short")
-    } else if stat.size >= TURNS_BYTES_MIN && suits_two_workers(source).unwrap_or(false) {
+    } else if stat.size >= HELP_BYTES_MIN && suits_two_workers(source).unwrap_or(false) {
         Some("it is large enough for two workers")
     } else {
         None

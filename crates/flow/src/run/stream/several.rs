@@ -4,14 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use haul_engine::Ops;
-use haul_sys::suits_two_workers;
+use haul_sys::{cached_bytes, is_read_ahead_costly, suits_two_workers};
 
 use super::Stream;
 use crate::decision::{Holes, Transfer};
 use crate::run::block_cursor::BlockCursor;
 use crate::run::io::Io;
-use crate::run::turns::{TURNS_BYTES_MIN, Turns};
+use crate::run::turns::Turns;
 use crate::tool::{Context, Job, OpenFile, Tool};
+
+/// Minimum bytes that another worker helps with: enough to hide the start of a thread.
+pub const HELP_BYTES_MIN: u64 = 32 << 20;
+
+/// Bytes that another worker fetches at once.
+const FETCH_BYTES: u64 = 4 << 20;
+
+/// How far ahead of what is read it begins to fetch at most.
+const FETCH_AHEAD_MAX: u64 = 12 << 20;
 
 impl<T: Tool> Stream<T> {
     /// Cuts a stream into as many as the engine should have.
@@ -33,29 +42,59 @@ impl<T: Tool> Stream<T> {
         (0..streams).map(stream).collect()
     }
 
-    /// Lets an idle worker help with a large file in memory, if a processor is idle too. From then
-    /// on, both take their blocks from the file's [`Turns`].
+    /// Lets an idle worker help with a large file, if a processor is idle too.
     pub(super) fn get_help(&mut self, cx: &Context<'_, T>, io: &Io) {
-        let Some(target) = &self.file.target else { return };
         let left = self.end - self.position;
         let has_idle_processor = || cx.run.busy.load(Ordering::Relaxed) < io.processors();
         if !self.may_get_help
             || self.transfer != Transfer::Blocks(Holes::Read)
-            || left < TURNS_BYTES_MIN
-            || !self.may_use_pipe()
+            || left < HELP_BYTES_MIN
             || !cx.run.driver.has_idle_worker()
             || cx.run.limits.is_some()
             || !has_idle_processor()
         {
             return;
         }
+        match self.may_use_pipe() {
+            true => self.share_turns(cx, io),
+            false => self.fetch_ahead(cx, io),
+        }
+    }
+
+    /// Lets an idle worker write the file, which is in memory, in turn with this one. From then on,
+    /// both take their blocks from the file's [`Turns`].
+    fn share_turns(&mut self, cx: &Context<'_, T>, io: &Io) {
         self.may_get_help = false;
+        let Some(target) = &self.file.target else { return };
         if suits_two_workers(&**target).unwrap_or(false) {
             cx.remark(&self.file.entry, "two workers write it in turn");
             let turns = Turns::new(self.position..self.end, io.settings.block_bytes as u64);
             self.file.turns.get_or_init(|| Box::new(turns));
             self.end = self.position;
             let job = Job::Range(Arc::clone(&self.file), 0..0, self.transfer);
+            cx.run.driver.share_first(cx.worker, job);
+        }
+    }
+
+    /// Lets an idle worker fetch what this one will read soon, where that is work: see
+    /// [`is_read_ahead_costly`].
+    fn fetch_ahead(&mut self, cx: &Context<'_, T>, io: &Io) {
+        let OpenFile::<T> { source, stat, cache_policy, .. } = &*self.file;
+        if self.fetched == 0 {
+            let is_cached = || cached_bytes(&**source).is_ok_and(|cached| cached >= stat.size / 2);
+            self.may_get_help = io.caps.blocks
+                && cache_policy.uses_cache()
+                && is_read_ahead_costly(&**source).unwrap_or(false)
+                && !is_cached();
+            if !self.may_get_help {
+                return;
+            }
+            cx.remark(&self.file.entry, "another worker reads ahead");
+        }
+        let start = self.fetched.max(self.position + FETCH_BYTES);
+        if start <= self.position + FETCH_AHEAD_MAX {
+            self.fetched = (start + FETCH_BYTES).min(self.end);
+            let job = Job::Fetch(Arc::clone(&self.file), start..self.fetched);
             cx.run.driver.share_first(cx.worker, job);
         }
     }
