@@ -16,6 +16,14 @@ const PIPE_BYTES_MIN: usize = 64 << 10;
 /// buffer (docs/measurements/choices.md).
 pub(super) const SMALL_BYTES: u64 = 64 << 10;
 
+/// Sizes of the buffers of small files, in bytes. Most files fit into the first.
+const SMALL_BUFFERS: [usize; 2] = [16 << 10, SMALL_BYTES as usize];
+
+/// Maximum unused buffers of a whole block that a worker keeps, unless they are registered. In a
+/// directory of larger files all that are in flight may need one; later they would only take memory
+/// (docs/measurements/tools.md, "cmp").
+const LARGE_KEPT: usize = 8;
+
 /// How many cached small files weigh as much as one that has to be fetched. So a ring is worth it
 /// if more than one in five has to be (docs/measurements/choices.md).
 const UNCACHED_WEIGHT: usize = 4;
@@ -42,9 +50,9 @@ pub(super) struct Io {
     pub(super) room: usize,
     /// How much a ring would have paid so far: see [`Io::note_uncached`].
     worth_of_ring: usize,
-    /// Buffers that are not in use: of a whole block, and of a small file.
+    /// Buffers that are not in use: of a whole block, and of each size in [`SMALL_BUFFERS`].
     pub(super) large_buffers: Vec<Buffer>,
-    small_buffers: Vec<Buffer>,
+    small_buffers: [Vec<Buffer>; SMALL_BUFFERS.len()],
     /// True if copies may go through a pipe.
     uses_pipe: bool,
     /// The pipe, while it is not in use.
@@ -67,7 +75,7 @@ impl Io {
             room: 1,
             worth_of_ring: 0,
             large_buffers: Vec::new(),
-            small_buffers: Vec::new(),
+            small_buffers: Default::default(),
             uses_pipe: false,
             pipe: None,
             dirty_limit: OnceCell::new(),
@@ -168,23 +176,32 @@ impl Io {
     /// small one: those of a ring's many reads would all grow to a block as soon as some larger
     /// file has used each of them.
     pub(super) fn take_buffer(&mut self, bytes: usize) -> Buffer {
-        match self.is_small(bytes) {
-            true => self.small_buffers.pop().unwrap_or_else(|| Buffer::new(SMALL_BYTES as usize)),
-            false => self.large_buffers.pop().unwrap_or_else(|| self.new_buffer()),
+        match self.small_size(bytes) {
+            Some(size) => self.small_buffers[size].pop().unwrap_or_else(|| Buffer::new(SMALL_BUFFERS[size])),
+            None => self.large_buffers.pop().unwrap_or_else(|| self.new_buffer()),
         }
     }
 
     /// Takes back a buffer.
     pub(super) fn return_buffer(&mut self, buffer: Buffer) {
-        match self.is_small(buffer.capacity()) {
-            true => self.small_buffers.push(buffer),
-            false => self.large_buffers.push(buffer),
+        match self.small_size(buffer.capacity()) {
+            Some(size) => self.small_buffers[size].push(buffer),
+            None if self.large_buffers.len() < LARGE_KEPT || self.has_registered_buffers() => {
+                self.large_buffers.push(buffer);
+            }
+            None => {}
         }
     }
 
-    /// Returns true if so many bytes go into a small buffer. Registered ones are large.
-    fn is_small(&self, bytes: usize) -> bool {
-        bytes as u64 <= SMALL_BYTES && !self.settings.switches.registered_buffers
+    /// Returns the index of the smallest of [`SMALL_BUFFERS`] that so many bytes fit into, if there
+    /// is one. Registered buffers are all large.
+    fn small_size(&self, bytes: usize) -> Option<usize> {
+        let fits = |size: &usize| bytes <= *size && !self.has_registered_buffers();
+        SMALL_BUFFERS.iter().position(fits)
+    }
+
+    fn has_registered_buffers(&self) -> bool {
+        self.settings.switches.registered_buffers
     }
 
     /// Takes back the buffer of a block that isn't needed.
@@ -239,18 +256,30 @@ mod tests {
     #[test]
     fn small_files_have_small_buffers_unless_they_are_registered() {
         let mut io = io();
-        let capacities = [1, 65_536, 65_537].map(|bytes| {
+        let capacities = [1, 16_384, 16_385, 65_536, 65_537].map(|bytes| {
             let buffer = io.take_buffer(bytes);
             let capacity = buffer.capacity();
             io.return_buffer(buffer);
             capacity
         });
-        assert_eq!(capacities[..2], [65_536; 2]);
-        assert!(capacities[2] >= io.settings.block_bytes);
-        // The second one used the first one's.
-        assert_eq!((io.small_buffers.len(), io.large_buffers.len()), (1, 1));
+        assert_eq!(capacities[..4], [16_384, 16_384, 65_536, 65_536]);
+        assert!(capacities[4] >= io.settings.block_bytes);
+        // The second one of each size used the first one's.
+        assert_eq!(io.small_buffers.each_ref().map(Vec::len), [1, 1]);
+        assert_eq!(io.large_buffers.len(), 1);
         io.settings.switches.registered_buffers = true;
         assert!(io.take_buffer(1).capacity() >= io.settings.block_bytes);
+    }
+
+    #[test]
+    fn few_unused_large_buffers_are_kept_unless_they_are_registered() {
+        for (is_registered, kept) in [(false, LARGE_KEPT), (true, 50)] {
+            let mut io = io();
+            io.settings.switches.registered_buffers = is_registered;
+            let taken: Vec<_> = (0..50).map(|_| io.take_buffer(100_000)).collect();
+            taken.into_iter().for_each(|buffer| io.return_buffer(buffer));
+            assert_eq!(io.large_buffers.len(), kept);
+        }
     }
 
     #[test]
