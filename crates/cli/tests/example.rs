@@ -17,8 +17,7 @@ const LINES_MAX: usize = 50;
 
 /// Returns the code in the page's section about tools.
 fn code() -> Vec<&'static str> {
-    let section =
-        PAGE.split("\n## ").find(|section| section.starts_with("Write a tool in fifty lines\n")).unwrap();
+    let section = PAGE.split("\n## ").find(|section| section.starts_with("Write a tool\n")).unwrap();
     section.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
 }
 

@@ -3,7 +3,7 @@
 //! A rival is looked up by name, first in the given directories and then in PATH, and is asked for
 //! its version. The version also tells it from other programs of the same name (there are several
 //! `cp`s and several `rcp`s). Every candidate copies a directory to a name that does not exist yet,
-//! so the copy *is* the directory; rsync needs a slash after the source for that.
+//! so the copy *is* the directory; rsync and wcp need a slash after the source for that.
 //!
 //! To add a rival, add an entry to [`RIVALS`].
 
@@ -24,6 +24,9 @@ const CALLED: &str = "HAUL_BENCH_HAUL";
 /// ID of the candidate all others are compared with.
 pub(crate) const GNU: &str = "cp";
 
+/// How the IDs of the bounds begin, which are no rivals.
+pub(crate) const BOUND: &str = "bound";
+
 /// Label of the other build of haul, from `--before`.
 const BEFORE: &str = "before";
 
@@ -43,7 +46,7 @@ struct Rival {
     is_cp: bool,
 }
 
-const RIVALS: [Rival; 9] = [
+const RIVALS: [Rival; 11] = [
     Rival {
         id: GNU,
         label: "GNU cp",
@@ -78,6 +81,22 @@ const RIVALS: [Rival; 9] = [
         // inetutils and ssh install the old remote copier under this name.
         is_it: |version| version.starts_with("rcp") && !version.contains("inetutils"),
         words: &[],
+        is_cp: false,
+    },
+    Rival {
+        id: "bound",
+        label: "bound",
+        programs: &["haul-bound"],
+        is_it: |_| true,
+        words: &[],
+        is_cp: false,
+    },
+    Rival {
+        id: "bound-ahead",
+        label: "bound, look-ahead",
+        programs: &["haul-bound"],
+        is_it: |_| true,
+        words: &["--ahead"],
         is_cp: false,
     },
     Rival {
@@ -148,9 +167,9 @@ impl Candidate {
     }
 }
 
-/// rsync copies `a` into `b`, but `a/` to `b`.
+/// rsync and wcp copy `a` into `b`, but `a/` to `b`.
 fn needs_slash(id: &str) -> bool {
-    id == "rsync"
+    ["rsync", "wcp"].contains(&id)
 }
 
 /// Parameters of the search for candidates.
@@ -417,13 +436,14 @@ mod tests {
     }
 
     #[test]
-    fn only_rsync_gets_a_slash() {
-        let programs = folder(&[("rsync", "rsync  version 3.2.7"), ("xcp", "xcp 0.24.9")]);
-        for candidate in find(&search(programs.path(), &["rsync", "xcp"])).unwrap() {
+    fn only_rsync_and_wcp_get_a_slash() {
+        let programs = folder(&[("rsync", "rsync  version 3.2.7"), ("xcp", "xcp 0.24.9"), ("wcp", "")]);
+        for candidate in find(&search(programs.path(), &["rsync", "xcp", "wcp"])).unwrap() {
             let command = candidate.command(Path::new("/a/tree"), Path::new("/b/copy"));
             let words: Vec<_> = command.get_args().collect();
             let expected: &[&str] = match candidate.id {
                 "rsync" => &["-a", "/a/tree/", "/b/copy"],
+                "wcp" => &["/a/tree/", "/b/copy"],
                 _ => &["-r", "--no-progress", "/a/tree", "/b/copy"],
             };
             assert_eq!(words, expected, "{}", candidate.line);

@@ -69,8 +69,8 @@ pub(crate) struct CompareOptions {
     /// Directory to look for rivals in before PATH; may be given several times
     #[arg(long, value_name = "DIR")]
     rivals_path: Vec<PathBuf>,
-    /// Candidates, of haul, cp, cpz, fcp, xcp, rsync, wcp, rcp, uutils [default: all that
-    /// are found]
+    /// Candidates, of haul, cp, cpz, fcp, xcp, rsync, wcp, rcp, uutils, bound,
+    /// bound-ahead [default: all that are found]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     only: Vec<String>,
     /// Seconds after which a run is given up

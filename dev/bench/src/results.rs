@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::candidates::{Candidate, GNU, HAUL};
+use crate::candidates::{BOUND, Candidate, GNU, HAUL};
 use crate::ground::{CacheState, Layout};
 use crate::machine::Machine;
 use crate::series::Run;
@@ -135,7 +135,7 @@ fn figures(runs: &[&Run]) -> Figures {
 pub(crate) fn best_rival(outcomes: &[Outcome]) -> Option<(&str, f64)> {
     outcomes
         .iter()
-        .filter(|outcome| outcome.id != HAUL && outcome.id != GNU)
+        .filter(|outcome| outcome.id != HAUL && outcome.id != GNU && !outcome.id.starts_with(BOUND))
         .filter_map(|outcome| Some((outcome.candidate.as_str(), outcome.timed()?.seconds.median)))
         .min_by(|one, other| one.1.total_cmp(&other.1))
 }
@@ -187,17 +187,25 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_best_rival_is_neither_haul_nor_gnu_cp_nor_one_that_failed() {
+    fn the_best_rival_is_neither_haul_nor_gnu_cp_nor_a_bound_nor_one_that_failed() {
         let mut runs = vec![
             run("haul", 1, 1.0),
             run("GNU cp", 1, 1.5),
             run("cpz", 1, 1.7),
             run("fcp", 1, 3.0),
             run("xcp", 1, 2.0),
+            run("bound", 1, 0.5),
         ];
         runs[2].failure = Some("wrong copy".to_owned());
-        let candidates = [(HAUL, "haul"), (GNU, "GNU cp"), ("cpz", "cpz"), ("fcp", "fcp"), ("xcp", "xcp")]
-            .map(|(id, label)| candidate(id, label));
+        let candidates = [
+            (HAUL, "haul"),
+            (GNU, "GNU cp"),
+            ("cpz", "cpz"),
+            ("fcp", "fcp"),
+            ("xcp", "xcp"),
+            ("bound", "bound"),
+        ]
+        .map(|(id, label)| candidate(id, label));
         assert_eq!(best_rival(&outcomes(&candidates, &runs)), Some(("xcp", 2.0)));
     }
 }

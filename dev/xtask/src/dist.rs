@@ -96,7 +96,7 @@ fn has_target(triple: &str) -> Result<bool, Failure> {
 impl Dist {
     /// Builds the program for a target, and moves its symbols to a file among the results.
     fn build(&self, triple: &str, compiler: &str) -> Result<PathBuf, Failure> {
-        let profile = if self.is_quick { "quick" } else { "release" };
+        let profile = if self.is_quick { "packages" } else { "release" };
         let home = std::env::var("CARGO_HOME")
             .or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")))
             .map_err(|error| Failure(format!("HOME: {error}")))?;

@@ -26,7 +26,7 @@ pub(super) static FLAGS: &[Flag<Shared>] = &[
         "--exclude",
         Required("GLOB", |shared, value| shared.add_rule("", value)),
         "leave out what GLOB matches, as a line of a .gitignore file would: NAME or *.EXT anywhere, DIR/ only directories, \
-         /PATH or A/B below SOURCE; of all rules, the last that matches decides",
+         /PATH or A/B from the top of the tree; of all rules, the last that matches decides",
     ),
     Flag::own(
         "--include",
@@ -41,8 +41,8 @@ pub(super) static FLAGS: &[Flag<Shared>] = &[
     Flag::own(
         "--files-from",
         Required("FILE", |shared, value| shared.set_list(value, b'\n')),
-        "look at nothing below SOURCE but the names in FILE, or standard input if FILE is -, each on a line; directories on \
-         the way are made; what is in a listed directory is copied only by cp -r, not by cp -a or by sync",
+        "look only at the names in FILE, or standard input if FILE is -, each on a line; cp and sync also create the \
+         directories above them, and copy what is in a listed directory only with -r",
     ),
     Flag::own(
         "--files0-from",
@@ -53,7 +53,7 @@ pub(super) static FLAGS: &[Flag<Shared>] = &[
     Flag::own(
         "--gitignore",
         Plain(|shared| shared.run.config.selection.gitignore = true),
-        "leave out what the .gitignore files below SOURCE exclude; --exclude and --include take precedence",
+        "leave out what the .gitignore files in the tree exclude; --exclude and --include take precedence",
     ),
     Flag::own(
         "--exclude-caches",

@@ -23,7 +23,13 @@ pub(crate) static COMMAND: Command<Typed> = Command {
             Arguments required by a long option are also required by its short form.",
     sections: &[("", OWN), (MACHINE, COPYING), (shared::HOSTS, HOSTS)],
     sharing: Sharing::All,
-    notes: "Exit status is 0 if TARGET has everything that SOURCE has, and 1 if not; standard error says what is missing.",
+    notes: "\
+Exit status is 0 if TARGET has everything that SOURCE has, and 1 if not; standard error says what is missing.
+
+Examples:
+  haul sync --delete --dry-run /srv/photos /mnt/backup/photos
+  haul sync --delete /srv/photos /mnt/backup/photos
+  haul sync --link-dest=../monday /srv/photos /mnt/backup/tuesday",
 };
 
 type Flag = super::Flag<Typed>;
@@ -32,27 +38,23 @@ static OWN: &[Flag] = &[
     Flag::own(
         "-a --archive",
         Plain(keep_everything),
-        "copy directories with what is in them, and keep all attributes, as is done in any case",
+        "copy directories with what is in them, and keep all attributes (always on)",
     ),
     Flag::own(
         "-r --recursive",
         Plain(|typed| typed.recursive = true),
-        "copy directories with what is in them, as is done in any case",
+        "copy directories with what is in them (always on)",
     ),
     Flag::own(
         "-H --hard-links",
         Plain(|typed| typed.preserve |= Preserve::LINKS),
-        "keep hard links, as is done in any case",
+        "keep hard links (always on)",
     ),
-    Flag::own(
-        "-A --acls",
-        Plain(|typed| typed.preserve |= Preserve::MODE),
-        "keep ACLs, as is done in any case",
-    ),
+    Flag::own("-A --acls", Plain(|typed| typed.preserve |= Preserve::MODE), "keep ACLs (always on)"),
     Flag::own(
         "-X --xattrs",
         Plain(|typed| typed.preserve |= Preserve::XATTR),
-        "keep extended attributes, as is done in any case",
+        "keep extended attributes (always on)",
     ),
     Flag::own(
         "-c --checksum",
@@ -125,7 +127,7 @@ static OWN: &[Flag] = &[
     Flag::own(
         "-n --dry-run",
         Plain(|typed| typed.dry_run = true),
-        "print what would be copied, mended and deleted, and change nothing",
+        "print what would be copied, deleted, or only given new attributes, and change nothing",
     ),
     Flag::own(
         "-L --dereference",
@@ -166,7 +168,7 @@ static OWN: &[Flag] = &[
     Flag::own(
         "-v --verbose",
         Plain(|typed| typed.verbose = true),
-        "print the name of each file that is copied, mended or deleted",
+        "print the name of each file that is copied, deleted, or only given new attributes",
     ),
     Flag::own(
         "--debug",

@@ -44,9 +44,9 @@ The hash blake3 is computed from the parts of a large file by all workers, and i
 file's bytes in order: they are computed for many files at once.
 
 Manifests that --check understands are those that haul sum writes in any format, and those of b3sum, sha256sum, md5sum and \
-xxhsum, also with --tag. Names in them are relative to the current directory. The hash is that of the tag; else of --hash; \
-else that with so many digits: 16 are xxh64, 32 md5, 64 blake3 or sha256. With 64 digits, a file is FAILED only if it has \
-neither hash.
+xxhsum, also with --tag. Names in them are relative to the current directory. The kind of hash is taken from the tag, else from \
+--hash, else from the number of digits: 16 for xxh64, 32 for md5, 64 for blake3 or sha256. With 64 digits, a file is FAILED \
+if neither matches.
 
 Exit status is 0 if all files were read, and with --check if all are right; else 1.
 

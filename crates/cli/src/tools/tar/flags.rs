@@ -242,7 +242,7 @@ static CREATING: &[Flag] = &[
     Flag::own(
         "--index",
         Plain(|line| line.index = true),
-        "append an index of the members and their offsets; other tars ignore it",
+        "append an index of the members and their offsets, for other programs; tar ignores it",
     ),
 ];
 
