@@ -124,7 +124,11 @@ impl Work for Copy<'_> {
         match self.request.rsync_status {
             false => status,
             true if status == 0 && !console.has_failed() => 0,
-            true if console.has_only_vanished_files() && self.request.operands.names.iter().all(is_there) => {
+            // A name in a list may never have been there.
+            true if console.has_only_vanished_files()
+                && config.selection.list.is_none()
+                && self.request.operands.names.iter().all(is_there) =>
+            {
                 VANISHED
             }
             true => PARTIAL,

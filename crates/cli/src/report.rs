@@ -227,6 +227,7 @@ impl<W: Write + Send> Console<W> {
 
     /// Marks the run as failed.
     pub(crate) fn fail(&self) {
+        self.failed_otherwise.store(true, Ordering::Relaxed);
         self.failed.store(true, Ordering::Relaxed);
     }
 
@@ -390,8 +391,8 @@ impl<W: Write + Send> Report for Console<W> {
     fn problem(&self, problem: Problem) {
         self.problems.fetch_add(1, Ordering::Relaxed);
         if problem.severity == Severity::Error {
-            self.fail();
             self.failed_otherwise.fetch_or(!is_of_vanished_file(&problem), Ordering::Relaxed);
+            self.failed.store(true, Ordering::Relaxed);
         }
         let message = self.messages.problem(&problem);
         self.run_log.problem(&problem, &message);

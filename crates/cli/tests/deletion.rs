@@ -498,3 +498,46 @@ fn statistics_count_what_was_deleted() {
     let inode = |path: PathBuf| fs::symlink_metadata(path).unwrap().ino();
     assert_ne!(inode(sandbox.join("s/c")), inode(sandbox.join("t/c")));
 }
+
+/// A rule for a directory keeps it, although the source has a link of its name, which the rule
+/// doesn't leave out.
+#[test]
+fn a_directory_that_rules_keep_makes_no_way() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let script = "
+        mkdir -p s t/modules/m; echo modules/ >s/.gitignore; ln -s elsewhere s/modules; echo made >t/modules/m/index";
+    for options in ["--gitignore", "--exclude=modules/"] {
+        let sandbox = sandbox(script);
+        let errors = fail(&ours, sandbox.path(), &format!("--delete {options} s t"));
+        assert!(errors.contains("t/modules"), "{options}: {errors}");
+        assert!(sandbox.join("t/modules/m/index").exists(), "{options}");
+        succeed(&ours, sandbox.path(), &format!("--delete --delete-excluded {options} s t"));
+        assert!(sandbox.join("t/modules").is_symlink(), "{options}");
+    }
+}
+
+#[test]
+fn a_directory_makes_no_way_for_a_file_that_is_not_copied() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = sandbox("mkdir -p s t/d; head -c 5000 /dev/zero >big; ln -s ../big s/d; echo 1 >t/d/p");
+    succeed(&ours, sandbox.path(), "-L --delete --max-size=1000 s t");
+    assert!(sandbox.join("t/d/p").exists());
+    succeed(&ours, sandbox.path(), "-L --delete --max-size=5000 s t");
+    assert!(sandbox.join("t/d").is_file());
+}
+
+#[test]
+fn what_waits_for_a_deletion_is_told_once() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let script = "
+        mkdir -p s t/way; echo 1 >s/way; echo p >t/way/p; echo old >s/n; touch -d @1000 s/n; echo newer >t/n";
+    let sandbox = sandbox(script);
+    let outcome = sync(&ours, sandbox.path(), "-u --delete --log-file=s/log --stats=json s t");
+    assert!(outcome.succeeded(), "{}", outcome.errors());
+    assert_eq!(outcome.errors().lines().count(), 1, "{}", outcome.errors());
+    let statistics: serde_json::Value = serde_json::from_str(&outcome.printed()).unwrap();
+    assert_eq!(statistics["skipped"], 1, "{statistics}");
+}

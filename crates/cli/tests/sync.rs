@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use haul_testkit::random::{self, Rng, seeded};
 use haul_testkit::strace::{Call, record};
-use haul_testkit::{Facts, Run, Sandbox, Snapshot, compare, needs, program, require};
+use haul_testkit::{Facts, Run, Sandbox, Snapshot, compare, needs, program, require, wait};
 
 use sync_command::{FACTS, fail, paths, scene, succeed, sync};
 
@@ -51,9 +51,10 @@ fn what_is_the_same_is_neither_opened_nor_changed() {
         assert_eq!(names, ["statx", "statx"], "{number}");
     }
     // Of all that is no directory and no further name, in both trees; of the file that has an
-    // attribute, only the source's.
+    // attribute, only the source's; of the file with several names twice, as they might be names of
+    // other files in the source.
     let files = paths(&sandbox.join("s")).len() - 3 - 2;
-    assert_eq!(calls.iter().filter(is_list).count(), 2 * files - 1);
+    assert_eq!(calls.iter().filter(is_list).count(), 2 * files - 1 + 2);
     let statistics = succeed(&ours, sandbox.path(), "--stats=json s t");
     let statistics: serde_json::Value = serde_json::from_str(&statistics).unwrap();
     // All but the four directories.
@@ -359,7 +360,7 @@ fn exit_statuses_are_rsyncs_if_asked_for() {
     let ours = program!();
     require!(ours.needs_haul());
     let sandbox = Sandbox::in_memory().unwrap();
-    sandbox.script("mkdir -p s t/f full; touch s/f t/f/in full/f").unwrap();
+    sandbox.script("mkdir -p s t/f full; touch s/f t/f/in full/f; echo missing >list").unwrap();
     for (line, status) in [
         ("full new", 0),
         ("full/ new", 0),
@@ -367,6 +368,8 @@ fn exit_statuses_are_rsyncs_if_asked_for() {
         ("missing t", 23),
         ("--delete --max-delete=0 full t", 23),
         ("--no-such-option s t", 1),
+        // A list names what was never there.
+        ("--files-from=list full new", 23),
     ] {
         let outcome = sync(&ours, sandbox.path(), &format!("--rsync-status {line}"));
         assert_eq!(outcome.status(), Some(status), "{line}: {}", outcome.errors());
@@ -437,4 +440,98 @@ fn a_target_that_is_its_source_stays() {
             assert_eq!(fs::read(sandbox.join("t").join(name)).unwrap(), content, "{options}{name}");
         }
     }
+}
+
+/// That both have as many names doesn't mean that they are names of the same file.
+#[test]
+fn files_with_several_names_get_their_own_attributes() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for options in ["", "-j1 ", "-c "] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let script = "
+            mkdir -p s/d t; for n in secret public; do echo x >s/$n; ln s/$n s/d/$n; done
+            chmod 600 s/secret; chmod 644 s/public; touch -d @1000 s/secret s/public
+            echo x >t/secret; ln t/secret t/public; chmod 640 t/public; touch -d @1000 t/public
+            echo x >s/f; ln s/f f.of.s; cp -p s/f t/f; ln t/f f.of.t; chmod 600 s/f";
+        sandbox.script(script).unwrap();
+        let before = fs::metadata(sandbox.join("f.of.t")).unwrap().mode();
+        succeed(&ours, sandbox.path(), &format!("{options}s t"));
+        let trees = ["s", "t"].map(|name| Snapshot::take(&sandbox.join(name), FACTS).unwrap());
+        let differences = compare(&trees[0], &trees[1], FACTS.difference(Facts::LINKS)).unwrap();
+        assert!(differences.is_empty(), "{options}: {differences}");
+        let inode = |name: &str| fs::metadata(sandbox.join(name)).unwrap().ino();
+        for name in ["secret", "public"] {
+            assert_eq!(inode(&format!("t/{name}")), inode(&format!("t/d/{name}")), "{options}: {name}");
+        }
+        assert_eq!(fs::metadata(sandbox.join("f.of.t")).unwrap().mode(), before, "{options}");
+    }
+}
+
+#[test]
+fn what_is_replaced_is_kept_however_the_target_is_written() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let read = |path: PathBuf| fs::read_to_string(&path).unwrap_or_else(|error| format!("{path:?}: {error}"));
+    for target in ["t", "t/", "t//", "./t/", "FOLDER/t/"] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        // The target has a directory of its own name.
+        let script = "
+            mkdir -p s/t t/t; echo new >s/f; echo newer >s/t/f; echo old >t/f; echo older >t/t/f; echo x >t/t/extra
+            touch -d @1000 t/f t/t/f; echo aaa >s/a; ln s/a s/b; touch -d @1000 s/a; cp -p s/a t/a; echo bbb >t/b
+            touch -d @1000 t/b";
+        sandbox.script(script).unwrap();
+        let target = target.replace("FOLDER", &sandbox.path().display().to_string());
+        let changes = succeed(&ours, sandbox.path(), &format!("-i --delete --backup-dir=../kept s {target}"));
+        let kept = ["f", "t/f", "t/extra"].map(|name| read(sandbox.join("kept").join(name)));
+        assert_eq!(kept, ["old\n", "older\n", "x\n"], "{target}");
+        assert!(changes.contains("*deleting   t/extra\n"), "{target}: {changes}");
+        let is_below =
+            |line: &str| ["f", "t/f", "a => b", "b => a", "t/extra", "t/", "./"].contains(&&line[12..]);
+        assert!(changes.lines().all(is_below), "{target}: {changes}");
+        // By size and time both are as the source; one became another name of the other one.
+        let names = ["kept/a", "kept/b"].map(|name| sandbox.join(name));
+        let replaced: Vec<_> = names.into_iter().filter(|path| path.exists()).map(read).collect();
+        let stays = read(sandbox.join("t/a"));
+        assert_eq!(replaced, [if stays == "aaa\n" { "bbb\n" } else { "aaa\n" }], "{target}");
+    }
+}
+
+#[test]
+fn a_comparison_that_is_stopped_proves_nothing() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    // Sparse files of 4 GiB, which differ in the last byte.
+    let script = "
+        mkdir s t; for f in s/f t/f; do truncate -s 4G $f; done; printf A >>s/f; printf B >>t/f
+        touch -d @1000 s/f; touch -d @2000 t/f";
+    sandbox.script(script).unwrap();
+    let words = ["sync", "--checksum", "--control=socket", "s", "t"];
+    let running = Run::new(ours.path()).args(words).in_folder(sandbox.path()).start().unwrap();
+    let socket = sandbox.join("socket");
+    assert!(wait::until(Duration::from_secs(30), || socket.exists()));
+    std::thread::sleep(Duration::from_millis(100));
+    let stop = Run::new(ours.path()).args(["ctl", "socket", "stop"]).in_folder(sandbox.path());
+    assert!(stop.finish().unwrap().succeeded());
+    let outcome = running.finish().unwrap();
+    assert!(!outcome.succeeded(), "{}", outcome.errors());
+    assert_eq!(fs::metadata(sandbox.join("t/f")).unwrap().mtime(), 2000);
+}
+
+/// Below a directory whose path is too long for the kernel, nothing could be checked.
+#[test]
+fn trees_whose_whole_paths_are_unknown_are_refused() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    let script = "
+        n=$(printf 'd%.0s' $(seq 200)); for i in $(seq 21); do mkdir $n; cd ./$n; done
+        mkdir s t; echo new >s/f; echo old >t/f; \"$HAUL\" sync --backup-dir=../kept s t 2>$LOG; echo $? >>$LOG; cat t/f >>$LOG";
+    let log = sandbox.join("log");
+    let mut shell = Command::new("bash");
+    shell.args(["-c", script]).env("HAUL", ours.path()).env("LOG", &log).env("LC_ALL", "C");
+    assert!(shell.current_dir(sandbox.path()).status().unwrap().success());
+    let said = fs::read_to_string(&log).unwrap();
+    assert_eq!(said, "haul sync: 's': cannot find its whole path: File name too long\n1\nold\n");
 }

@@ -65,10 +65,14 @@ impl<'a> Split<'a> {
 }
 
 /// Returns what `path` has below `directory`: `.` if it is that directory, and the whole path if it
-/// isn't in there.
+/// isn't in there. Slashes at the end of either change nothing.
 #[must_use]
 pub fn path_below<'a>(path: &'a [u8], directory: &[u8]) -> &'a [u8] {
-    let Some(below) = path.strip_prefix(directory) else { return path };
+    let length = directory.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    let Some(below) = path.strip_prefix(&directory[..length]) else { return path };
+    if below.first().is_some_and(|byte| *byte != b'/') {
+        return path;
+    }
     let start = below.iter().position(|byte| *byte != b'/');
     start.map_or(b".", |start| &below[start..])
 }

@@ -64,6 +64,12 @@ struct Places {
     to: PathBuf,
 }
 
+/// True if a path leads nowhere, or nowhere that this user may go.
+fn is_out_of_reach(error: &io::Error) -> bool {
+    let reasons = [Errno::NOENT, Errno::NOTDIR, Errno::ACCESS, Errno::LOOP];
+    Errno::from_io_error(error).is_some_and(|errno| reasons.contains(&errno))
+}
+
 /// Finds the two trees. `None` if the copy will report why it can't reach them.
 fn places(
     operands: &mut Operands,
@@ -77,7 +83,14 @@ fn places(
             return Err(problem(SyncKind::Remote, path_of(name)));
         }
     }
-    let Ok(from) = std::fs::canonicalize(&source_path) else { return Ok(None) };
+    let unreachable = |path: &Path, error| match is_out_of_reach(&error) {
+        true => Ok(None),
+        false => Err(unusable(SyncKind::NoWholePath, path, &error)),
+    };
+    let from = match std::fs::canonicalize(&source_path) {
+        Ok(from) => from,
+        Err(error) => return unreachable(&source_path, error),
+    };
     if !from.is_dir() {
         return Err(problem(SyncKind::NotADirectory, &source_path));
     }
@@ -91,7 +104,10 @@ fn places(
         Ok(there) if !there.is_dir() => return Err(problem(SyncKind::NotADirectory, &target_path)),
         _ => {}
     }
-    let Ok(to) = whole_path(&target_path) else { return Ok(None) };
+    let to = match whole_path(&target_path) {
+        Ok(to) => to,
+        Err(error) => return unreachable(&target_path, error),
+    };
     let leaves_out = || may_leave_out(copy, selection, &from, &to);
     if from.starts_with(&to) || (to.starts_with(&from) && !leaves_out()) {
         let nested = problem(SyncKind::Nested, &source_path);

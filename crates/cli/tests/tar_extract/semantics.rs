@@ -316,3 +316,35 @@ fn what_is_intact_of_a_truncated_archive_is_extracted() {
     assert!(outcome.errors().contains("Skipping to next header"), "{}", outcome.errors());
     assert_eq!(fs::read(sandbox.join("two")).unwrap(), [2; 1000]);
 }
+
+#[test]
+fn standard_input_is_read_from_where_it_is() {
+    require!(needs::tool("tar"), needs::tool("bash"));
+    let sandbox = Sandbox::in_memory().unwrap();
+    let script = "
+        for n in f g; do echo $n >$n; tar -b 1 -cf $n.tar $n; done; cat f.tar g.tar >both
+        (head -c 0; echo line; cat g.tar) >self";
+    sandbox.script(script).unwrap();
+    let program = haul_testkit::Program::find(env!("CARGO_BIN_EXE_haul"));
+    for (line, expected) in [
+        ("(dd bs=$(stat -c %s f.tar) count=1 of=/dev/null status=none; \"$TAR\" tar -tf -) <both", "g\n"),
+        ("(read -r line; \"$TAR\" tar -tf -) <self", "g\n"),
+        ("(\"$TAR\" tar -tf -; wc -c) <f.tar", "f\n0\n"),
+    ] {
+        let mut shell = Command::new("bash");
+        shell.args(["-c", line]).env("TAR", program.path()).current_dir(sandbox.path());
+        let output = shell.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{line}: {output:?}");
+    }
+}
+
+#[test]
+fn names_without_recursion_select_no_members_below_them() {
+    require!(needs::tool("tar"));
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script("mkdir -p d; echo 1 >d/f; tar -cf archive.tar d").unwrap();
+    let archive = fs::read(sandbox.join("archive.tar")).unwrap();
+    alike(&archive, &["--no-recursion", "d"], |_| {});
+    alike(&archive, &["d/f", "d"], |_| {});
+    alike(&archive, &["d", "d/f"], |_| {});
+}

@@ -6,7 +6,7 @@
 use std::ffi::CStr;
 
 use haul_flow::{Problem, Report};
-use haul_sys::{Error, Fd, FileType, Open, open_path, read_on, standard_input, stat, stat_path};
+use haul_sys::{Error, Fd, FileType, Open, open_path, position, read_on, standard_input, stat, stat_path};
 
 use super::CompareKind;
 use super::Outcome;
@@ -49,7 +49,8 @@ pub(super) fn compare(
         looked.map_err(|cause| Problem::new(CompareKind::CannotOpen).naming(path.to_bytes()).because(cause))
     };
     let (one, other) = (open(first)?, open(second)?);
-    if one.1 == other.1 {
+    // Standard input may have been read in part.
+    if one.1 == other.1 && position(&one.0).ok() == position(&other.0).ok() {
         return Ok(Outcome::Same);
     }
     let what = differs(&one.0, &other.0).map_err(|(side, cause)| {

@@ -293,6 +293,8 @@ impl Tool for Copier {
             Look::Unknown => {}
         }
         match (kind, self.options.make) {
+            // Perhaps while its content was compared.
+            _ if self.cancel.is_cancelled() => Plan::Skip,
             _ if self.options.dry_run => Plan::Handle,
             (EntryType::Regular, Make::Copy) if !self.options.attributes_only => {
                 Plan::Read(self.probe(entry))

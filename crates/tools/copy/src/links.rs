@@ -272,6 +272,7 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
         // It is no older than the source, but must become the same file as the source's
         // other names.
         Place::Left(Left::AsCopy) if copy.options.existing.update.syncs() => {
+            place::keep(copy, &new)?;
             copy.tell_linked(first, before.as_ref(), None);
         }
         Place::Left(Left::AsCopy) => {}

@@ -286,7 +286,8 @@ pub(super) fn remove_extra_xattrs(attributes: &NewAttributes<'_>) -> Result<(), 
 }
 
 /// True if source and target, two regular files of one size, have the same content. What can't be
-/// read is not the same: copying it reports why.
+/// read is not the same: copying it reports why. Neither is what was not compared to its end,
+/// because the run is cancelled.
 pub(super) fn has_same_content(copy: EntryCopy<'_>, directory: &Fd) -> bool {
     let compare = || {
         let above = copy.cx.cache().open(&copy.entry.node.source)?;
@@ -298,8 +299,11 @@ pub(super) fn has_same_content(copy: EntryCopy<'_>, directory: &Fd) -> bool {
         loop {
             let length = read(&source, offset, &mut ours, Cache::Keep)?;
             let is_same = is_at(&target, offset, &ours[..length], &mut theirs)?;
-            if length == 0 || !is_same || copy.copier.cancel.is_cancelled() {
+            if length == 0 || !is_same {
                 return Ok::<_, Error>(is_same);
+            }
+            if copy.copier.cancel.is_cancelled() {
+                return Ok(false);
             }
             offset += length as u64;
         }

@@ -316,7 +316,7 @@ pub(super) fn clear(
 }
 
 /// Keeps what is about to be replaced, with `--backup-dir`.
-fn keep(copy: EntryCopy<'_>, directory: &Fd) -> Result<(), Problem> {
+pub(super) fn keep(copy: EntryCopy<'_>, directory: &Fd) -> Result<(), Problem> {
     let Some(backup) = &copy.copier.backup_directory else { return Ok(()) };
     let own = &copy.entry.node.own;
     let path = own.held.path();
@@ -517,10 +517,9 @@ impl Sight for Scene<'_> {
     fn is_same(&self, difference: Difference) -> bool {
         let (source, there) = (self.source, self.there);
         // Setting attributes would change the file's other names too, which may be in an earlier
-        // copy, or those of another file in the source.
-        let options = self.copy.options;
-        let has_names_of_source = options.preserves(Preserve::LINKS) && source.links >= there.links;
-        let may_be_shared = there.links > 1 && !(has_names_of_source && options.link_dest.is_empty());
+        // copy, or those of another file in the source. That the source has as many doesn't mean
+        // that they are the same.
+        let may_be_shared = there.links > 1;
         match source.kind {
             kind if kind != there.kind => false,
             FileType::Directory => true,

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_flow::{
-    EntryOutcome, EntryReport, Line, Problem, Report, RunInfo, Severity, SlowRank, Standard, Status, Tally,
-    lock,
+    EntryOutcome, EntryReport, FlowKind, Line, Problem, Report, RunInfo, Severity, SlowRank, Standard,
+    Status, Tally, lock,
 };
 
 use super::CopyKind;
@@ -52,15 +52,26 @@ impl Report for Waiting<'_> {
     fn count(&self, more: Tally) {
         // Relaxed: the workers of the second part are started after it is set.
         let more = match self.is_second.load(Ordering::Relaxed) {
-            true => Tally { discovered: 0, finished: 0, directories: 0, excluded: 0, unchanged: 0, ..more },
+            true => Tally {
+                discovered: 0,
+                finished: 0,
+                directories: 0,
+                excluded: 0,
+                unchanged: 0,
+                skipped: 0,
+                ..more
+            },
             false => more,
         };
         self.report.count(more);
     }
 
     fn problem(&self, problem: Problem) {
+        // As in `count`.
+        let is_told_again = problem.kind == FlowKind::OwnFile && self.is_second.load(Ordering::Relaxed);
         match problem.kind == CopyKind::InTheWay {
             true => lock(&self.problems).push(problem),
+            false if is_told_again => {}
             false => self.report.problem(problem),
         }
     }
@@ -70,7 +81,8 @@ impl Report for Waiting<'_> {
     }
 
     fn entry(&self, entry: EntryReport) {
-        let is_only_seen_again = matches!(entry.outcome, EntryOutcome::Directory | EntryOutcome::Unchanged);
+        let seen_again = [EntryOutcome::Directory, EntryOutcome::Unchanged, EntryOutcome::Skipped];
+        let is_only_seen_again = seen_again.contains(&entry.outcome);
         // As in `count`.
         if !(is_only_seen_again && self.is_second.load(Ordering::Relaxed)) {
             self.report.entry(entry);

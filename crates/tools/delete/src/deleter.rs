@@ -220,7 +220,7 @@ impl Deleter {
         }
         match self.remove_or_keep(entry, &directory) {
             Ok(()) => self.tell(cx, DeleteKind::Removed, entry.path()),
-            Err(cause) if cause.is(Errno::NOENT) => {}
+            Err(cause) if cause.is(Errno::NOENT) && is_gone(&directory, entry.name()) => {}
             Err(cause) => return Err(failed(cause)),
         }
         Ok(())
@@ -432,4 +432,9 @@ impl Tool for Deleter {
         // Relaxed: the counter of the directory's unfinished entries orders it.
         entry.node.own.keeps_some.store(true, Ordering::Relaxed);
     }
+}
+
+/// True if a directory has no entry of this name. A missing directory for backups is no proof.
+fn is_gone(directory: &Fd, name: &CStr) -> bool {
+    stat_at(directory, name).is_err_and(|cause| cause.is(Errno::NOENT))
 }

@@ -152,7 +152,15 @@ impl Survey {
         index: usize,
     ) -> bool {
         let (name, kind) = (names.name(index), names.entry(index).kind);
-        cx.selector().selects(opened.scope.map(Arc::as_ref), source, name, kind)
+        let scope = opened.scope.map(Arc::as_ref);
+        if kind == EntryType::Symlink
+            && self.options.follows
+            && let Ok(stat) = stat_path(Some(source), name, true)
+        {
+            let is_excluded = |scope| cx.selector().excludes(scope, name, stat.kind.into());
+            return !scope.is_some_and(is_excluded) && cx.selector().admits(&stat);
+        }
+        cx.selector().selects(scope, source, name, kind)
     }
 
     /// Returns the entries of the target's directory that are to be deleted. `names` are those of
@@ -207,7 +215,7 @@ impl Survey {
     }
 
     /// True if the target has a directory where the source has something else, which is to be
-    /// copied. `at` is its index in the source's `names`.
+    /// copied, and no rule keeps the directory. `at` is its index in the source's `names`.
     fn makes_way(
         &self,
         cx: &Context<'_, Self>,
@@ -222,10 +230,15 @@ impl Survey {
                 .is_ok_and(|stat| EntryType::from(stat.kind) == EntryType::Directory),
             _ => false,
         };
+        let is_protected = || {
+            let scope = pair.opened.scope;
+            scope.is_some_and(|scope| cx.selector().excludes(scope, name, EntryType::Directory))
+        };
         self.options.makes_way
             && is_directory(pair.target, kind, false)
             && !is_directory(pair.source, names.entry(at).kind, self.options.follows)
             && self.is_copied(cx, (pair.source, pair.opened), names, at)
+            && (self.options.excluded || !is_protected())
     }
 
     /// True if a name that both have is left out, and what is left out is deleted.

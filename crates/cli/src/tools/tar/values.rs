@@ -134,7 +134,9 @@ pub(super) fn time(text: &OsStr) -> Result<Timestamp, String> {
     let stripped = text.trim().trim_start_matches("UTC").trim_end_matches("UTC").trim_end_matches('Z').trim();
     let is_utc = stripped.len() < text.trim().len();
     let (day, hour) = stripped.split_once([' ', 'T']).unwrap_or((stripped, "0:00"));
-    let shown = numbers(day, '-').zip(numbers(hour, ':'));
+    // Two digits would be a year of the first century, as nobody means.
+    let has_century = day.split('-').next().is_some_and(|year| year.len() >= 4);
+    let shown = numbers(day, '-').filter(|_| has_century).zip(numbers(hour, ':'));
     let seconds = shown.and_then(|(day, hour)| civil(&day, &hour)).ok_or_else(wrong)?;
     let seconds = if is_utc { seconds } else { from_local(seconds).ok_or_else(wrong)? };
     Ok(Timestamp { seconds, nanoseconds: 0 })
@@ -252,6 +254,7 @@ mod tests {
             "2019-04-31",
             "2019-13-01",
             "2019-01",
+            "19-01-01",
             "@x",
             "2019-01-01 25:00",
         ] {

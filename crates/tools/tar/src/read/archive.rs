@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::ffi::OsString;
 
 use haul_flow::{Problem, Report};
-use haul_sys::{Error, Fd, FileType, Filter, Open, open_path, read_on, standard_input, stat};
+use haul_sys::{
+    Error, Fd, FileType, Filter, Open, open_path, position, read_on, stand_at_end, standard_input, stat,
+};
 
 use super::decompress;
 use super::input::{Failure, Input, Plain, Stream};
@@ -30,7 +32,8 @@ pub(crate) fn open(options: &Options) -> Result<Members, Problem> {
         })?;
         return Ok(Members::new(Input::of_stream(Box::new(filtered)), None, options.ignore_zeros));
     }
-    let input = input(file).map_err(cannot_open)?;
+    let is_standard = matches!(options.archive, Archive::Standard);
+    let input = input(file, is_standard).map_err(cannot_open)?;
     let (plain, packed) = decompress::plain(input).map_err(|failure| problem(options, failure))?;
     Ok(Members::new(plain, packed, options.ignore_zeros))
 }
@@ -68,13 +71,19 @@ impl Stream for Filtered {
     }
 }
 
-fn input(file: Fd) -> Result<Input, Error> {
+/// Returns what is read of a file. Standard input continues where another program has left it, and
+/// is left at its end, as if it were a pipe.
+fn input(file: Fd, is_standard: bool) -> Result<Input, Error> {
     let seen = stat(&file)?;
-    let file = Arc::new(file);
-    Ok(match seen.kind {
-        FileType::Regular => Input::of_file(file, seen.size),
-        _ => Input::of_stream(Box::new(Plain(file))),
-    })
+    let is_regular = seen.kind == FileType::Regular;
+    let is_whole = !is_standard || (is_regular && position(&file)? == 0);
+    if is_regular && is_whole {
+        if is_standard {
+            stand_at_end(&file)?;
+        }
+        return Ok(Input::of_file(Arc::new(file), seen.size));
+    }
+    Ok(Input::of_stream(Box::new(Plain(Arc::new(file)))))
 }
 
 fn name(options: &Options) -> &[u8] {

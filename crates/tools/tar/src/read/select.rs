@@ -12,8 +12,9 @@ use crate::{Confinement, Excludes, Options, TarKind};
 /// Operands and exclusions.
 pub(crate) struct Selection {
     excludes: Excludes,
-    /// Names without trailing slashes, and the indices of their operands.
-    named: HashMap<Vec<u8>, usize>,
+    /// Names without trailing slashes, and of each the index of its first operand, and whether that
+    /// selects what is below the name, too.
+    named: HashMap<Vec<u8>, (usize, bool)>,
     /// Length of the longest of them.
     longest: usize,
     found: Vec<(Vec<u8>, AtomicBool)>,
@@ -23,7 +24,11 @@ impl Selection {
     pub(crate) fn new(options: &Options) -> Self {
         let excludes = Excludes::new(options);
         let names: Vec<_> = options.named.iter().map(|named| named.name.as_bytes().to_vec()).collect();
-        let named = names.iter().enumerate().map(|(index, name)| (without_slashes(name).to_vec(), index));
+        // In reverse: of operands with the same name, the first stays.
+        let named = options.named.iter().enumerate().rev().map(|(index, named)| {
+            let name = without_slashes(named.name.as_bytes()).to_vec();
+            (name, (index, !named.no_recursion))
+        });
         Self {
             excludes,
             longest: names.iter().map(|name| without_slashes(name).len()).max().unwrap_or_default(),
@@ -47,9 +52,14 @@ impl Selection {
 
     fn operand(&self, name: &[u8]) -> Option<usize> {
         let ends = name.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-        // From the shortest prefix on, but none longer than the longest operand.
-        let mut ends = ends.chain([name.len()]).take_while(|end| *end <= self.longest);
-        ends.find_map(|end| self.named.get(&name[..end]).copied())
+        // No prefix that is longer than the longest operand.
+        let ends = ends.chain([name.len()]).take_while(|end| *end <= self.longest);
+        let selecting = ends.filter_map(|end| {
+            let (index, recurses) = *self.named.get(&name[..end])?;
+            (recurses || end == name.len()).then_some(index)
+        });
+        // The one that was named first.
+        selecting.min()
     }
 
     /// Reports operands that were not found; returns true if there are any.
@@ -91,6 +101,24 @@ fn without_slashes(name: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
     use crate::Named;
+
+    #[test]
+    fn the_operand_named_first_selects() {
+        let names = [c"a/b", c"a", c"a/c"].map(|name| Named { name: name.to_owned(), ..Named::default() });
+        let options = Options { named: names.to_vec(), ..Options::default() };
+        let selection = Selection::new(&options);
+        let selecting = ["a/b", "a/b/x", "a", "a/c"].map(|name| selection.wants(name.as_bytes()));
+        assert_eq!(selecting, [0, 0, 1, 1].map(|index| Some(Some(index))));
+    }
+
+    #[test]
+    fn a_name_selects_only_itself_without_recursion() {
+        let name = Named { name: c"a/b/".to_owned(), no_recursion: true, ..Named::default() };
+        let options = Options { named: vec![name], ..Options::default() };
+        let selection = Selection::new(&options);
+        let selecting = ["a/b", "a/b/", "a/b/c"].map(|name| selection.wants(name.as_bytes()).is_some());
+        assert_eq!(selecting, [true, true, false]);
+    }
 
     #[test]
     fn a_name_selects_itself_and_what_is_below() {
