@@ -89,7 +89,7 @@ pub(crate) fn going_on(request: &Request, journal: Option<&Journal>) -> Request 
     let RunId { number, epoch } = journal.run();
     request.options.temporary_names = Some(TemporaryNames { number, epoch });
     request.operands.no_target_directory |= journal.note() == 1;
-    if request.options.existing.update != Update::All {
+    if request.options.existing.update != Update::All && !request.options.attributes_only {
         // An interrupted run must not leave a part under a name that the next run skips.
         request.options.atomic = Atomic::Always;
         if request.options.fsync == Fsync::Never {

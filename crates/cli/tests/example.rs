@@ -31,7 +31,7 @@ fn the_page_shows_the_example() {
 
 #[test]
 fn the_example_counts_what_wc_counts() {
-    let program = example("haul", "lines").unwrap();
+    let program = example("haul-cli", "lines").unwrap();
     let sandbox = Sandbox::in_memory().unwrap();
     for (name, text) in [("a", "1\n2\n"), ("b/c", "no end"), ("b/d/e", ""), ("b/d/f", "x\n")] {
         let path = sandbox.join("tree").join(name);

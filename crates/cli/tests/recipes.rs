@@ -106,7 +106,7 @@ fn the_recipes_work() {
                 assert_eq!(there("mnt/backup/yesterday"), photos);
                 assert_eq!(file("latest/2026/4.jpg").len(), 4);
             }
-            "A clone without what can be made again" => assert_eq!(there("srv/clone"), clone, "{commands}"),
+            "A clone without build output" => assert_eq!(there("srv/clone"), clone, "{commands}"),
             "A list of files from another program" => {
                 assert_eq!(there("mnt/backup/changed"), ["src", "src/a.c"], "{commands}");
             }

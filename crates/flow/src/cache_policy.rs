@@ -185,13 +185,14 @@ impl CachePolicy {
         free
     }
 
-    /// Clears `O_DIRECT` on the target and returns the bytes kept to be written last, if any. No
+    /// Clears `O_DIRECT` on both files and returns the bytes kept to be written last, if any. No
     /// other transfer of the file may be in flight.
-    pub(crate) fn take_tail(&mut self, target: &Fd) -> Option<Result<Tail, Error>> {
+    pub(crate) fn take_tail(&mut self, source: &Fd, target: &Fd) -> Option<Result<Tail, Error>> {
         let kept = self.tail.get_mut().unwrap_or_else(PoisonError::into_inner);
         let tail = mem::take(kept)?;
         self.sector_bytes.store(0, Ordering::Relaxed);
-        Some(use_cache(target).map(|()| tail))
+        // The source's too: if it has changed, it is read again, no longer in whole sectors.
+        Some(use_cache(source).and_then(|()| use_cache(target)).map(|()| tail))
     }
 
     pub(crate) fn special(&self) -> Special {
@@ -309,10 +310,10 @@ mod tests {
         assert_eq!(writable(&cache_policy, 1024..1300), Writable::Last);
         // Only one tail is kept.
         assert_eq!(writable(&cache_policy, 512..600), Writable::Now(512..600));
-        let tail = cache_policy.take_tail(&target).unwrap().unwrap();
+        let tail = cache_policy.take_tail(&target, &target).unwrap().unwrap();
         assert_eq!(tail, Tail { offset: 1024, bytes: bytes[1024..].to_vec() });
         assert_eq!(writable(&cache_policy, 1024..1300), Writable::Now(1024..1300));
-        assert!(cache_policy.take_tail(&target).is_none());
+        assert!(cache_policy.take_tail(&target, &target).is_none());
     }
 
     #[test]

@@ -40,6 +40,17 @@ pub struct DirHandle {
     recent: AtomicBool,
 }
 
+impl Drop for DirHandle {
+    /// Drops the handles above one after the other: in a deep tree, each inside the drop of the one
+    /// below it would exceed the stack.
+    fn drop(&mut self) {
+        let mut above = self.parent.take();
+        while let Some(handle) = above {
+            above = Arc::into_inner(handle).and_then(|mut handle| handle.parent.take());
+        }
+    }
+}
+
 impl DirHandle {
     /// Returns the directory's identity.
     #[must_use]
@@ -393,6 +404,17 @@ mod tests {
             chain.push(cache.hold(parent, c"d", Open::DIRECTORY, identity, Some(fd)));
         }
         chain
+    }
+
+    #[test]
+    fn a_deep_chain_is_dropped_without_recursion() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = DirCache::new(3);
+        let mut last = deep(&cache, root.path(), 0).remove(0);
+        for _ in 0..200_000 {
+            last = cache.hold(&last, c"d", Open::DIRECTORY, last.identity(), None);
+        }
+        drop(last);
     }
 
     #[test]

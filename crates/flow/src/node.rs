@@ -37,6 +37,17 @@ pub struct DirNode<D, O: ?Sized> {
     pending: AtomicUsize,
 }
 
+impl<D, O: ?Sized> Drop for DirNode<D, O> {
+    /// Drops the nodes above one after the other: in a deep tree, each inside the drop of the one
+    /// below it would exceed the stack.
+    fn drop(&mut self) {
+        let mut above = self.parent.take();
+        while let Some(node) = above {
+            above = Arc::into_inner(node).and_then(|mut node| node.parent.take());
+        }
+    }
+}
+
 /// The root node of entries that another process has sent.
 pub struct Root<D, O: ?Sized> {
     /// The directory's handle.

@@ -385,7 +385,7 @@ fn release<T: Tool>(cx: &Context<'_, T>, io: &mut Io, file: Arc<OpenFile<T>>, is
     if file.begin_sequential() && !file.has_failed() {
         return State::begin_stream(cx, io, Stream::sequential(Arc::new(file)));
     }
-    let tail = file.target.as_ref().and_then(|target| file.cache_policy.take_tail(target));
+    let tail = file.target.as_ref().and_then(|target| file.cache_policy.take_tail(&file.source, target));
     match tail {
         Some(Ok(tail)) if !file.has_failed() => {
             let progress = Stream::write_tail(cx, io, file, &tail);

@@ -27,10 +27,10 @@ impl Resolutions {
     /// True if `target` is older than a `source` whose time the copy would keep.
     pub(super) fn is_older(&self, target: &Stat, source: &Stat) -> bool {
         let (there, new) = (target.modified, source.modified);
-        if there == new || there.seconds >= new.seconds + 2 {
+        if there == new || there.seconds >= new.seconds.saturating_add(2) {
             return false;
         }
-        there.seconds <= new.seconds - 2 || there < cut(new, self.of(target))
+        there.seconds <= new.seconds.saturating_sub(2) || there < cut(new, self.of(target))
     }
 
     /// True if `target` has the time of `source`, as precisely as it can be stored, or within

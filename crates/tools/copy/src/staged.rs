@@ -77,9 +77,14 @@ impl Staged {
 #[derive(Debug, Default)]
 pub(super) struct UnnamedFiles(Mutex<HashMap<u64, bool>>);
 
+/// Errors of a kernel or file system that has no unnamed files, or can't name them.
+const MISSING: [Errno; 6] =
+    [Errno::OPNOTSUPP, Errno::ISDIR, Errno::INVAL, Errno::NOENT, Errno::NOSYS, Errno::PERM];
+
 impl UnnamedFiles {
     /// True if it works in the directory of a copy. Tried once per file system, so that a failure
-    /// to name a file shows before its bytes are copied, not after.
+    /// to name a file shows before its bytes are copied, not after. A failure that may be the
+    /// directory's alone, like `EACCES`, says nothing about the others.
     fn work(&self, copy: EntryCopy<'_>, directory: &Fd) -> bool {
         let place = &copy.entry.node.own.held;
         let device = place.identity().device;
@@ -95,7 +100,11 @@ impl UnnamedFiles {
             }
         };
         // Without the lock: it may wait for room.
-        let work = copy.with_room(try_once).is_ok();
+        let work = match copy.with_room(try_once) {
+            Ok(()) => true,
+            Err(cause) if MISSING.into_iter().any(|errno| cause.is(errno)) => false,
+            Err(_) => return false,
+        };
         *lock(&self.0).entry(device).or_insert(work)
     }
 }

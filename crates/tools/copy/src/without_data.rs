@@ -82,10 +82,14 @@ fn make_by_opening(copy: EntryCopy<'_>, source: &Stat, xattrs: &SourceXattrs) ->
         Target::Open(target) => target,
         Target::Left(left) => return Ok(Made::Left(left)),
     };
-    let OpenTarget { file, before, creation_mode, .. } = target;
+    let OpenTarget { file, before, backup, creation_mode, .. } = target;
     let object = Object::Open(&file);
     let made = finish_without_data(copy, source, (object, before.as_ref(), creation_mode, xattrs));
-    file.close().map_err(|cause| unclosed(copy.target_path(), cause))?;
+    let closed = file.close();
+    if closed.is_err() || !matches!(made, Made::Whole) {
+        place::put_back(copy, backup.as_deref());
+    }
+    closed.map_err(|cause| unclosed(copy.target_path(), cause))?;
     Ok(made)
 }
 
