@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use haul_engine::{Caps, Choice};
+use haul_engine::{Caps, Choice, Ops};
 use haul_sys::{Buffer, Cache, Fd, Pipe, cached_bytes, dirty_limit};
 
 use crate::settings::{Settings, processors};
@@ -19,9 +19,9 @@ pub(super) const SMALL_BYTES: u64 = 64 << 10;
 /// Sizes of the buffers of small files, in bytes. Most files fit into the first.
 const SMALL_BUFFERS: [usize; 2] = [16 << 10, SMALL_BYTES as usize];
 
-/// Maximum unused buffers of a whole block that a worker keeps, unless they are registered. In a
-/// directory of larger files all that are in flight may need one; later they would only take memory
-/// (docs/measurements/tools.md, "cmp").
+/// Maximum unused buffers of a whole block that a worker keeps, unless they are registered, or each
+/// file uses several. In a directory of larger files all that are in flight may need one; later
+/// they would only take memory (docs/measurements/tools.md, "cmp").
 const LARGE_KEPT: usize = 8;
 
 /// How many cached small files weigh as much as one that has to be fetched. So a ring is worth it
@@ -186,11 +186,16 @@ impl Io {
     pub(super) fn return_buffer(&mut self, buffer: Buffer) {
         match self.small_size(buffer.capacity()) {
             Some(size) => self.small_buffers[size].push(buffer),
-            None if self.large_buffers.len() < LARGE_KEPT || self.has_registered_buffers() => {
+            None if self.large_buffers.len() < LARGE_KEPT || self.keeps_all_buffers() => {
                 self.large_buffers.push(buffer);
             }
             None => {}
         }
+    }
+
+    fn keeps_all_buffers(&self) -> bool {
+        let uses_several = matches!(self.settings.ops, Some(Ops::Multi | Ops::Batch));
+        uses_several || self.has_registered_buffers()
     }
 
     /// Returns the index of the smallest of [`SMALL_BUFFERS`] that so many bytes fit into, if there

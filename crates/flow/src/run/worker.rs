@@ -223,6 +223,7 @@ impl<'r, T: Tool> Worker<'r, T> {
                 self.cx.attend(Some(&file.entry.node));
                 let slot = self.take_slot();
                 self.files += 1;
+                self.io.room = self.room();
                 let next = fetch(&self.cx, &mut self.io, file, &range);
                 self.go_on(slot, next);
             }

@@ -1,4 +1,5 @@
-//! Several streams of one file: of one worker, or of two workers that write in turn.
+//! Several streams of one file, of one worker, or of two workers that write in turn; and another
+//! worker that fetches what a stream will read.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
