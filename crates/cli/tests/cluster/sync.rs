@@ -54,7 +54,7 @@ const LINES: &[Line] = &[
     Line { before: older!(""), ..line("sync -i --backup-dir=../kept tree t") },
     Line { before: older!("echo z >t/a/6/in"), ..line("sync -v --delete --backup-dir=../kept tree t") },
     Line {
-        before: older!("ln tree/a/5 tree/c/five; ln tree/a/1 tree/c/one; echo q >>t/a/7; ln t/a/7 t/c/seven"),
+        before: older!("echo more >>tree/a/5; ln tree/a/5 tree/c/five; ln tree/a/1 tree/c/one; echo q >>t/a/7; ln t/a/7 t/c/seven"),
         ..line("sync --delete --backup-dir=../kept tree t")
     },
     // A directory that keeps something is in the way of a file.
