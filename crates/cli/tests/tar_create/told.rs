@@ -11,10 +11,12 @@ fn same(scene: &Scene, words: &str) {
     let run = |tar: &str| {
         let outcome = scene.shell(&format!("rm -f a.tar; {tar} {words}"));
         let told = outcome.errors().replace("haul tar: ", "tar: ");
-        // Several workers report in any order.
+        // Several workers report, and add operands, in any order.
         let told: BTreeSet<_> =
             told.lines().filter(|line| !line.starts_with("Try '")).map(str::to_owned).collect();
-        (outcome.status(), told, outcome.printed())
+        let mut printed: Vec<_> = outcome.printed().lines().map(str::to_owned).collect();
+        printed.sort();
+        (outcome.status(), told, printed)
     };
     assert_eq!(run("$HAUL tar"), run("tar"), "{words}");
 }
