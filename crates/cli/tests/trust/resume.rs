@@ -521,3 +521,22 @@ fn options_that_contradict_a_journal_are_refused() {
     }
     assert_eq!(scene.run_with(&["--journal=journal", "--resume"]).status(), Some(1));
 }
+
+#[test]
+fn attributes_alone_are_given_to_the_file_itself() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for options in [&["--resume"][..], &["--journal=journal"]] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let script = "
+            mkdir s t; echo new >s/f; chmod 640 s/f; echo old content >t/f; chmod 604 t/f; touch -d 2001-01-01 t/f";
+        sandbox.script(script).unwrap();
+        let run = ours.run().args(options).args(["-u", "--attributes-only", "--preserve=mode", "s/f", "t/f"]);
+        let outcome = run.in_folder(sandbox.path()).finish().unwrap();
+        assert!(outcome.succeeded(), "{options:?}: {}", outcome.errors());
+        let mode = fs::metadata(sandbox.join("t/f")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640, "{options:?}");
+        assert_eq!(fs::read_to_string(sandbox.join("t/f")).unwrap(), "old content\n", "{options:?}");
+        assert_eq!(fs::read_dir(sandbox.join("t")).unwrap().count(), 1, "{options:?}");
+    }
+}
