@@ -8,6 +8,7 @@
 use std::fs;
 use std::path::Path;
 
+use haul_testkit::mount::Mount;
 use haul_testkit::program::ENGINES;
 use haul_testkit::{Outcome, Program, Run, Sandbox, needs, program, require};
 
@@ -234,4 +235,19 @@ fn copies_get_the_type_of_their_path() {
         assert!(outcome.errors().contains(reason), "{environment}: {}", outcome.errors());
         assert!(!sandbox.join("t/s/p").exists(), "{environment}: something was copied");
     }
+}
+
+#[test]
+fn a_backup_is_put_back_if_attributes_alone_cannot_be_given() {
+    let ours = program!();
+    require!(needs::root(), needs::tool("setfattr"));
+    let (sandbox, mount) = (Sandbox::in_memory().unwrap(), Mount::without_attributes().unwrap());
+    sandbox.script("echo new >s; setfattr -n user.key -v value s").unwrap();
+    let target = mount.join("f");
+    fs::write(&target, "old").unwrap();
+    let run = ours.run().args(["-b", "--attributes-only", "--preserve=xattr"]).arg(sandbox.join("s"));
+    let outcome = run.arg(&target).finish().unwrap();
+    assert_eq!(outcome.status(), Some(1), "{}", outcome.errors());
+    assert_eq!(fs::read_to_string(&target).unwrap(), "old");
+    assert!(!mount.join("f~").exists());
 }
