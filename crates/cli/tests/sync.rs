@@ -521,7 +521,7 @@ fn a_comparison_that_is_stopped_proves_nothing() {
 
 /// Below a directory whose path is too long for the kernel, nothing could be checked.
 #[test]
-fn trees_whose_whole_paths_are_unknown_are_refused() {
+fn trees_whose_absolute_paths_are_unknown_are_refused() {
     let ours = program!();
     require!(ours.needs_haul());
     let sandbox = Sandbox::in_memory().unwrap();
@@ -533,5 +533,5 @@ fn trees_whose_whole_paths_are_unknown_are_refused() {
     shell.args(["-c", script]).env("HAUL", ours.path()).env("LOG", &log).env("LC_ALL", "C");
     assert!(shell.current_dir(sandbox.path()).status().unwrap().success());
     let said = fs::read_to_string(&log).unwrap();
-    assert_eq!(said, "haul sync: 's': cannot find its whole path: File name too long\n1\nold\n");
+    assert_eq!(said, "haul sync: 's': cannot determine its absolute path: File name too long\n1\nold\n");
 }

@@ -9,9 +9,8 @@ haul_flow::kinds! {
             "{}: no such directory, and haul copies only between local ones (with a colon in its name: ./NAME)",
         /// Source or target is not a directory.
         NotADirectory = "{}: not a directory",
-        /// The whole path of source or target can't be found, so nothing is known of what is around
-        /// it.
-        NoWholePath = "{}: cannot find its whole path",
+        /// The absolute path of source or target can't be determined, so the two can't be checked.
+        NoAbsolutePath = "{}: cannot determine its absolute path",
         /// Two paths, source and target, are one directory, or one is inside the other.
         Nested = "{} and {} are one directory, or one is inside the other",
         /// The target is the user's home directory, and nothing may be deleted there.

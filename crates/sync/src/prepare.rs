@@ -85,7 +85,7 @@ fn places(
     }
     let unreachable = |path: &Path, error| match is_out_of_reach(&error) {
         true => Ok(None),
-        false => Err(unusable(SyncKind::NoWholePath, path, &error)),
+        false => Err(unusable(SyncKind::NoAbsolutePath, path, &error)),
     };
     let from = match std::fs::canonicalize(&source_path) {
         Ok(from) => from,

@@ -78,7 +78,7 @@ impl Staged {
 pub(super) struct UnnamedFiles(Mutex<HashMap<u64, bool>>);
 
 /// Errors of a kernel or file system that has no unnamed files, or can't name them.
-const MISSING: [Errno; 6] =
+const UNSUPPORTED: [Errno; 6] =
     [Errno::OPNOTSUPP, Errno::ISDIR, Errno::INVAL, Errno::NOENT, Errno::NOSYS, Errno::PERM];
 
 impl UnnamedFiles {
@@ -102,7 +102,7 @@ impl UnnamedFiles {
         // Without the lock: it may wait for room.
         let work = match copy.with_room(try_once) {
             Ok(()) => true,
-            Err(cause) if MISSING.into_iter().any(|errno| cause.is(errno)) => false,
+            Err(cause) if UNSUPPORTED.into_iter().any(|errno| cause.is(errno)) => false,
             Err(_) => return false,
         };
         *lock(&self.0).entry(device).or_insert(work)

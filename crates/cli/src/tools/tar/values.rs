@@ -134,7 +134,7 @@ pub(super) fn time(text: &OsStr) -> Result<Timestamp, String> {
     let stripped = text.trim().trim_start_matches("UTC").trim_end_matches("UTC").trim_end_matches('Z').trim();
     let is_utc = stripped.len() < text.trim().len();
     let (day, hour) = stripped.split_once([' ', 'T']).unwrap_or((stripped, "0:00"));
-    // Two digits would be a year of the first century, as nobody means.
+    // Two digits would mean a year of the first century.
     let has_century = day.split('-').next().is_some_and(|year| year.len() >= 4);
     let shown = numbers(day, '-').filter(|_| has_century).zip(numbers(hour, ':'));
     let seconds = shown.and_then(|(day, hour)| civil(&day, &hour)).ok_or_else(wrong)?;

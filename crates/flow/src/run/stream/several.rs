@@ -20,7 +20,7 @@ pub const HELP_BYTES_MIN: u64 = 32 << 20;
 /// Bytes that another worker fetches at once.
 const FETCH_BYTES: u64 = 4 << 20;
 
-/// How far ahead of what is read it begins to fetch at most.
+/// Maximum distance from what is being read to the start of what is fetched, in bytes.
 const FETCH_AHEAD_MAX: u64 = 12 << 20;
 
 impl<T: Tool> Stream<T> {
