@@ -455,7 +455,7 @@ fn a_list_is_copied_as_rsync_does() {
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let inputs =
         (prop::collection::vec(path(), 1..20), prop::collection::vec(any::<prop::sample::Index>(), 0..8));
-    let outcome = runner.run(&(inputs, any::<bool>()), |((paths, chosen), takes_contents)| {
+    let outcome = runner.run(&(inputs, any::<[bool; 2]>()), |((paths, chosen), [takes_contents, syncs])| {
         let sandbox = Sandbox::in_memory().unwrap();
         fs::create_dir(sandbox.join("s")).unwrap();
         make(&sandbox.join("s"), &paths);
@@ -471,15 +471,15 @@ fn a_list_is_copied_as_rsync_does() {
         let mut rsync = Command::new("rsync");
         rsync.args([options, "--from0", "--files-from=list", "s/", "theirs/"]);
         assert!(rsync.current_dir(sandbox.path()).status().unwrap().success());
-        let run =
-            ours.run_with(&["--files0-from=list"]).args([options, "s", "ours"]).in_folder(sandbox.path());
-        let outcome = run.finish().unwrap();
+        let command = if syncs { "sync" } else { "cp" };
+        let run = Run::new(ours.path()).args([command, "--files0-from=list", options, "s", "ours"]);
+        let outcome = run.in_folder(sandbox.path()).finish().unwrap();
         prop_assert!(outcome.succeeded(), "{}", outcome.errors());
         // rsync leaves the attributes of the target itself alone, haul does as cp -aT.
         sandbox.script("mkdir -p theirs; touch -d @1 ours theirs; chmod 755 ours theirs").unwrap();
         let take = |name: &str| Snapshot::take(&sandbox.join(name), Facts::PRESERVED).unwrap();
         let differences = compare(&take("theirs"), &take("ours"), Facts::PRESERVED).unwrap();
-        prop_assert!(differences.is_empty(), "{names:?} {options}: {differences}");
+        prop_assert!(differences.is_empty(), "{names:?} {command} {options}: {differences}");
         Ok(())
     });
     outcome.unwrap_or_else(|failure| panic!("{failure}"));

@@ -42,8 +42,8 @@ static OWN: &[Flag] = &[
     ),
     Flag::own(
         "-r --recursive",
-        Plain(|typed| typed.recursive = true),
-        "copy directories with what is in them (always on)",
+        Plain(Typed::recurse),
+        "copy directories recursively (always on, except for directories in the list of --files-from)",
     ),
     Flag::own(
         "-H --hard-links",
