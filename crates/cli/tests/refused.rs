@@ -144,6 +144,14 @@ fn optional_calls_refused_change_nothing() {
 }
 
 #[test]
+fn linux_4_18_is_enough() {
+    // All system calls since then have the numbers from `pidfd_send_signal` (5.1) on.
+    let since: Vec<i64> = (libc::SYS_pidfd_send_signal..500).collect();
+    let refuse = |run: Run| run.refusing(&since, libc::ENOSYS);
+    copies_everything(&refuse, &without("--engine=io-uring", all_ways()), "calls since Linux 4.18 refused");
+}
+
+#[test]
 fn what_switches_ask_for_is_refused_and_changes_nothing() {
     let reserve = |run: Run| run.refusing(&[libc::SYS_fallocate], libc::EOPNOTSUPP);
     copies_everything_on_disk(&reserve, &switched(&["--fallocate"]), "fallocate refused");
