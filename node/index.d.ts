@@ -13,9 +13,9 @@ export interface RunOptions {
   fsync?: boolean | 'end' | 'each';
   /** Maximum bytes per second, at least 1024. */
   bandwidthLimit?: number;
-  /** Leaves out what matches, as a line of a .gitignore file would. */
+  /** Skips entries that match these rules, in .gitignore syntax. */
   exclude?: string | readonly string[];
-  /** Keeps what matches, although `exclude` or a .gitignore file leaves it out. */
+  /** Keeps entries that match, even if `exclude` or a .gitignore file excludes them. */
   include?: string | readonly string[];
   /** Leaves out what the .gitignore files in the source exclude. */
   gitignore?: boolean;
@@ -46,7 +46,7 @@ export interface CopyOptions extends RunOptions {
 
   /** Preserves all: owner, times, hard links, access lists and extended attributes, as `cp -a`. */
   archive?: boolean;
-  /** Shares blocks with the source: if the file system can (the default), or fail, or never. */
+  /** Shares blocks with the source: if the file system can (the default), always or fail, never. */
   reflink?: 'auto' | 'always' | 'never';
 }
 
@@ -117,7 +117,7 @@ export interface Result extends Statistics {
   warnings: Problem[];
 }
 
-/** An entry that failed, or a warning about one. */
+/** An error or a warning about an entry. */
 export interface Problem {
   /** What went wrong, as one word that stays the same between releases. */
   kind: string;
@@ -157,5 +157,5 @@ export class HaulError extends Error {
  */
 export function copyTree(source: Path, target: Path, options?: CopyOptions): Promise<Result>;
 
-/** Makes the tree `target` equal to `source`, with all attributes, and leaves alone what already is. */
+/** Makes the tree `target` equal to `source`, with all attributes. Skips what is unchanged. */
 export function sync(source: Path, target: Path, options?: SyncOptions): Promise<Result>;

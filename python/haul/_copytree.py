@@ -81,7 +81,7 @@ def copytree(
 
     Raises `shutil.Error` with a list of `(src, dst, why)`, `FileExistsError`, or what `ignore`
     or `progress` raise. With a `copy_function` other than `shutil.copy2` the whole call goes to
-    `shutil.copytree`, and the options of haul's own are a `ValueError`.
+    `shutil.copytree`, and haul's own options raise a `ValueError`.
     """
     if copy_function is not None and copy_function is not shutil.copy2:
         if jobs is not None or reflink != "auto" or verify or exclude or progress is not None:
@@ -145,7 +145,7 @@ def progress_call(
 
 
 def _is_inside(target: _Name, source: _Name) -> bool:
-    """True if the target is below the source, whose listing must not have it then."""
+    """True if the target is below the source: it must then be left out of the listing."""
     outer = os.fsencode(os.path.realpath(source))
     inner = os.fsencode(os.path.realpath(target))
     return inner.startswith(outer.rstrip(b"/") + b"/")
@@ -192,7 +192,7 @@ def _list_names(top: _Name, symlinks: bool, ignore: Optional[_Ignore]) -> bytes:
 def raise_errors(
     problems: list[_Problem], source: _Name, target: _Name, ignores_dangling: bool
 ) -> None:
-    """Warns of warnings, and raises all errors together."""
+    """Emits warnings as `RuntimeWarning`, and raises all errors as one `shutil.Error`."""
     triples: list[_Triple] = []
     for problem in problems:
         kind, names, errno, text, is_error = problem

@@ -79,7 +79,7 @@ pub struct Unpacker {
 }
 
 impl Unpacker {
-    /// Creates a parser. If `passes_foreign`, input that is no bzip2 stream is passed through.
+    /// Creates a parser. If `passes_foreign`, input that isn't a bzip2 stream is passed through.
     pub fn new(passes_foreign: bool) -> Self {
         Self {
             next: Next::Header,

@@ -60,19 +60,19 @@ typedef enum haul_status {
     HAUL_INTERNAL = 5
 } haul_status;
 
-/* What a value is of. A switch is 0 (off, the default) or 1. */
+/* Options of a job. A switch is 0 (off, the default) or 1. */
 typedef enum haul_option {
     /* Copies directories with their content, and links as links. Copies only. */
     HAUL_RECURSIVE = 1,
     /* Preserves all attributes and hard links. Copies only: a sync always does. */
     HAUL_PRESERVE = 2,
-    /* The target is what to make, not a directory to copy into. Copies of one source only. */
+    /* The target is the copy's own path, not a directory to copy into. One source only. */
     HAUL_EXACT_TARGET = 3,
     /* Deletes what only the target has, once everything else has succeeded. This and the options
      * below until HAUL_BY_CONTENT are for syncs only. */
     HAUL_DELETE = 4,
-    /* Deletes nothing if it would be more than so many entries. Otherwise the limit is half of a
-     * target with more than 1,000 entries. */
+    /* Maximum number of entries to delete; if there are more, deletes nothing. By default, half of
+     * a target with more than 1,000 entries. */
     HAUL_MAX_DELETE = 5,
     /* Deletes also for an empty source, from the home directory, and from the root of a mounted
      * file system. */
@@ -110,7 +110,7 @@ typedef struct haul_problem {
     const char *path;    /* the path concerned, any bytes; ends with NUL. NULL if there is none */
     size_t path_length;  /* its length without the NUL */
     int error_number;    /* errno of the call that failed, or 0 */
-    int is_warning;      /* 1 if nothing was left undone because of it */
+    int is_warning;      /* 1 for a warning: the entry was still processed */
 } haul_problem;
 
 /*
@@ -137,8 +137,8 @@ haul_status haul_target(haul_job *job, const char *path);
 /* Sets an option. */
 haul_status haul_set(haul_job *job, haul_option option, int64_t value);
 
-/* Adds a rule of what is left out, as in .gitignore. The last rule that matches decides. A sync
- * deletes nothing that rules leave out. */
+/* Adds an exclusion rule, in .gitignore syntax. The last matching rule wins. A sync deletes
+ * nothing that is excluded. */
 haul_status haul_exclude(haul_job *job, const char *rule);
 
 /* Sets a function to be called with the progress. */

@@ -1,4 +1,4 @@
-//! A job: what is to be done, how it goes, and what became of it. No pointers of C here.
+//! A job: its description, its progress and its result. No C pointers here.
 
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt;
@@ -14,10 +14,10 @@ use haul::options::{Fsync, IfChanged, Reflink, Verify};
 use haul::{CancelToken, Config, Copy, DeleteKind, Deletion, Error, FlowKind, Kind, Limit, Problem};
 use haul::{Summary, Sync, SyncKind, Tally};
 
-/// Time between two looks at the progress.
+/// Interval between progress callbacks.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// How often a file that differs, or that was changed meanwhile, is copied again.
+/// Maximum number of times a file is copied again because it differs or has changed.
 const RETRIES: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -74,12 +74,12 @@ pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
     })
 }
 
-/// Copies in this process, also if an MPI launcher has started it.
+/// Copies in this process, even if an MPI launcher started it.
 fn copy_alone(messages: Messages, request: &Request) -> ExitCode {
     with_journal(messages, request, |messages, _, copy| work::by(messages, &request.run, None, copy))
 }
 
-/// Opens the journal of a copy, if it has one, and has `run` go on with what it records.
+/// Opens the journal of a copy, if it has one, and calls `run` to resume from it.
 fn with_journal(
     messages: Messages,
     request: &Request,

@@ -2,9 +2,9 @@
 //!
 //! Lines are buffered and written in bulk; on a terminal each is written at once. The first write
 //! error is kept, later lines are dropped, and [`Output::finish`] returns the error: a full disk
-//! under `cp -v >log` must not pass for success. Like GNU's tools, a run goes on copying when its
-//! output can't be written. When nobody reads a pipe, GNU's tools die at once. A run goes on then
-//! too, so that nothing is left half copied, and the program dies of `SIGPIPE` at its end.
+//! under `cp -v >log` must not be mistaken for success. Like GNU's tools, a run continues copying
+//! when its output can't be written. When nobody reads a pipe, GNU's tools die at once; haul
+//! finishes the copy first, so that nothing is left half copied, and then dies of `SIGPIPE`.
 //!
 //! Writing to a standard output that was closed fails like any other write. The Rust runtime alone
 //! would silently discard the data.

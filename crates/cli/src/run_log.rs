@@ -1,4 +1,4 @@
-//! What a run leaves for others to read: `--events` for programs, `--log-file` for people.
+//! Logs of a run: `--events` for programs, `--log-file` for people.
 //!
 //! Invariant: neither changes what the run does. A failure to write is reported once and sets the
 //! exit status (test: `cli/tests/events.rs`).

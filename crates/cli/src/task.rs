@@ -64,13 +64,14 @@ pub(crate) trait Work: Sync {
     /// Returns the paths that the work reads or writes, as far as the user named them.
     fn operands(&self) -> Vec<&CStr>;
 
-    /// Returns the token that ends the work when what has begun is done. `None` if only a signal
-    /// ends it, with what that leaves behind.
+    /// Returns the token that stops the work after the entries in progress are finished. `None` if
+    /// only a signal can stop it, possibly leaving incomplete files.
     fn stop_token(&self) -> Option<&CancelToken> {
         None
     }
 
-    /// Called before the work begins, if it will be counted: the work changes what it counts.
+    /// Called before the work begins, if its total will be counted: by then the work may have
+    /// changed the trees.
     fn before_count(&self) {}
 
     /// Counts the work, for progress; ends early once `over` is set. `None` if it can't be known.

@@ -120,7 +120,7 @@ pub(crate) fn by(
     }
     let is_stopping = control.is_some_and(|control| control.is_stopping());
     if is_stopping {
-        console.remark("stopped as requested: what had not begun is missing");
+        console.remark("stopped as requested: entries not yet begun were not processed");
     }
     let finish = console.finish_run();
     let status = if is_stopping { 128 + SIGINT as u8 } else { work.exit_status(status, finish.is_trouble()) };

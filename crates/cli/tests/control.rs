@@ -221,7 +221,7 @@ fn a_stopped_copy_leaves_whole_files_and_ends_as_by_a_signal() {
         assert_eq!(outcome.ending, Ending::Signalled(libc::SIGINT), "{way}: {}", outcome.errors());
         assert_eq!(
             outcome.errors(),
-            "haul cp: stopped as requested: what had not begun is missing\n"
+            "haul cp: stopped as requested: entries not yet begun were not processed\n"
                 .replace("haul cp", if scene.ours.path().ends_with("cp") { "cp" } else { "haul cp" })
         );
         let files = scene.whole_files();

@@ -184,7 +184,7 @@ fn locks_of_the_file_system_make_a_copy_begin_with_half_of_the_workers() {
             let run = program!().run_with(&["--debug"]).args(jobs).args(["-r", "source", "target"]);
             let outcome = run.in_folder(sandbox.path()).finish().unwrap();
             let output = [outcome.printed(), outcome.errors()].concat();
-            assert_eq!(output.contains("half of the workers at first"), begins_with_half, "{output}");
+            assert_eq!(output.contains("starting with half of the workers"), begins_with_half, "{output}");
             remove_tree(&sandbox.join("target"));
         }
     }

@@ -376,7 +376,7 @@ fn lose_node_of_allocation(kind: mpi::Kind, launcher: Option<&str>, without: &st
     let said = text(&output.stderr);
     note!("{}: {said}", kind.name());
     assert!(output.status.success(), "{said}");
-    assert!(said.contains(&format!("; restarting what is left without {without}\n")), "{said}");
+    assert!(said.contains(&format!("; restarting the remaining work without {without}\n")), "{said}");
     assert_whole(&source, &ground.path("copy"));
     assert_eq!(ground.leftovers(), NONE);
 }

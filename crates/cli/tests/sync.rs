@@ -273,7 +273,7 @@ fn operands_that_cannot_be_made_equal_are_refused_before_anything_is_touched() {
         format!("'{one}' and '{other}' are one directory, or one is inside the other\n")
     };
     let local = |name: &str| {
-        let only = "no such directory, and haul copies only between local ones";
+        let only = "no such directory; haul sync is local only";
         format!("'{name}': {only} (with a colon in its name: ./NAME)\n")
     };
     for (line, message) in [

@@ -165,8 +165,8 @@ fn unpacked(body: &[u8]) -> Result<PackedItem, Problem> {
     unpack(body).map_err(|why| Problem::new(ClusterKind::CannotDecode).naming(why.to_string()))
 }
 
-/// Returns how many entries of a work item to give to one worker, so that `workers` are all busy
-/// with `items` items in hand.
+/// Returns how many entries of a work item to give to one worker, so that all `workers` are busy
+/// while the rank holds `items` items.
 fn batch_entries(workers: usize, items: usize) -> usize {
     BATCH_ENTRIES.div_ceil(workers.div_ceil(items.max(1)))
 }

@@ -14,12 +14,12 @@ haul_flow::kinds! {
         NotMoved = "{} was not copied",
         /// The job is lost, and entries with it.
         Lost = "{bare}; entries not done: {bare}",
-        /// The job is lost, and with it work that is not begun again.
+        /// The job is lost, and with it work that must not be repeated.
         CutShort = "{bare}: not everything was done",
         /// The job was lost, and starts again.
-        Restarting = "{bare}; restarting what is left",
+        Restarting = "{bare}; restarting the remaining work",
         /// The job was lost, and starts again without some hosts.
-        RestartingWithout = "{bare}; restarting what is left without {bare}",
+        RestartingWithout = "{bare}; restarting the remaining work without {bare}",
         CannotRun = "cannot start the processes: {bare}",
         /// A host can't take part.
         Unfit = "host {bare}: {bare}",

@@ -25,7 +25,7 @@ use crate::wire::{
     FileOpened, Hello, InitMessage, Message, PackedInit, Report, ToLaunch, ToMaster, counted_by,
 };
 
-/// Maximum messages received from the link in one turn, so that the ranks get theirs.
+/// Maximum messages received from the link in one turn, so that the ranks' messages aren't starved.
 const LINK_TURN: usize = 256;
 
 /// Number of ranks from which rank 0 only runs the master. With fewer ranks, its host would
@@ -306,11 +306,11 @@ impl Master {
         if self.scheduler.is_none() {
             return Ok(());
         }
-        // Time in which this process was suspended is nobody's silence.
+        // Time during which this process was suspended doesn't count as silence of a peer.
         let stood_still = self.standstill.turn(now);
         self.link_heard += stood_still;
         self.peers.iter_mut().for_each(|peer| peer.last_received += stood_still);
-        // Six times as often as needed: late messages must not pass for silence.
+        // Six times as often as needed, so that a delayed message isn't mistaken for silence.
         let rhythm = self.silence / 6;
         // Not rank 0, which is this process.
         for (index, peer) in self.peers.iter().enumerate().skip(1).filter(|(_, peer)| !peer.gone) {

@@ -176,7 +176,7 @@ impl<X: Transport> RankLoop<X> {
             return Ok(());
         }
         let now = Instant::now();
-        // Time in which this process was suspended is nobody's silence.
+        // Time during which this process was suspended doesn't count as silence of a peer.
         self.last_received += self.standstill.turn(now);
         let silent = now.saturating_duration_since(self.last_received);
         if silent > self.silence {

@@ -1,5 +1,5 @@
-//! What a tool is shown of an entry, and what it decides: the arguments and answers of the methods
-//! of `Tool` (`tool.rs`).
+//! Arguments and results of the methods of `Tool` (`tool.rs`): what the framework tells a tool
+//! about an entry, and what the tool decides.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -119,8 +119,8 @@ pub enum Failure<'a> {
     ReadCompared(&'a Error),
     /// The target could not be written.
     WriteTarget(&'a Error),
-    /// The target could not be written because its file system is full. That is no failure yet: the
-    /// run waits for room ([`Policy::room`]).
+    /// The target could not be written because its file system is full. That isn't a failure yet:
+    /// the run waits for room ([`Policy::room`]).
     NoRoom(&'a Error),
     /// Closing the target failed.
     CloseTarget(&'a Error),
@@ -200,7 +200,7 @@ pub struct OpenSource<'a> {
     pub first: Option<&'a [u8]>,
 }
 
-/// How to go on with an opened directory.
+/// What to do with an opened directory.
 pub enum Enter<D> {
     /// Visit its entries.
     Visit(D),
@@ -243,7 +243,7 @@ pub enum Holes {
     Skip,
 }
 
-/// How to go on with a file that was opened and stat'ed.
+/// What to do with a file that was opened and stat'ed.
 pub enum Start<F> {
     /// Copy its content to a target.
     Move {

@@ -58,8 +58,9 @@ impl<T: Tool> Executor<T> for Alone {
         let driver = Local::of(&spec.settings, &spec.tool.policy()).limited(spec.limits);
         let is_fixed = spec.settings.jobs == spec.settings.jobs_max;
         if !is_fixed && job.creates_under_locks() {
-            spec.report
-                .debug("half of the workers at first, as they would wait for locks of the file system");
+            spec.report.debug(
+                "starting with half of the workers, as more would contend for the file system's locks",
+            );
             return run(spec, &driver.beginning_with_half(), operands);
         }
         run(spec, &driver, operands)

@@ -1,10 +1,11 @@
-//! How many workers there are: as many as waiting makes worthwhile.
+//! Decides how many workers a run has: more while they are blocked, fewer while they contend.
 //!
 //! A worker makes blocking calls. On a local disk a few of them keep the processors busy, but where
 //! each call waits for a network (NFS, Lustre, FUSE), throughput is proportional to the calls that
-//! wait at the same time, until the server is busy (Little's law). So the number of workers is
-//! doubled while the processors are mostly idle, or quadrupled if they will be then too, or raised
-//! to the most at once if nearly every call waits, and only as long as that pays:
+//! wait at the same time, until the server is busy (Little's law). So while the processors are
+//! mostly idle, the number of workers is doubled, or quadrupled if that would still leave them
+//! idle, or raised to the maximum at once if nearly every call waits. It keeps growing only as long
+//! as throughput rises:
 //!
 //! ```text
 //!            idle processors                steps per second rose by a quarter
@@ -20,7 +21,7 @@
 //! disk. On xfs they wait for each other's locks instead, and half of them are faster
 //! (docs/measurements/choices.md, "Small files on one file system"). So if the processors have time
 //! left and it isn't a network that the workers wait for, half of them rest for a moment. If that
-//! keeps the processors busier, it stays so, until the same test speaks for all of them again.
+//! keeps the processors busier, they stay at rest until the same test favours the full number.
 //!
 //! With `--max-latency`, the server's other users come first: as long as its metadata calls take
 //! longer than that, fewer workers make calls, down to one. Their number follows from Little's law,
@@ -38,7 +39,7 @@ use crate::settings::processors;
 /// Minimum length of an observation. Shorter ones see the scheduler rather than the file system.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// Time until another look after one that came too soon.
+/// Delay before an observation that came too early is repeated.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// The same as [`PERIOD`] where the processors have something to do: there, less is to be gained,
@@ -48,36 +49,35 @@ const BUSY_PERIOD: Duration = Duration::from_millis(20);
 /// The same with more workers than a run begins with, whose speed differs by half.
 const LONG_PERIOD: Duration = Duration::from_millis(50);
 
-/// Share of the processors' time up to which they have almost nothing to do.
+/// Processor utilisation below which the processors count as idle.
 const IDLE: f64 = 0.3;
 
-/// Share of the processors' time from which on more workers than a run begins with would compete
-/// for them, or for locks.
+/// Processor utilisation above which additional workers would compete for processors or locks.
 const BUSY: f64 = 0.4;
 
-/// Share of the processors' time from which on there is nothing to be gained.
+/// Processor utilisation above which nothing can be gained.
 const FULL: f64 = 0.7;
 
 /// Minimum steps of each worker in an observation.
 const STEPS_PER_WORKER: u64 = 2;
 
-/// Waits per step from which on a run is waiting. One that is only kept from the processors, by
-/// other programs, never waits: more workers would take them from those.
+/// Minimum voluntary waits per step for a run to count as blocked. A run that only lacks CPU time
+/// because of other programs doesn't wait; more workers would just compete with those.
 const WAITS_PER_STEP: f64 = 0.5;
 
-/// The same from which on nearly every call waits, as it does on a network: a step on a local disk
-/// waits less than once. This is known sooner than that a run is waiting.
+/// Minimum waits per step for nearly every call to count as blocked, as on a network: a step on a
+/// local disk waits less than once. This can be detected sooner than that a run is blocked.
 const WAITS_PER_STEP_OF_NETWORK: f64 = 4.0;
 
-/// Ratio of speeds from which on more than the first workers have paid. Ideal is 2 or 4.
+/// Minimum speed-up for additional workers to have paid off. The ideal is 2 or 4.
 const PAYS: f64 = 1.25;
 
 /// Ratio of the processors' shares from which on another number of the first workers has paid.
 /// Their time differs less than the speed, because steps take different times.
 const KEEPS_BUSIER: f64 = 1.05;
 
-/// How often growth may not pay. The second attempt is for a run that has come to another part of
-/// its tree.
+/// Maximum number of growth attempts that don't pay off. The second one is for a run that has
+/// reached another part of its tree.
 const FAILURES_MAX: u32 = 2;
 
 /// Pause after a change that did not pay, and before the opposite of one that did.
@@ -151,7 +151,7 @@ pub(crate) struct Growth {
     measured: Option<Progress>,
     /// Number of workers that there were before the latency was too high.
     held_back: Option<usize>,
-    /// True if the number was changed for the latency: calls begun before that tell nothing.
+    /// True if the latency limit has just changed the number: calls begun before that don't count.
     has_just_changed: bool,
     remark: Option<String>,
 }
@@ -176,12 +176,12 @@ impl Growth {
         }
     }
 
-    /// Lets the number of workers be.
+    /// Creates a governor that never changes the number of workers.
     pub(crate) fn over() -> Self {
         Self { next_look: Duration::MAX, ..Self::new(1, 1) }
     }
 
-    /// Returns true if an observation may say something: the latest is long ago.
+    /// True if enough time has passed since the last observation for another one.
     pub(crate) fn is_due(&self, elapsed: Duration) -> bool {
         elapsed >= self.next_look
     }
@@ -195,7 +195,7 @@ impl Growth {
     /// Returns the number of workers that the latency asks for; `None` if it asks for nothing.
     pub(crate) fn regulate(&mut self, now: Progress, workers: usize) -> Option<usize> {
         let Some(max) = now.latency_max else {
-            // As before the limit, which is no more.
+            // The limit was lifted: restore the number from before it.
             let before = self.held_back.take()?;
             return Some(self.go_on(now, before));
         };
@@ -230,7 +230,7 @@ impl Growth {
         Some(self.go_on(now, wanted))
     }
 
-    /// Lets growth begin anew a moment after the number of workers has changed for the latency.
+    /// Restarts growth a moment after the latency limit has changed the number of workers.
     fn go_on(&mut self, now: Progress, workers: usize) -> usize {
         self.pass_over(now);
         self.phase = Phase::Steady(now.elapsed + PAUSE);

@@ -2,9 +2,9 @@
 //!
 //! All workers of a process share one clock for each limit. Whatever a worker has moved or is about
 //! to begin takes the time that the limit allows for it, after everything that came before, and the
-//! worker waits until that time is over (generic cell rate algorithm, ITU-T I.371). Bytes are
-//! waited for afterwards, because a read may return less than was asked for. A run that was late
-//! for a moment may make up for it, but not for longer.
+//! worker waits until that time is over (generic cell rate algorithm, ITU-T I.371). A worker waits
+//! for bytes after it has moved them, because a read may return less than was requested. A run may
+//! catch up after a short delay (`LATE_MAX`), but no further.
 //!
 //! A clock counts amounts instead of times, so that a new limit also holds for the workers that are
 //! waiting:
@@ -59,7 +59,7 @@ pub struct LimitValues {
     pub operations_per_second: Option<u64>,
     /// Mean time that a metadata call may take: if it takes longer, fewer workers make calls.
     pub latency: Option<Duration>,
-    /// True if nothing new is begun.
+    /// True while the run is paused: nothing new is begun.
     pub is_paused: bool,
 }
 

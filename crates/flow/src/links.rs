@@ -1,8 +1,9 @@
 //! Hard links: which names are one file, across directories and workers.
 //!
-//! The first worker to meet a file with several names claims it and does it. Names met meanwhile
-//! wait here, without blocking anybody; names met afterwards get the answer at once. If the first
-//! fails, the waiting names are handed back to be retried, so one failure doesn't lose the others.
+//! The first worker to meet a file with several names claims it and copies it. Names met before
+//! that is done wait here, without blocking anybody; names met afterwards get the answer at once.
+//! If the first fails, the waiting names are handed back to be retried, so one failure doesn't lose
+//! the others.
 //!
 //! ```text
 //!           claim: First                 complete(answer)

@@ -50,8 +50,8 @@ use crate::settings::Settings;
 /// two to five small files, and makes the descriptor table a shared one.
 const ALONE: Duration = Duration::from_millis(1);
 
-/// Steps of a worker between two looks at the clock. As many at its start have a look each: on a
-/// network a step may take several milliseconds.
+/// Steps of a worker between two readings of the clock. The first few steps each read it, because
+/// on a network a step may take several milliseconds.
 const STEPS_PER_LOOK: u64 = 4;
 
 /// Queues of one worker. Only the owner locks its ends, so these locks are never contended.
@@ -168,7 +168,7 @@ impl<J: JobWeight + Send> Local<J> {
         Self { limit: AtomicUsize::new(self.first.div_ceil(2)), ..self }
     }
 
-    /// Has the latency that these limits allow decide how many workers make calls.
+    /// Lets the latency limit decide how many workers make calls.
     #[must_use]
     pub fn limited(self, limits: Option<&Limits>) -> Self {
         Self { limits: limits.cloned(), ..self }

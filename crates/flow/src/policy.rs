@@ -51,8 +51,8 @@ impl CancelToken {
     /// Cancels the token. The first time, calls the registered functions.
     pub fn cancel(&self) {
         let mut on_cancel = lock(&self.inner.on_cancel);
-        // With the lock held: a function registered meanwhile is either in the list or sees that it
-        // is too late.
+        // Under the lock: a function registered concurrently is either in the list or sees the
+        // cancellation.
         self.inner.is_cancelled.store(true, Ordering::Release);
         let calls = std::mem::take(&mut *on_cancel);
         // A function may use the token itself.

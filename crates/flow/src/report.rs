@@ -70,8 +70,8 @@ impl Problem {
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         let cause = self.cause.as_ref()?;
-        // Without /proc the kernel has no way to the attributes of a file that is held without
-        // being open, and its error doesn't say so.
+        // Without /proc the kernel offers no way to reach the attributes of a file behind an
+        // `O_PATH` descriptor, and its error doesn't say so.
         let attributes =
             [Operation::Flistxattr, Operation::Fgetxattr, Operation::Fsetxattr, Operation::Fremovexattr];
         let may_need_proc =
@@ -152,7 +152,7 @@ impl fmt::Display for Line {
 /// Counts of entries and bytes. [`Report::count`] adds amounts, and never sets them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Tally {
-    /// Entries seen in listings and among the operands, whatever became of them.
+    /// Entries seen in listings and among the operands, whatever their outcome.
     pub discovered: u64,
     /// Completed entries, failed or not: those of `discovered` that are done.
     pub finished: u64,
@@ -164,7 +164,7 @@ pub struct Tally {
     pub symlinks: u64,
     /// FIFOs, sockets and devices done.
     pub specials: u64,
-    /// Further names given to files already done.
+    /// Hard links created to files already done.
     pub hard_links: u64,
     /// Entries left alone, as requested.
     pub skipped: u64,
@@ -214,7 +214,7 @@ impl AddAssign for Tally {
     }
 }
 
-/// What became of an entry. Each outcome is one of the counts of [`Tally`].
+/// Outcome of an entry. Each outcome is one of the counts of [`Tally`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum EntryOutcome {
     /// A regular file is done.
@@ -324,7 +324,7 @@ pub trait Report: Sync {
         false
     }
 
-    /// Writes bytes to a standard stream. They must stay together.
+    /// Writes bytes to a standard stream, contiguously.
     fn output(&self, stream: Standard, bytes: &[u8]);
 
     /// Asks the user a question, which does not end its line. Returns true for yes, false if nobody

@@ -1,8 +1,8 @@
 //! Waiting for room on a full file system.
 //!
-//! Only another try shows that there is room: `statfs` knows nothing of quotas, nor of what a
-//! copy-on-write file system needs besides the data. So the call that failed is made again, at
-//! growing intervals.
+//! Only a retry shows whether there is space: `statfs` doesn't account for quotas or for the
+//! metadata of a copy-on-write file system. So the call that failed is made again, at growing
+//! intervals.
 //!
 //! A worker may have many files whose calls have failed, and must not sleep for each of them. So
 //! tries are numbered by rounds: a call that was last made before the latest sleep is made again at
@@ -27,14 +27,14 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// Maximum interval between two tries.
 const INTERVAL_MAX: Duration = Duration::from_secs(2);
 
-/// How often a sleeping worker looks whether the run was cancelled.
+/// Interval at which a sleeping worker checks for cancellation.
 const LOOKS: Duration = Duration::from_millis(100);
 
 /// How soon after the end of a wait the next one continues with its interval. Where room appears
 /// bit by bit, this bounds the number of messages.
 const SAME_WAIT: Duration = Duration::from_secs(10);
 
-/// Lets the workers of a run wait while a target's file system is full. Clones share one state.
+/// Blocks the workers of a run while a target's file system is full. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Room {
     state: Arc<Mutex<State>>,

@@ -7,8 +7,8 @@ use crate::config::{Config, Switches};
 use crate::limits::Limits;
 use crate::plan::Precedence;
 
-/// Descriptors that a wide tree keeps busy. A program may raise its soft limit to this before a
-/// run.
+/// Number of descriptors that a wide tree can use. A program may raise its soft limit to this
+/// before a run.
 pub const DESCRIPTORS_WANTED: usize = 16 << 10;
 
 /// Descriptors the run may not use: the three standard ones and two of the caller's.

@@ -76,9 +76,8 @@ pub trait Tool: Sync + Sized {
         false
     }
 
-    /// Decides what an entry of this type needs. The type is never `Unknown`: what a listing
-    /// doesn't say was looked up. Of a link that is followed, it is the type of what the link leads
-    /// to.
+    /// Decides what an entry of this type needs. The type is never `Unknown`: the framework looks
+    /// up what a listing leaves open. For a followed link, it is the type of the link's target.
     fn plan(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan;
 
     /// Called when a directory was opened. Creates its counterpart.
@@ -362,8 +361,7 @@ impl<'r, T: Tool> Context<'r, T> {
         }
     }
 
-    /// Returns how many errors this worker has reported: a step that leaves the number alone had
-    /// none.
+    /// Returns the number of errors this worker has reported. A step failed if the number grew.
     #[must_use]
     pub fn errors(&self) -> u64 {
         self.errors.get()
@@ -422,7 +420,7 @@ impl<'r, T: Tool> Context<'r, T> {
         entry.node.owner.as_ref().is_some_and(|owner| owner.hand_back(self, entry))
     }
 
-    /// Lets the tool handle an entry in one call.
+    /// Passes an entry to [`Tool::handle`], and completes it unless that is deferred.
     pub(crate) fn handle(&self, entry: &Entry<T>, kind: EntryType) {
         if self.run.tool.handle(self, entry, kind) == Handled::Over {
             self.complete(entry);
@@ -441,7 +439,7 @@ impl<'r, T: Tool> Context<'r, T> {
         file.entry.node.owner.as_ref().is_some_and(|owner| owner.detach(self, file, transfer))
     }
 
-    /// Lets the owner, or the tool, finish a file whose content was moved.
+    /// Passes a file whose content was moved to the owner, or to the tool, to be finished.
     pub(crate) fn finish_file(&self, file: &OpenFile<T>) -> Finished {
         match &file.entry.node.owner {
             Some(owner) => owner.finish_file(self, file),

@@ -1,4 +1,4 @@
-//! What a run returns: a summary, or why there is more to it.
+//! Results of a run: a summary, or an error.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;

@@ -1,5 +1,4 @@
-//! The journal of a copy: what is finished, so that a later run of the same copy goes on from
-//! there.
+//! The journal of a copy: a record of completed entries, from which a later run resumes.
 //!
 //! - [`Journal`]: the file, which one run at a time appends to.
 //! - [`Stamp`]: the state of an entry's source and target at completion. A later run skips the

@@ -78,8 +78,8 @@ impl Glob {
         tokens.iter().any(|token| matches!(token, Token::Never))
     }
 
-    /// True if the pattern begins with a star, so that any match further on is also one from
-    /// the start.
+    /// True if the pattern begins with a star, so a match at any position is also a match at the
+    /// start.
     pub fn begins_anywhere(&self) -> bool {
         matches!(self.by_bytes.first(), Some(Token::Star))
     }

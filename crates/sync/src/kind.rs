@@ -6,7 +6,7 @@ haul_flow::kinds! {
     pub enum SyncKind {
         /// Nothing has this name, which rsync would take for a path on another host.
         Remote =
-            "{}: no such directory, and haul copies only between local ones (with a colon in its name: ./NAME)",
+            "{}: no such directory; haul sync is local only (for a name with a colon, write ./NAME)",
         /// Source or target is not a directory.
         NotADirectory = "{}: not a directory",
         /// The absolute path of source or target can't be determined, so the two can't be checked.

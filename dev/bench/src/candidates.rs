@@ -24,7 +24,7 @@ const CALLED: &str = "HAUL_BENCH_HAUL";
 /// ID of the candidate all others are compared with.
 pub(crate) const GNU: &str = "cp";
 
-/// How the IDs of the bounds begin, which are no rivals.
+/// Prefix of the IDs of the bounds, which aren't rivals.
 pub(crate) const BOUND: &str = "bound";
 
 /// Label of the other build of haul, from `--before`.

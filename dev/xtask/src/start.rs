@@ -20,7 +20,7 @@ const ABOUT: &str =
    and less memory at the start (docs/measurements/start.md). Written by 'cargo xtask start'. The
    asterisks stand for what depends on the compiler. */\n";
 
-/// Writes the linker script anew.
+/// Rewrites the linker script.
 pub(crate) fn start() -> Result<(), Failure> {
     say("==> functions called by a small copy");
     run(&mut cargo(&["build", "--locked", "--release", "--package", "haul-cli"]))?;

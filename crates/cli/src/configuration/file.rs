@@ -58,7 +58,7 @@ fn text_of(file: &File, owner: Owner) -> Result<String, String> {
     let trusted = user == ROOT || (owner == Owner::RootOrUser && user == effective_identity().user);
     if !trusted {
         let wanted = if owner == Owner::Root { "root" } else { "root or you" };
-        return Err(format!("not used, because it belongs to user {user}, not to {wanted}"));
+        return Err(format!("ignored: owned by user {user}, not by {wanted}"));
     }
     if status.mode() & WRITABLE_BY_OTHERS != 0 {
         return Err("not used, because others may write to it (chmod go-w)".to_owned());

@@ -109,8 +109,7 @@ fn only_files_that_nobody_else_can_write_are_used() {
     let user = haul_sys::effective_identity().user;
     // Root gives the file to somebody else; anybody else isn't root.
     let other = if chown(&path, Some(user + 1), None).is_ok() { user + 1 } else { user };
-    let refused =
-        |wanted| Err(format!("FILE: not used, because it belongs to user {other}, not to {wanted}"));
+    let refused = |wanted| Err(format!("FILE: ignored: owned by user {other}, not by {wanted}"));
     assert_eq!(read(Owner::Root), refused("root"));
     if other != user {
         assert_eq!(read(Owner::RootOrUser), refused("root or you"));

@@ -25,47 +25,47 @@ pub(super) static FLAGS: &[Flag<Shared>] = &[
     Flag::own(
         "--exclude",
         Required("GLOB", |shared, value| shared.add_rule("", value)),
-        "leave out what GLOB matches, as a line of a .gitignore file would: NAME or *.EXT anywhere, DIR/ only directories, \
-         /PATH or A/B from the top of the tree; of all rules, the last that matches decides",
+        "skip entries that match GLOB, in .gitignore syntax: NAME or *.EXT at any depth, DIR/ only directories, /PATH \
+         or A/B from the top of the tree; the last matching rule wins",
     ),
     Flag::own(
         "--include",
         Required("GLOB", |shared, value| shared.add_rule("!", value)),
-        "keep what GLOB matches, although an earlier rule leaves it out; but nothing below a directory that is left out",
+        "keep entries that match GLOB even if an earlier rule excludes them, but nothing below an excluded directory",
     ),
     Flag::own(
         "--exclude-from",
         Required("FILE", Shared::add_rules_of),
-        "read rules from FILE, or standard input if FILE is -, each on a line; a line that begins with ! includes",
+        "read rules from FILE (- for standard input), one per line; a line that begins with ! includes",
     ),
     Flag::own(
         "--files-from",
         Required("FILE", |shared, value| shared.set_list(value, b'\n')),
-        "look only at the names in FILE, or standard input if FILE is -, each on a line; cp and sync also create the \
-         directories above them, and copy what is in a listed directory only with -r",
+        "process only the names listed in FILE (- for standard input), one per line; cp and sync also create their \
+         parent directories, and copy the contents of a listed directory only with -r",
     ),
     Flag::own(
         "--files0-from",
         Required("FILE", |shared, value| shared.set_list(value, 0)),
-        "the same, but each name ends with NUL, as find -print0 and git ls-files -z print them",
+        "like --files-from, for names separated by NUL, as printed by find -print0 and git ls-files -z",
     ),
-    Flag::own("--null", Plain(|shared| shared.null = true), "with --files-from, names end with NUL"),
+    Flag::own("--null", Plain(|shared| shared.null = true), "with --files-from, names are separated by NUL"),
     Flag::own(
         "--gitignore",
         Plain(|shared| shared.run.config.selection.gitignore = true),
-        "leave out what the .gitignore files in the tree exclude; --exclude and --include take precedence",
+        "honour the .gitignore files in the tree; --exclude and --include take precedence",
     ),
     Flag::own(
         "--exclude-caches",
         Plain(|shared| shared.run.config.selection.exclude_caches = true),
-        "leave out the contents of directories with a CACHEDIR.TAG, but for that file",
+        "skip the contents of directories that hold a CACHEDIR.TAG, except for the tag itself",
     ),
     Flag::own(
         "--min-size",
         Required("SIZE", |shared, value| {
             value.size(BYTES).map(|bytes| shared.run.config.selection.size_min = Some(bytes as u64))
         }),
-        "leave out regular files of fewer than SIZE bytes (K, M, G: powers of 1024)",
+        "skip regular files smaller than SIZE bytes (K, M, G: powers of 1024)",
     ),
     Flag::own(
         "--max-size",

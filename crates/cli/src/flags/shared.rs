@@ -124,7 +124,7 @@ static OF_MACHINE: &[Flag] = &[
     Flag::own(
         "--nice",
         Plain(|shared| shared.run.config.nice = true),
-        "let other programs go first: use the lowest processor priority, and the disk only while nobody else does",
+        "run at the lowest CPU priority, and use the disk only when it is otherwise idle",
     )
     .configurable(),
     Flag::own(
@@ -158,7 +158,7 @@ static OF_MACHINE: &[Flag] = &[
             shared.limits();
             Ok(())
         }),
-        "create SOCKET, through which 'haul ctl' shows what this command does, limits it, pauses it and stops it; only \
+        "create SOCKET, through which 'haul ctl' can query, throttle, pause and stop this command; only \
          for this user, and removed at the end",
     ),
     Flag::own(
@@ -188,7 +188,7 @@ static OF_MACHINE: &[Flag] = &[
     Flag::own(
         "--events",
         Required("FILE", |shared, value| value.destination().map(|events| shared.run.events = Some(events))),
-        "write what happens to FILE as JSON Lines, for programs; fd:N is the open descriptor N",
+        "write events to FILE as JSON Lines; fd:N writes to the open descriptor N",
     ),
     Flag::own(
         "--log-file",

@@ -1,5 +1,5 @@
-//! The flags of `haul sync`: those of a copy that make sense for it, and what tells it which files
-//! have changed.
+//! The flags of `haul sync`: the flags of `cp` that apply, and those that define when a file has
+//! changed.
 
 use std::ffi::OsString;
 
@@ -17,9 +17,9 @@ const WINDOW: Bounds = Bounds { least: 0, most: 1 << 31, text: "0 to 2147483648"
 
 pub(crate) static COMMAND: Command<Typed> = Command {
     usage: &["[OPTION]... SOURCE TARGET"],
-    about: "Make TARGET equal to SOURCE: copy what is missing or differs, with all attributes, and leave alone what is \
-            the same. What only TARGET has stays, unless --delete is given. A slash at the end of either name changes nothing: it \
-            is always the contents that are compared.\n\
+    about: "Make TARGET equal to SOURCE: copy missing and changed entries with all their attributes, and leave the \
+            rest alone. Entries only in TARGET stay, unless --delete is given. A \
+            trailing slash on either name makes no difference: the contents of the directories are compared.\n\
             Arguments required by a long option are also required by its short form.",
     sections: &[("", OWN), (MACHINE, COPYING), (shared::HOSTS, HOSTS)],
     sharing: Sharing::All,
@@ -38,7 +38,7 @@ static OWN: &[Flag] = &[
     Flag::own(
         "-a --archive",
         Plain(keep_everything),
-        "copy directories with what is in them, and keep all attributes (always on)",
+        "copy directories recursively, and preserve all attributes (always on)",
     ),
     Flag::own(
         "-r --recursive",
@@ -48,7 +48,7 @@ static OWN: &[Flag] = &[
     Flag::own(
         "-H --hard-links",
         Plain(|typed| typed.preserve |= Preserve::LINKS),
-        "keep hard links (always on)",
+        "preserve hard links (always on)",
     ),
     Flag::own("-A --acls", Plain(|typed| typed.preserve |= Preserve::MODE), "keep ACLs (always on)"),
     Flag::own(
@@ -66,12 +66,12 @@ static OWN: &[Flag] = &[
         Required("SECONDS", |typed, value| {
             value.count(WINDOW).map(|seconds| typed.difference().window = seconds as u32)
         }),
-        "take modification times that differ by no more than this as equal (for FAT, 1)",
+        "treat modification times that differ by at most SECONDS as equal (1 for FAT)",
     ),
     Flag::own(
         "-u --update",
         Plain(|typed| typed.difference().keeps_newer = true),
-        "leave files alone that are newer in TARGET",
+        "skip files that are newer in TARGET",
     ),
     Flag::own(
         "--existing",
@@ -81,12 +81,12 @@ static OWN: &[Flag] = &[
     Flag::own(
         "--ignore-existing",
         Plain(|typed| typed.difference().only_missing = true),
-        "copy only what TARGET lacks, and leave what it has as it is, except for directories",
+        "copy only entries missing from TARGET; existing ones are left unchanged, except for directories",
     ),
     Flag::own(
         "--delete",
         Plain(|typed| typed.deletion.wanted = true),
-        "delete what only TARGET has, once everything else has succeeded; what the rules leave out stays",
+        "delete entries that are not in SOURCE, once everything else has succeeded; excluded entries are kept",
     ),
     Flag::own(
         "--delete-excluded",
@@ -94,13 +94,13 @@ static OWN: &[Flag] = &[
             typed.deletion.wanted = true;
             typed.deletion.excluded = true;
         }),
-        "like --delete, and also delete from TARGET what the rules leave out",
+        "like --delete, and also delete excluded entries from TARGET",
     ),
     Flag::own(
         "--max-delete",
         Required("N", |typed, value| value.deletions().map(|limit| typed.deletion.limit = Some(limit))),
-        "delete nothing if more than N entries, or with N% more than that part of TARGET, would be deleted; the default is \
-         half of TARGET if it has more than 1000 entries",
+        "delete nothing at all if more than N entries, or N% of TARGET, would be deleted; the default is 50% if TARGET \
+         has more than 1000 entries",
     ),
     Flag::own(
         "--really",
@@ -110,19 +110,19 @@ static OWN: &[Flag] = &[
     Flag::own(
         "--inplace",
         Plain(|typed| typed.atomic = Some(Atomic::Never)),
-        "write to existing files, instead of replacing them when the new ones are complete",
+        "overwrite existing files in place, instead of writing a new file and renaming it",
     ),
     Flag::own(
         "--backup-dir",
         Required("DIR", |typed, value| value.path().map(|path| typed.backup_dir = Some(path))),
-        "keep files that are replaced or deleted in DIR, under the paths that they had in TARGET; DIR is relative to \
-         TARGET, and outside of it",
+        "move replaced and deleted files to DIR, keeping their paths relative to TARGET; DIR is relative to TARGET and \
+         must be outside it",
     ),
     Flag::own(
         "--link-dest",
         Required("DIR", |typed, value| value.path().map(|path| typed.link_dest.push(path))),
-        "do not copy what the earlier copy DIR has too, with the same attributes, but make it another name of the file \
-         there; DIR is relative to TARGET; may be repeated",
+        "make hard links to files in the earlier copy DIR that are unchanged, attributes included, instead of copying; \
+         DIR is relative to TARGET; may be repeated",
     ),
     Flag::own(
         "-n --dry-run",
@@ -163,7 +163,7 @@ static OWN: &[Flag] = &[
     Flag::own(
         "-i --itemize-changes",
         Plain(|typed| typed.itemize = true),
-        "print a line for each entry that changes, with what changes in it, as rsync does",
+        "print a line for each change, in the format of rsync",
     ),
     Flag::own(
         "-v --verbose",

@@ -196,7 +196,7 @@ static OWN: &[Flag] = &[
     Flag::own(
         "--resume",
         Plain(|typed| typed.resume = true),
-        "go on where an interrupted run of the same command stopped; what is done is recorded in a hidden file, which is removed when the copy is complete",
+        "resume an interrupted run of the same command; progress is kept in a hidden file, which is removed at the end",
     ),
     Flag::own(
         "--journal",
@@ -281,7 +281,7 @@ pub(super) static COPYING: &[Flag] = &[
         Required("WAY", |typed, value| {
             value.choose(values::OPS).map(|ops| typed.shared.run.config.ops = Some(ops))
         }),
-        "how many blocks of a file are in flight, if the engine can: single (one), multi (several) or batch (several, \
+        "blocks of a file in flight, if the engine supports it: single (one), multi (several) or batch (several, \
          submitted and awaited together)",
     )
     .configurable(),
@@ -334,13 +334,13 @@ pub(super) static COPYING: &[Flag] = &[
     Flag::own(
         "--no-directory-first",
         Plain(|typed| typed.shared.run.config.switches.directory_first = false),
-        "list a directory only when no file is left to copy",
+        "list the next directory only when no files are left to copy",
     )
     .configurable(),
     Flag::own(
         "--no-inode-order",
         Plain(|typed| typed.shared.run.config.switches.inode_order = false),
-        "copy the files of a directory in the order it lists them",
+        "copy the files of a directory in listing order",
     )
     .configurable(),
 ];

@@ -1,8 +1,8 @@
 //! All text that users read about a copy: problems, `--verbose` lines, usage errors.
 //!
-//! The library reports kinds, each with a sentence: GNU's where GNU has one. `flow` has those of
-//! applets that word the framework's kinds otherwise. This module quotes the names for the user's
-//! locale, and adds the program's name.
+//! The library reports kinds, each with a sentence: GNU's where GNU has one. `messages/flow.rs` has
+//! the wordings of applets that differ for the framework's kinds. This module quotes the names for
+//! the user's locale, and adds the program's name.
 //!
 //! A message is one line (a list of valid values follows on lines of its own), and no name in it
 //! can break the line or move the cursor.
@@ -71,7 +71,7 @@ impl Messages {
         end(self.words(line))
     }
 
-    /// Formats a question. The answer goes on its line.
+    /// Formats a question, without a newline: the answer is typed on the same line.
     pub(crate) fn question(&self, question: &Line) -> Vec<u8> {
         [self.begin(), self.words(question)].concat()
     }

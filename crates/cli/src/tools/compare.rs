@@ -98,7 +98,7 @@ static FLAGS: &[Flag<Line>] = &[
     Flag::gnu(
         "-x --exclude",
         Required("GLOB", |line, value| line.shared.add_rule("", value)),
-        "leave out what GLOB matches, as a line of a .gitignore file would, on both sides",
+        "skip entries that match GLOB, in .gitignore syntax, on both sides",
     ),
     Flag::gnu(
         "--one-file-system",

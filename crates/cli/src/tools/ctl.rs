@@ -18,7 +18,7 @@ use crate::report::{complain, print_information};
 pub(super) const TOOL: Tool = Tool {
     name: "ctl",
     programs: &[],
-    about: "look at a running command, pause, limit or stop it",
+    about: "query, pause, throttle or stop a running command",
     document: || COMMAND.document(),
     main,
 };
@@ -39,19 +39,19 @@ static COMMAND: Command<Line> = Command {
         "SOCKET iops-limit N",
         "SOCKET max-latency MS",
     ],
-    about: "Look at a command that was started with --control=SOCKET, or change how it works.",
+    about: "Query or control a command that was started with --control=SOCKET.",
     sections: &[("", FLAGS)],
     sharing: Sharing::Nothing,
     notes: "\
 Commands:
   status          print what it has done so far, its rate and its limits
-  pause           begin nothing new; workers stop after the block in hand
-  resume          go on after a pause
+  pause           start nothing new; workers stop after the current block
+  resume          continue after a pause
   bwlimit RATE    move at most RATE of data per second; 0 or none: no limit
   iops-limit N    do at most N operations per second; 0 or none: no limit
   max-latency MS  use fewer workers while metadata calls take longer;
                   0 or none: no limit
-  stop            end it as SIGINT does, but finish the files of a copy
+  stop            end the command as SIGINT does, but first finish the files in progress
 
 Permissions:
 Only the user who started the command and root can connect.
@@ -60,7 +60,7 @@ Ranks:
 All ranks follow the process that was started.
 
 Stopping a copy:
-It finishes the files it has begun, without limits, and begins no others. A signal ends it at once.
+The copy finishes the files in progress, ignoring all limits, and starts no others. A signal then ends it at once.
 
 Exit status:
 0 if the command did what was asked, 1 if not.

@@ -224,8 +224,7 @@ impl Work for Commands {
         let to_end = Arc::clone(&running);
         let guard = signals::before_end(move || to_end.abandon());
         if let Err(why) = &guard {
-            console
-                .remark(&format!("commands that are running will go on if haul is killed: {}", reason(why)));
+            console.remark(&format!("running commands will survive if haul is killed: {}", reason(why)));
         }
         let outcome = haul_each::run_by(executor, &self.roots, &self.options, config, &running, console);
         drop(guard);

@@ -107,7 +107,7 @@ static CHECK_FLAGS: &[Flag<Line>] = &[
             line.needs_check("--ignore-missing");
             line.ignore_missing = true;
         }),
-        "pass over files that don't exist",
+        "do not fail or report for missing files",
     ),
     Flag::gnu(
         "--quiet",

@@ -180,7 +180,7 @@ fn an_input_that_is_written_to_meanwhile_stays() {
     fs::File::options().append(true).open(&name).unwrap().write_all(b"a line\n").unwrap();
     let outcome = running.finish().unwrap();
     assert_eq!(outcome.status(), Some(1), "{}", outcome.errors());
-    assert!(outcome.errors().contains("changed meanwhile"), "{}", outcome.errors());
+    assert!(outcome.errors().contains("changed in the meantime"), "{}", outcome.errors());
     assert!(fs::read(&name).unwrap().ends_with(b"a line\n"));
 }
 

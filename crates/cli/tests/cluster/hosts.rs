@@ -209,7 +209,7 @@ fn a_host_stays_away(kind: Kind, words: &str) {
     let told = outcome.errors();
     note!("{}: {:?} in {:?} {}", kind.name(), outcome.ending, outcome.took, told.trim());
     scene.assert_same(Facts::PRESERVED, &outcome);
-    assert!(told.contains("; restarting what is left without h3\n"), "{told}");
+    assert!(told.contains("; restarting the remaining work without h3\n"), "{told}");
     let again = fs::read_to_string(&gone).unwrap();
     // If the loss was not attributed to h3, it is tried once more.
     assert!(again.lines().count() <= 1, "{again}{told}");

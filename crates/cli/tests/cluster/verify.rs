@@ -232,7 +232,7 @@ fn a_wrong_byte_is_found(own: &[&str], is_split: bool) {
             let outcome = rot.copy(&options, "FLIP_ONCE");
             assert!(outcome.succeeded(), "{options:?}: {}", outcome.errors());
             let told = about_file(&outcome);
-            let repaired = |line: &String| line.ends_with(" on storage; they were written again");
+            let repaired = |line: &String| line.ends_with("; that range was rewritten");
             assert!(told.len() == 1 && repaired(&told[0]), "{options:?}: {told:?}");
             let counted = "\"verified\":1,\"repaired\":1";
             assert!(outcome.printed().contains(counted), "{options:?}: {}", outcome.printed());

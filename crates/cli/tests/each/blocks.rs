@@ -68,7 +68,7 @@ fn a_thread_that_cannot_be_had_is_told_of() {
     let run = scene.each(["-j1", "--block=1K", "f", "--", "cat"]).refusing(&[libc::SYS_clone3], libc::ENOSYS);
     let thread = u32::try_from(libc::CLONE_THREAD).unwrap();
     let outcome = run.refusing_bits(libc::SYS_clone, 0, thread, libc::EAGAIN).finish().unwrap();
-    let wanted = "haul each: commands that are running will go on if haul is killed: Resource temporarily unavailable\n\
+    let wanted = "haul each: running commands will survive if haul is killed: Resource temporarily unavailable\n\
          haul each: cannot read the output of the command for 'f': Resource temporarily unavailable\n";
     assert_eq!((outcome.status(), outcome.errors().as_str()), (Some(2), wanted));
 }

@@ -16,8 +16,8 @@ use haul_testkit::{Outcome, Program, Sandbox, libc, needs, program, require, wai
 
 use super::{build, contents, temporary_names};
 
-const WAITS: &str = "no room left for ";
-const GOES_ON: &str = "there is room again: going on\n";
+const WAITS: &str = "no space left for ";
+const GOES_ON: &str = "space is available again: continuing\n";
 
 /// Small files and large ones, 27 MB in all.
 const SIZES: [u64; 14] =

@@ -201,7 +201,7 @@ fn two_workers_wait_for_room() {
     let script = ["-c", "exec \"$@\" 2>>\"$ERRORS\"", "sh"].map(Into::into).to_vec();
     let run = scene.run(&ours, &["--on-full=pause"]).env("ERRORS", &errors);
     let running = run.behind("/bin/sh".as_ref(), script).start().unwrap();
-    let waits = || fs::read_to_string(&errors).is_ok_and(|said| said.contains("no room left for "));
+    let waits = || fs::read_to_string(&errors).is_ok_and(|said| said.contains("no space left for "));
     assert!(wait::until(Duration::from_secs(30), waits));
     remove(&scene.ballast());
     let outcome = running.finish().unwrap();

@@ -132,7 +132,7 @@ fn flip(mount: &Mount, content: &[u8]) {
 fn a_byte_that_changes_on_the_target_is_found_and_repaired() {
     let ours = program!();
     require!(ours.needs_haul(), needs::root(), needs::tool("mkfifo"));
-    let repaired = "file' differed in bytes 1048576 to 1248576 on storage; they were written again\n";
+    let repaired = "file' differed on storage in bytes 1048576 to 1248576; that range was rewritten\n";
     for file_system in ["ext4", "xfs", "btrfs"] {
         require!(needs::loop_mount(file_system));
         for engine in each_engine() {
@@ -333,6 +333,6 @@ fn what_cannot_be_verified_is_refused_or_said() {
     assert_eq!(outcome.status(), Some(0));
     assert!(outcome.errors().contains("were verified from memory"), "{}", outcome.errors());
     let outcome = run(&["--verify", "file", "copy"]);
-    let said = "haul cp: warning: 'copy' and others were verified from memory: their file system keeps files there\n";
+    let said = "haul cp: warning: 'copy' and others were verified from memory: their file system cannot bypass the page cache\n";
     assert_eq!((outcome.status(), outcome.errors().as_str()), (Some(0), said));
 }

@@ -212,7 +212,7 @@ impl ProcessGroup {
         }
     }
 
-    /// Gives the job up before work of a tool was begun, and returns why. None will be begun.
+    /// Gives up the job before a tool's work has begun, and returns why. No work will begin.
     fn give_up(&self, error: JobError) -> Problem {
         // Only this thread sets it.
         self.lost.set(JobError::NeverStarted).unwrap_or_default();
@@ -355,7 +355,7 @@ impl ProcessGroup {
         let mut guard = lock(&self.attempt);
         let Some(attempt) = guard.as_mut() else { return Received::Lost(self.why_lost()) };
         let arrival = attempt.incoming.wait(patience);
-        // Time in which this process was suspended is nobody's silence.
+        // Time during which this process was suspended doesn't count as silence of a peer.
         attempt.heard += attempt.standstill.turn(Instant::now());
         if arrival.is_some() {
             attempt.heard = Instant::now();
@@ -408,7 +408,8 @@ impl ProcessGroup {
 
     fn show_life(&self) {
         let quiet =
-            // Six times as often as the peer needs it: late messages must not pass for silence.
+            // Six times as often as the peer needs it, so that a delayed message isn't mistaken for
+            // silence.
             |(_, last_sent): &(Outgoing<ToMaster>, Instant)| last_sent.elapsed() > self.options.silence / 6;
         if lock(&self.outgoing).as_ref().is_some_and(quiet) {
             self.post(ToMaster::Alive);
@@ -428,8 +429,8 @@ impl ProcessGroup {
         self.tell_problems(host, problems, report);
     }
 
-    /// Reports problems of a host to the user. That it can't reach a directory is reported once,
-    /// not for each of the directory's work items.
+    /// Reports problems of a host to the user. An unreachable directory is reported once, not once
+    /// per work item.
     pub(crate) fn tell_problems(&self, host: &str, problems: Vec<PackedProblem>, report: &dyn Listens) {
         let several_hosts =
             !problems.is_empty() && lock(&self.attempt).as_ref().is_some_and(Attempt::has_several_hosts);

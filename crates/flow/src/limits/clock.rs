@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-/// How much time in which nothing was done may be made up for, in seconds.
+/// Maximum burst, as idle time that may be caught up, in seconds.
 const LATE_MAX: f64 = 0.1;
 
 /// Maximum wait before the clock is read again, in seconds, so that no limit overflows: a year.
 const WAIT_MAX: f64 = 3e7;
 
-/// How long a process would last with what it requests ahead of its need.
+/// How long the amount that a process requests in advance lasts.
 const AHEAD: Duration = Duration::from_millis(100);
 
 /// Maximum amount of a request: what the limit allows in this time, in seconds.

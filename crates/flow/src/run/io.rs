@@ -24,16 +24,16 @@ const SMALL_BUFFERS: [usize; 2] = [16 << 10, SMALL_BYTES as usize];
 /// they would only take memory (docs/measurements/tools.md, "cmp").
 const LARGE_KEPT: usize = 8;
 
-/// How many cached small files weigh as much as one that has to be fetched. So a ring is worth it
-/// if more than one in five has to be (docs/measurements/choices.md).
+/// Number of cached small files that outweigh one uncached file: a ring pays off if more than one
+/// file in five is uncached (docs/measurements/choices.md).
 const UNCACHED_WEIGHT: usize = 4;
 
 /// When a ring pays for itself: after 32 uncached small files in a row. Creating one costs about as
 /// much as copying a few dozen files.
 const RING_WORTH: usize = 32 * UNCACHED_WEIGHT;
 
-/// Files of up to so many bytes always leave their pages in the cache. The machine isn't asked what
-/// it can hold for less.
+/// Files up to this size always leave their pages in the cache: looking up the memory limit isn't
+/// worth it for them.
 const CACHED_BYTES_MAX: u64 = 64 << 20;
 
 /// What the states of a file use of their worker: buffers, and what the engine can.
@@ -122,8 +122,8 @@ impl Io {
         self.worth_of_ring >= RING_WORTH
     }
 
-    /// Returns true if a source of so many bytes should be copied through a pipe, because nearly
-    /// all of it is in the page cache. What has to be fetched should not: `splice` activates its
+    /// Returns true if a source of this size should be copied through a pipe, because nearly all of
+    /// it is in the page cache. Uncached data should not go through one: `splice` activates its
     /// pages, and they displace those that others use (docs/measurements/choices.md).
     pub(super) fn suits_pipe(&self, source: &Fd, bytes: u64) -> bool {
         let cached = || cached_bytes(source).unwrap_or(0);

@@ -98,7 +98,7 @@ fn start_workers<'s, T: Tool>(
             haul_sys::widen_descriptor_table(spec.settings.descriptors());
         }
         if other == spec.settings.jobs {
-            spec.report.debug("the file systems make the workers wait: more are started");
+            spec.report.debug("workers are waiting for the file systems: starting more");
         }
         // Not `Scope::spawn`, which panics if the system refuses a thread (a limit of processes
         // or address space).

@@ -49,7 +49,7 @@ pub(super) fn copy<T: Tool>(
         && !transfer.skips_holes()
         && let Err(cause) = reserve(cx, entry, (target, stat.size))
     {
-        cx.remark(entry, &format!("its space is not reserved: {cause:#}"));
+        cx.remark(entry, &format!("cannot preallocate: {cause:#}"));
     }
     if switches.advise && stat.size >= SEQUENTIAL_BYTES {
         // Only a hint: the kernel reads further ahead, or does not.
@@ -90,7 +90,7 @@ pub(super) fn choose_policy<T: Tool>(
     // A copy inside the kernel goes through the page cache.
     let transfer = transfer.in_blocks();
     if switches.direct && transfer != Transfer::Blocks(Holes::Read) {
-        cx.remark(entry, "it has holes: goes through the page cache");
+        cx.remark(entry, "has holes: using the page cache");
         return (transfer, CachePolicy::cached());
     }
     let note = |why: &str| cx.remark(entry, &format!("goes through the page cache: {why}"));

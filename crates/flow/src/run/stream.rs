@@ -388,7 +388,7 @@ impl<T: Tool> Stream<T> {
         let OpenFile::<T> { cache_policy, source, target, entry, .. } = &*self.file;
         let falls_back = cache_policy.fall_back(cause, self.tried, source, target.as_ref());
         if falls_back {
-            cx.remark(entry, &format!("goes on through the page cache: {cause:#}"));
+            cx.remark(entry, &format!("falling back to the page cache: {cause:#}"));
         }
         falls_back
     }

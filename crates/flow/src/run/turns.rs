@@ -1,7 +1,7 @@
 //! Two workers that copy one file and write its blocks in turn.
 //!
-//! A file system lets one thread at a time write to a file, but another can read meanwhile
-//! (docs/measurements/choices.md, "One large file by two workers"). Each worker takes the next
+//! A file system lets only one thread at a time write to a file, but another can read at the same
+//! time (docs/measurements/choices.md, "One large file by two workers"). Each worker takes the next
 //! block, reads it, and writes it once all blocks before it are written:
 //!
 //! ```text
@@ -9,8 +9,8 @@
 //! worker 1:         │ read 1  │ write 1 │ read 3 │ write 3 │ read 5
 //! ```
 //!
-//! Invariant: what is written is always the beginning of the file, as with one worker. A copy that
-//! is killed leaves no hole in it.
+//! Invariant: the data written is always a prefix of the file, as with one worker. A copy that is
+//! killed leaves no hole in it.
 //!
 //! Termination: the first block that isn't written belongs to a worker that doesn't wait. It either
 //! writes the block, or calls [`Turns::stop`], which ends all waits.
@@ -23,9 +23,8 @@ use std::time::{Duration, Instant};
 use super::block_cursor::BlockCursor;
 use crate::lock::lock;
 
-/// Time that a worker looks again and again whether it is its turn, before it sleeps: about as long
-/// as a block takes. With a sleep for each block, a copy takes up to 1.4 times as long
-/// (docs/measurements/choices.md).
+/// Time that a worker spins before it sleeps: about as long as a block takes. With a sleep for each
+/// block, a copy takes up to 1.4 times as long (docs/measurements/choices.md).
 const AWAKE: Duration = Duration::from_micros(100);
 
 /// The blocks of a file that two workers copy.

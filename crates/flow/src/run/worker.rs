@@ -49,8 +49,8 @@ use crate::report::{RunInfo, Tally};
 use crate::settings::Settings;
 use crate::tool::{Context, DirNode, Entry, Job, Tool};
 
-/// Bytes of parked files from which on no more files are opened: enough to keep a disk busy.
-/// Without a limit a worker would keep a whole batch of large files, which others could move.
+/// Maximum bytes of parked files: beyond it no more files are opened. Enough to keep a disk busy.
+/// Without a limit a worker would hoard a whole batch of large files that others could move.
 const PARKED_BYTES_MAX: u64 = 16 << 20;
 
 /// Pause of a worker under backpressure before it checks again.
@@ -122,7 +122,8 @@ impl<'r, T: Tool> Worker<'r, T> {
             self.resume(slot);
         }
         while self.alone.is_none() && self.has_room() && !self.is_held_back() {
-            // Before a job is taken: others must not see nobody busy while one is in hand.
+            // Before a job is taken: otherwise others could see nobody busy while this worker holds
+            // one.
             self.note_busy(true);
             if !self.admit() {
                 break;
@@ -193,7 +194,7 @@ impl<'r, T: Tool> Worker<'r, T> {
             }
             Some(Job::Enter(node, mut batch)) => {
                 self.cx.attend(Some(&node));
-                // Shared in halves: others can go on with them.
+                // Share it in halves, so that other workers can start on them.
                 while batch.len() > 1 {
                     self.cx.share(Job::Enter(Arc::clone(&node), batch.split_off_half()));
                 }
@@ -405,7 +406,7 @@ impl<'r, T: Tool> Worker<'r, T> {
             return report.debug(&format!("the data is not in memory, but {why}"));
         }
         report.started(RunInfo { engine: name, jobs: settings.jobs });
-        report.debug(&format!("the data is not in memory: worker {} reads by {name}", self.cx.worker));
+        report.debug(&format!("the data is not cached: worker {} switches to {name}", self.cx.worker));
         self.engine = made.engine;
         self.io.adapt(self.engine.caps());
         self.register_buffers();

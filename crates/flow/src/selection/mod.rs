@@ -7,8 +7,7 @@
 //! Limits of size and age apply to regular files, and cost a `stat` each. With a list of names the
 //! walk lists directories from that (`list.rs`).
 //!
-//! What the user named is treated alike with one exception: a directory named as an operand is
-//! always entered.
+//! Operands are treated like any other entry, except that a directory operand is always entered.
 //!
 //! ```text
 //! Selection (plain data, in `Config`) ─► Selector (compiled, one per run)
@@ -54,7 +53,7 @@ pub struct Selection {
     pub rules: Vec<String>,
     /// True if `.gitignore` files below the operands are honoured. `rules` take precedence.
     pub gitignore: bool,
-    /// True if of a directory with a `CACHEDIR.TAG` only that file is kept.
+    /// True if directories with a `CACHEDIR.TAG` are skipped, except for that file.
     pub exclude_caches: bool,
     /// Minimum size of a regular file, in bytes.
     pub size_min: Option<u64>,
@@ -260,13 +259,13 @@ impl Selector {
         verdict == Some(Verdict::Exclude)
     }
 
-    /// Returns the names in a listing of files that the program itself writes to.
+    /// Returns the names in a listing that belong to files the program itself writes to.
     pub(crate) fn own_files(&self, directory: &Fd, names: &Names) -> Vec<CString> {
         let own = &self.limits.own_files;
         if own.is_empty() {
             return Vec::new();
         }
-        // By the inode number of the listing, most need no look.
+        // The inode number in the listing rules out most of them without a `stat`.
         let may_be = |index: &usize| own.iter().any(|file| file.inode == names.entry(*index).inode);
         let is_own = |name: &&CStr| stat_at(directory, name).is_ok_and(|file| own.contains(&file.identity));
         let found = (0..names.len()).filter(may_be).map(|index| names.name(index)).filter(is_own);

@@ -1,4 +1,4 @@
-//! A list of rules, of which the last that matches decides.
+//! A list of rules; the last one that matches an entry decides.
 //!
 //! Rules without wildcards, by far most of long lists, are looked up by name and by path. The
 //! others are matched together, many at a time, by the crate `globset`.

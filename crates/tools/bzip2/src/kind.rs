@@ -42,7 +42,7 @@ haul_flow::kinds! {
         CannotKeep = "failed to preserve the attributes of {escape}",
         /// An input can't be removed although its output is complete.
         CannotRemove = "cannot remove {escape}",
-        NotRemoved = "not removing {escape}, as it was replaced or changed meanwhile",
+        NotRemoved = "not removing {escape}, as it was replaced or changed in the meantime",
         OutputGone = "not removing {escape}, as {escape} was removed or replaced meanwhile",
     }
 }

@@ -8,8 +8,8 @@
 //!
 //! With `--atomic`, names wait for the data: files are written under temporary names, `syncfs`
 //! flushes a batch of them, and only then they are renamed. So two flushes are enough for any
-//! number of files that fit in a batch (`Policy::closed_waiting_max`), and at no moment does a
-//! power cut leave a name with a part of a file.
+//! number of files that fit in a batch (`Policy::closed_waiting`), and at no moment does a power
+//! cut leave a name with a part of a file.
 //!
 //! Invariant: after exit status 0 a power cut loses nothing of the copy. A failed flush is an error
 //! of the file, the directory or the file system, and sets the exit status.

@@ -1,4 +1,4 @@
-//! `--link-dest`: what an earlier copy already has becomes another name of it.
+//! `--link-dest`: hard-links entries that an earlier copy already has.
 //!
 //! The directories of the earlier copies are held beside each target directory. An entry is linked
 //! if nothing has its name in the target, and an earlier copy has a file of that name with the same

@@ -79,7 +79,7 @@ pub(super) enum Decision {
 pub(super) enum Skip {
     /// The target is not older.
     NotOlder,
-    /// The target is as its source, apart from attributes.
+    /// The target equals its source, apart from attributes.
     Unchanged,
     /// Replacing is disabled.
     Unwanted,

@@ -4,7 +4,7 @@
 //! target: what is done (`>` a file's data is copied, `c` something else is created or replaced,
 //! `h` a hard link is created, `.` attributes are set), the type of the entry, and then a letter
 //! for each property that differed, or `+` for a new entry. Scripts parse these lines, so
-//! `lines_are_those_of_rsync` (`cli/tests/itemize.rs`) compares them with real ones.
+//! `cli/tests/rsync.rs` compares them with the lines of real runs of rsync.
 //!
 //! Most lines are printed while the old entry still has the name. Only its extended attributes are
 //! looked up here; its `stat` comes from whoever decided about it.

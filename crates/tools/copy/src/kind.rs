@@ -41,8 +41,8 @@ haul_flow::kinds! {
         SameFile = "{} and {} are the same file",
         DirectoryOntoOther = "cannot overwrite non-directory {} with directory {}",
         OtherOntoDirectory = "cannot overwrite directory {} with non-directory {}",
-        /// A directory that is to be deleted later is where something else is to be. Copy that once
-        /// more then. A warning.
+        /// A directory in the way of another entry will be deleted later; the entry is copied again
+        /// after that. A warning.
         InTheWay = "directory {} is in the way of {}",
         /// This run created the target from another operand.
         JustCreated = "will not overwrite just-created {} with {}",
@@ -124,7 +124,7 @@ haul_flow::kinds! {
         /// libselinux can't be loaded.
         NoContextLibrary = "-Z needs the library {}, which cannot be loaded",
         /// The policy's file contexts can't be read.
-        NoContextList = "cannot read the policy's default contexts by {}",
+        NoContextList = "cannot read the policy's default contexts with {}",
         /// A file, a directory or a file system can't be flushed (`--fsync`).
         Syncing = "error syncing {}",
         /// The source has changed while it was copied (`--if-changed`).
@@ -141,19 +141,19 @@ haul_flow::kinds! {
         /// A range of a target differs from what was written, also after it was written again.
         Differs = "verification failed: {} differs from its source in bytes {bare} to {bare}",
         /// A range of a target differed from what was written, and was written again.
-        Repaired = "warning: {} differed in bytes {bare} to {bare} on storage; they were written again",
+        Repaired = "warning: {} differed on storage in bytes {bare} to {bare}; that range was rewritten",
         /// A range of a source differs from what was read before.
         SourceDiffers = "verification failed: {} was read twice and differed in bytes {bare} to {bare}",
         /// A target can't be verified, because it is a device or a FIFO.
         NotVerified = "warning: {} is not verified, as it is not a regular file",
-        /// An existing target stays that a lost rank may have made.
+        /// An existing target that a lost rank may have created was left alone.
         MayBeUnverified =
-            "leaving {} as it is, not verified and not listed: a process that was lost may have made it",
+            "leaving {} unchanged, unverified and unlisted: a lost process may have created it",
         /// The hash of a file that a rank has copied can't be sent or read.
         NotListed = "the hash of {} was lost on its way to the manifest",
         /// The target's file system can't be read past the page cache.
         VerifiedFromMemory =
-            "warning: {} and others were verified from memory: their file system keeps files there",
+            "warning: {} and others were verified from memory: their file system cannot bypass the page cache",
         /// The journal can't be written.
         JournalLost = "the journal {} cannot be written: {bare}",
         /// The journal of a complete copy can't be removed (`--resume`).
@@ -187,9 +187,9 @@ haul_flow::kinds! {
         /// More is to be copied than is free on the target's file system.
         MoreThanFree = "warning: {bare} to copy, but only {bare} is free on {}",
         /// The copy waits for room on the target's file system (`--on-full=pause`).
-        WaitsForRoom = "no room left for {}: waiting until there is",
-        /// The copy goes on after such a wait.
-        HasRoom = "there is room again: going on",
+        WaitsForRoom = "no space left for {}: waiting",
+        /// The copy continues after such a wait.
+        HasRoom = "space is available again: continuing",
         /// Files left by an earlier run can't be removed from a directory.
         CannotSweep = "cannot remove leftovers of an earlier run in {}",
     }

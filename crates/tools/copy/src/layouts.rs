@@ -124,6 +124,6 @@ fn tell_refusal(copy: EntryCopy<'_>, path: &[u8], refusal: &Refusal) {
 fn remark(copy: EntryCopy<'_>, path: &[u8], refusal: &Refusal) {
     if copy.cx.report().wants_debug() {
         let path = String::from_utf8_lossy(path);
-        copy.cx.report().debug(&format!("{path}: its layout is not as the source's: {refusal}"));
+        copy.cx.report().debug(&format!("{path}: layout differs from the source's: {refusal}"));
     }
 }

@@ -1,4 +1,4 @@
-//! `haul sync`: targets that already equal their sources, apart from attributes.
+//! `haul sync`: sets the attributes of targets whose content already equals their source's.
 //!
 //! An unchanged entry costs a `stat` of source and target, which show mode, owner and times, and a
 //! list of the xattrs of each. ACLs are xattrs. No `stat` can replace the lists: a change shows in
@@ -250,8 +250,8 @@ fn other_xattrs(copy: EntryCopy<'_>, target: Object<'_>, wanted: &SourceXattrs) 
     others
 }
 
-/// Says, once, that the target's file system has no xattrs. Only `haul sync` does: a copy leaves
-/// them out without a word, as GNU cp does.
+/// Warns once that the target's file system has no xattrs. Only `haul sync` does: a copy drops them
+/// silently, as GNU cp does.
 pub(super) fn tell_lost(copier: &Copier, cx: &Context<'_, Copier>, path: &dyn Fn() -> Vec<u8>) {
     let options = &copier.options;
     // Relaxed: nothing else depends on it.
@@ -311,7 +311,7 @@ pub(super) fn has_same_content(copy: EntryCopy<'_>, directory: &Fd) -> bool {
     compare().unwrap_or(false)
 }
 
-/// True if a file has these bytes at `offset`; if they are none, that it ends there.
+/// True if a file has these bytes at `offset`; with no bytes, true if the file ends there.
 fn is_at(file: &Fd, offset: u64, wanted: &[u8], buffer: &mut [u8]) -> Result<bool, Error> {
     let mut done = 0;
     loop {

@@ -1,8 +1,8 @@
 //! Directories named by several operands: which ones this run has copied, and where to.
 //!
 //! Hard links to a directory can't be made in the target, so a directory is copied only once
-//! (except where links are followed). As with GNU, only successful copies count: if a directory's
-//! copy could not be made, the next operand that names it, or a directory above it, copies it anew.
+//! (except where links are followed). As with GNU, only successful copies count: if a directory
+//! could not be copied, the next operand that names it, or a directory above it, tries again.
 //! Operands that could meet here are never in flight together (`operands::groups`).
 
 use std::collections::HashMap;

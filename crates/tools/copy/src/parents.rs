@@ -328,7 +328,7 @@ impl<'a> Parents<'a> {
         let owner = Owner { user: Some(source.owner), group: Some(source.group) };
         match object.own(owner) {
             Err(cause) if self.copier.may_fail_to_own(&cause) => {
-                // The group alone may work, and GNU ignores the result.
+                // Setting the group alone may succeed, and GNU ignores the result.
                 object.own(Owner { user: None, ..owner }).unwrap_or_default();
                 Ok(())
             }

@@ -1,5 +1,5 @@
-//! Large files under a journal: recorded by the segment, so that an interrupted one goes on where
-//! it stopped.
+//! Large files under a journal: recorded segment by segment, so that an interrupted copy resumes
+//! where it stopped.
 //!
 //! ```text
 //! created under a temporary name ─► journal: begun, ticket
@@ -68,7 +68,7 @@ struct Progress {
 }
 
 /// Creates a target whose progress is recorded, or opens what an earlier run has written of it.
-/// `None` if the journal isn't told of it before it is complete.
+/// `None` if its progress is not to be recorded.
 pub(super) fn create(
     copy: EntryCopy<'_>,
     directory: &Fd,
@@ -77,7 +77,7 @@ pub(super) fn create(
 ) -> Result<Option<OpenTarget>, Error> {
     let is_long = source.stat.size > SEGMENT_BYTES && copy.entry.node.owner.is_none();
     let Some(state) = copy.copier.journal.as_ref().filter(|_| is_long) else { return Ok(None) };
-    // In a directory of others nobody knows who has written to the file since.
+    // In a directory that others may write to, anyone may have changed the file since.
     let is_safe = is_settled(source.stat) && !copy.entry.node.own.is_shared;
     let (true, Some(key), Some(run)) = (is_safe, journaled::key_of(copy), copy.copier.temporary_names.get())
     else {

@@ -22,7 +22,7 @@ use super::options::{Atomic, Difference, Preserve, Update};
 pub(super) enum Place {
     /// It is free.
     Free(Freed),
-    /// What is there stays until the copy is renamed over it (`--atomic`).
+    /// The existing entry stays until the copy is renamed over it (`--atomic`).
     Replaced(Stat),
     /// Something is there, to be overwritten or entered. There is no `stat` for a symbolic link to
     /// itself, which `-f` removes.
@@ -43,7 +43,8 @@ pub(super) struct Freed {
 /// The target that stays when nothing is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
-    /// As good as a copy: the same as the source, or no older and one that GNU cp takes for it.
+    /// Equivalent to a copy: the same as the source, or not older and accepted by GNU cp in its
+    /// place.
     AsCopy,
     /// Anything else.
     AsItIs,
@@ -184,7 +185,7 @@ pub(super) fn refuses(copy: EntryCopy<'_>, source: &Stat) -> Option<Problem> {
     }
 }
 
-/// What would become of the place of a copy.
+/// What a copy would do to its target.
 pub(super) enum Foreseen {
     /// The copy would be made where nothing is.
     Made,
@@ -535,7 +536,7 @@ impl Sight for Scene<'_> {
     }
 
     fn agrees(&self) -> bool {
-        // Don't ask again what was agreed to before the source was opened.
+        // The user already agreed before the source was opened: don't ask again.
         self.copy.copier.agreed.swap(false, Ordering::Relaxed) || self.copy.cx.report().ask(&self.question())
     }
 

@@ -4,8 +4,8 @@
 //! its source counts nothing, a file with holes counts what it occupies, and existing files are
 //! subtracted. The file system's own needs are not known.
 //!
-//! The copy runs meanwhile. So room is looked up before it begins, and a file that it has created
-//! since, by the birth time, counts like one that is missing.
+//! The estimate is made while the copy runs. So free space is read before the copy begins, and a
+//! file that the copy has created since (by its birth time) counts as missing.
 
 use std::collections::HashSet;
 use std::ffi::CString;
@@ -41,8 +41,8 @@ pub struct FreeSpace {
 }
 
 impl FreeSpace {
-    /// Looks up the room for a copy that is about to begin. `None` if it needs none, or if what it
-    /// needs can't be told from the sources.
+    /// Reads the free space for a copy that is about to begin. `None` if the copy needs none, or if
+    /// its need can't be derived from the sources.
     #[must_use]
     pub fn before(operands: &Operands, options: &CopyOptions) -> Option<Self> {
         let makes_data = options.make == Make::Copy && !options.attributes_only;

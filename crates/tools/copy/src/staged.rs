@@ -1,8 +1,8 @@
 //! Staged files: targets that get their own name only when they are complete.
 //!
-//! A copy may be killed at any moment, the disk may fill up, and a power cut may come. Whatever
-//! then has the name of a target should be the old file or the new one, never a part of it: `-u`,
-//! `-n` and people trust names.
+//! A copy may be killed at any moment, the disk may fill up, or the power may fail. After that, a
+//! target's name must refer to the old file or the new one, never to part of it: `-u`, `-n` and
+//! people trust names.
 //!
 //! ```text
 //!               no name (O_TMPFILE) ──────────────────────────────► linkat            new file
@@ -14,8 +14,8 @@
 //! A file without a name vanishes with the process that has it open, so a killed run leaves nothing
 //! behind. A temporary name is used where the file system has no `O_TMPFILE` (NFS), where another
 //! process must be able to open the file (ranks, if it is large), and under preloaded libraries
-//! that would not know the file again. It is in the target's directory, because a rename can't
-//! leave a file system.
+//! that would lose track of the file. It is in the target's directory, because a rename can't cross
+//! file systems.
 //!
 //! A file that replaces another one first gets the owner, mode and xattrs of that file: to a user,
 //! the copy writes into the existing file, and so nothing but its content changes. What can't be
@@ -191,7 +191,7 @@ fn inherit(copy: EntryCopy<'_>, (existing, before): (&Fd, &Stat), new: &Fd) -> R
             set_xattr(new, key, &get_xattr(existing, key)?)?;
         }
     }
-    // As does the kernel when somebody without CAP_FSETID writes to a file.
+    // The kernel does the same when a process without CAP_FSETID writes to a file.
     let kept = if copy.copier.process.user == 0 { before.mode } else { before.mode.without(Mode::SET_ID) };
     change_mode(new, kept)
 }
@@ -273,8 +273,8 @@ pub(super) fn name_closed(copy: EntryCopy<'_>, staged: Option<&Staged>, is_compl
     }
     let name = copy.target_name();
     let named = copy.open_directory().and_then(|directory| {
-        // To keep a name that has appeared meanwhile costs a lookup on NFS and Lustre, which don't
-        // have RENAME_NOREPLACE.
+        // Preserving a file created under this name in the meantime costs a lookup on NFS and
+        // Lustre, which lack RENAME_NOREPLACE.
         let renamed = copy.with_room(|| match *replaces || replaces_new_names(copy) {
             true => rename(&*directory, temporary, name),
             false => rename_to_new(&*directory, temporary, name),

@@ -194,8 +194,8 @@ impl Verification {
         results.iter().filter(|result| !result.is_empty()).all(|result| ranges.add(result))
     }
 
-    /// The same as [`Verification::end`] for a file whose ranges were verified where they were
-    /// written: only its length is not known yet to be right.
+    /// Like [`Verification::end`], for a file whose ranges were verified where they were written.
+    /// Only its length is still to be checked.
     #[cfg(feature = "distributed")]
     fn end_ranges(
         &self,
@@ -437,7 +437,7 @@ pub(super) struct Reopened {
     pub(super) times: Option<Times>,
 }
 
-/// Writes the bytes of a piece again, until what is read back `is_right`, or too often.
+/// Rewrites a piece until `is_right` accepts what is read back, or the attempts are used up.
 pub(super) fn write_again(
     copy: EntryCopy<'_>,
     target: &Reopened,

@@ -10,11 +10,12 @@ use haul_flow::{
 
 use super::CopyKind;
 
-/// Passes on the reports of a copy that a deletion interrupts, but for the entries that wait.
+/// Forwards the reports of a copy that is split by a deletion. Problems of the kind `InTheWay` are
+/// held back: their entries are copied in the second part.
 pub(super) struct Waiting<'a> {
     report: &'a dyn Report,
     problems: Mutex<Vec<Problem>>,
-    /// True after the deletion: what is only looked at again doesn't count twice.
+    /// True in the second part: entries that are only visited again don't count twice.
     is_second: AtomicBool,
 }
 

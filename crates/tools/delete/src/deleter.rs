@@ -194,7 +194,7 @@ impl Deleter {
             .and_then(|directory| stat_path(Some(&*directory), entry.name(), self.options.follows));
         match in_source {
             Err(cause) if cause.is(Errno::NOENT) => Ok(true),
-            // A directory makes way for anything else.
+            // A directory is removed in favour of anything else.
             Ok(source) => Ok(there.kind == FileType::Directory && source.kind != FileType::Directory),
             Err(cause) => Err(Self::cannot_remove(entry.path(), cause)),
         }
@@ -204,7 +204,7 @@ impl Deleter {
     fn is_own(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> bool {
         let own = &self.options.own_files;
         let look = || stat_at(&*cx.cache().open(&entry.node.source)?, entry.name());
-        // By the inode number of the listing, most need no look.
+        // The inode number in the listing rules out most of them without a `stat`.
         self.may_be_own(entry) && look().is_ok_and(|there| own.contains(&there.identity))
     }
 
@@ -239,7 +239,7 @@ impl Deleter {
     }
 
     /// Removes a name from `directory` with `remove_name`. If the owner of the directory may not
-    /// write to it, it is made writable meanwhile, as rsync does.
+    /// write to it, it is made writable for the duration, as rsync does.
     fn with_permission(
         &self,
         directory: &Fd,

@@ -18,7 +18,7 @@ impl Distributed for Deleter {
     const KINDS: &'static [Kind] = DeleteKind::KINDS;
     const SENDS_INODES: bool = true;
     const OPERANDS_ARE_CUT: bool = true;
-    // A lost rank may be a sign of worse to come.
+    // A lost rank may indicate a larger failure: don't keep deleting.
     const MAY_BE_REPEATED: bool = false;
 
     fn init_message(&self) -> Vec<u8> {

@@ -6,9 +6,9 @@ haul_flow::kinds! {
     pub enum DeleteKind {
         /// A directory of either tree can't be listed, so nothing may be deleted.
         CannotList = "cannot list directory {}",
-        /// A name of the target stands for two of the source, because it ignores case, say. So
-        /// nothing may be deleted.
-        SameName = "{} stands for two names of SOURCE, which are the same here",
+        /// Two source names are the same name on the target's file system, which ignores case, for
+        /// example. So nothing may be deleted.
+        SameName = "two names in SOURCE are the same name here: {}",
         /// An entry that only the target has can't be examined.
         CannotStat = "cannot stat {}",
         CannotRemove = "cannot remove {}",

@@ -1,4 +1,4 @@
-//! `delete`: removes what only the second of two trees has, once the first was copied to it.
+//! `delete`: removes entries that exist only in the target, after the source was copied to it.
 //!
 //! ```text
 //! survey   before the copy: what has only the target? (survey.rs)
@@ -8,8 +8,8 @@
 //!          by ranks too (distributed.rs)
 //! ```
 //!
-//! Because it is known before the copy what only the target has, what the copy makes isn't counted,
-//! and what others make meanwhile in directories that both have is left alone.
+//! The survey runs before the copy, so entries that the copy creates aren't counted, and entries
+//! that others create during the copy, in directories that both trees have, are left alone.
 //!
 //! Promises: nothing is deleted unless both trees could be listed whole; what the selection leaves
 //! out stays; no directory is entered that the survey hasn't seen, or through a link, or on another
@@ -55,9 +55,9 @@ pub struct DeleteRequest<'a> {
     pub cancel: &'a CancelToken,
 }
 
-/// Finds what only the target has, and runs `copy`. That calls the function it is passed with how
-/// the copy went: if it succeeded, `executor` deletes what was found. Everything is reported to
-/// `report`.
+/// Surveys the target, then runs `copy`, which must call the function it is given with the outcome
+/// of the copy. If that is success, `executor` deletes what the survey found. Everything is
+/// reported to `report`.
 ///
 /// # Errors
 /// If it can't begin. Then nothing was copied.
@@ -127,7 +127,7 @@ fn delete_all(
     deleter: &Deleter,
     operands: Vec<Operand<Doomed>>,
 ) -> Status {
-    // Apart, because directories are entered here.
+    // A separate operand, because directories are entered in this process.
     let apart = |operand| [only(&operand, true), only(&operand, false)].into_iter().flatten();
     let mut operands: Vec<_> = operands.into_iter().flat_map(apart).collect();
     if deleter.restores_times() {

@@ -11,7 +11,8 @@ pub enum Limit {
     Entries(u64),
     /// At most this percentage of the target's entries.
     Percent(u8),
-    /// At most half, if the target has more than 1,000 entries: less is soon copied again.
+    /// At most half, if the target has more than 1,000 entries; fewer entries are quickly copied
+    /// again.
     HalfOfMany,
 }
 

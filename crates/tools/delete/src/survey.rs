@@ -1,4 +1,4 @@
-//! Finds what only the target has.
+//! Finds the entries that only the target has.
 //!
 //! The source is walked as a copy walks it, so that the same rules decide what it leaves out.
 //! Beside each directory its counterpart is listed, and names that the source doesn't have are
@@ -21,7 +21,7 @@ use super::deleter::Doomed;
 use super::kind::DeleteKind;
 use super::options::Options;
 
-/// How many names of the target are looked at together.
+/// Maximum number of target names processed at a time.
 const WINDOW_ENTRIES: usize = 1 << 16;
 
 /// The target's directory that belongs to one of the source.

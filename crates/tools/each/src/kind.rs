@@ -9,7 +9,7 @@ haul_flow::kinds! {
         /// The command for a file can't be started.
         CannotRunFor = "cannot run {} for {}",
         OthersNotRun = "skipping the remaining commands",
-        /// A running command's pipes broke.
+        /// Communicating with a running command failed.
         CommandLost = "cannot read the output of the command for {}",
         Failed = "{plain}: exit status {bare}",
         Signalled = "{plain}: ended by signal {bare}",

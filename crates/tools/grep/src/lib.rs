@@ -292,7 +292,7 @@ impl Grep {
     /// Reports it.
     fn is_output(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, stat: &Stat) -> bool {
         let options = self.options();
-        // What shows at most one line can't run away, nor can a listing (as in GNU grep).
+        // A search that prints at most one line, or only names, can't feed itself (as in GNU grep).
         let is_output = options.show == Show::Lines
             && options.max.is_none_or(|max| max > 1)
             && stat.kind == FileType::Regular
@@ -510,8 +510,7 @@ impl Tool for Grep {
             self.not_begun(cx, entry);
         }
         let cause = match failure {
-            // As in GNU grep, what the user named is met before it is looked whether it is left
-            // out.
+            // As in GNU grep, an operand is visited before the exclusion rules are checked.
             Failure::Classify(_) if !entry.is_operand() && self.leaves_out(entry) => return Reported::Yes,
             Failure::Classify(cause) | Failure::OpenDir(cause) | Failure::OpenFile(cause) => cause,
             _ => return Reported::No,

@@ -34,7 +34,7 @@ haul_flow::kinds! {
         DiffersFrom = "File {plain} differs from its hash in {plain}",
         /// A name in a manifest leads out of the tree.
         OutsideTree = "{plain}: the name leads out of the tree",
-        /// A directory is compared, and this is none.
+        /// The operand to compare is not a directory.
         NotADirectory = "{plain}: Not a directory",
     }
 }

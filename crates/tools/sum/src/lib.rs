@@ -338,7 +338,7 @@ impl Tool for Summer {
     }
 
     fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
-        // Of a file that was opened, `close_file` emits the verdict, after this is reported.
+        // For a file that was opened, `close_file` emits the verdict after this report.
         let task = self
             .task(entry)
             .filter(|_| failure.is_before_open_file() || matches!(failure, Failure::Classify(_)));

@@ -1,4 +1,4 @@
-//! What is to be done with a file, and what comes of it.
+//! The work on one file, and its result.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -157,7 +157,7 @@ fn survey_and_write(
         }
         None => {
             if options.several_processes {
-                report.debug("the archive is no plain file: this process makes it alone");
+                report.debug("the archive is not a regular file: creating it in this process alone");
             }
             let first = writer.first(SPANS_PER_WORKER * session.settings.jobs, report);
             session.run(&Alone, &writer, Vec::new(), first)

@@ -72,7 +72,7 @@ pub(crate) struct AioOptions {
     /// Go past the page cache (O_DIRECT)
     #[arg(long)]
     pub(crate) direct: bool,
-    /// Bytes of the file, less what is no whole record; K, M, G are powers of 1024 and KB, MB, GB
+    /// Bytes of the file, rounded down to whole records; K, M, G are powers of 1024 and KB, MB, GB
     /// of 1000
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     pub(crate) file_size: u64,

@@ -2,16 +2,16 @@
 
 use super::definitions::{Argument, Command, Flag, Names, Place, in_short, places};
 
-const HEAD: &str = "# Completion of haul for fish, and of the programs in whose place it stands.
+const HEAD: &str = "# Completion of haul for fish, and of the programs it replaces.
 # Generated from the options' definitions: cargo xtask gen.
 
-# Tells whether the words after the program's name begin so.
+# True if the words after the program's name begin with these.
 function __haul_within
     set -l words (commandline -opc)[2..]
     test \"$words[1..$(count $argv)]\" = \"$argv\"
 end
 
-# Tells whether these are the words after the program's name, options apart.
+# True if these are the words after the program's name, ignoring options.
 function __haul_exactly
     set -l words (string match -v -- '-*' (commandline -opc)[2..])
     test \"$words\" = \"$argv\"

@@ -33,8 +33,8 @@ if any error occurs and -q is not given, the exit status is 2.
 Differences from GNU grep:
   Ranges such as [a-z] go by code points in every locale.
   Classes such as [:alpha:] are the C library's, by haul's version of Unicode.
-  For \\b, \\B, \\< and \\> combining marks are parts of words, for -w not.
-  For \\b, \\B, \\< and \\> bytes that encode no character are not parts of words.
+  Combining marks count as word characters for \\b, \\B, \\< and \\>, but not for -w.
+  Invalid bytes do not count as word characters for \\b, \\B, \\< and \\>.
   An empty word (-w '') does not match inside a character.
   A back-reference that takes too long for a line is an error.
   In (b*)+a\\1 and the like, the last iteration may be empty.

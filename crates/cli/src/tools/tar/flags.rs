@@ -300,5 +300,5 @@ static EXTRACTING: &[Flag] = &[
         Plain(|line| line.to_stdout = true),
         "write file contents to standard output",
     ),
-    Flag::gnu("-i --ignore-zeros", Plain(|line| line.ignore_zeros = true), "read on after blocks of zeros"),
+    Flag::gnu("-i --ignore-zeros", Plain(|line| line.ignore_zeros = true), "continue past blocks of zeros"),
 ];
