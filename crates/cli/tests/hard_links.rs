@@ -1,18 +1,21 @@
-//! Hard links to a file while names come and go.
+//! Hard links to a file while names come and go, and to a target that has links of its own.
 //!
-//! The run is stopped without a race. One operand is a FIFO that is read (`--copy-contents`), and
+//! Where names change, the run is stopped without a race. One operand is a FIFO that is read (`--copy-contents`), and
 //! `-i` makes the program copy the operands in order. While it waits for the FIFO's writer, the
 //! test changes the source or target.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::time::Duration;
 
+use haul_testkit::duel::Duel;
 use haul_testkit::mount::Mount;
+use haul_testkit::random::{self, IndexedRandom, Random, Rng, seeded};
 use haul_testkit::{Outcome, Program, Sandbox, needs, program, require, skip};
 
 const BOUND: Duration = Duration::from_secs(20);
@@ -126,5 +129,60 @@ fn names_of_one_file_stay_one_file() {
         assert!(outcome.succeeded(), "{engine}: {}", outcome.errors());
         let inode = |name| fs::metadata(folder.join(name)).unwrap().ino();
         assert_eq!(inode("t/a"), inode("t/late"), "{engine}");
+    }
+}
+
+/// Creates a directory of files, hard links and symbolic links, all of them between six names.
+fn entangled(folder: &Path, random: &mut Random) -> io::Result<()> {
+    const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+    fs::create_dir(folder)?;
+    let mut files: Vec<&str> = Vec::new();
+    for name in NAMES {
+        let path = folder.join(name);
+        match (random.random_range(0..20), files.choose(random)) {
+            (0..7, _) => fs::write(&path, format!("{}", random.random_range(0..1_000_000)))?,
+            (7..15, _) => symlink(NAMES.choose(random).ok_or(io::ErrorKind::Other)?, &path)?,
+            (15..18, Some(file)) => fs::hard_link(folder.join(file), &path)?,
+            _ => continue,
+        }
+        if path.symlink_metadata()?.is_file() {
+            files.push(name);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn links_in_source_and_target_lead_to_what_gnu_cp_makes_of_them() {
+    const OPTIONS: [&[&str]; 10] = [
+        &["-aL"],
+        &["-rL", "--preserve=links"],
+        &["-aLf"],
+        &["-aLb"],
+        &["-aLn"],
+        &["-aLu"],
+        &["-a"],
+        &["-aH"],
+        &["-aL", "--remove-destination"],
+        &["-avL"],
+    ];
+    require!(Program::needs_gnu());
+    let duel = Duel::with_gnu(program!()).unwrap();
+    let seed = random::seed("entangled links", Some(1));
+    let cases = if needs::is_full_run() { 2000 } else { 100 };
+    for case in 0..cases {
+        let prepare = |folder: &Path| {
+            let mut random = seeded(seed + case);
+            entangled(&folder.join("s"), &mut random)?;
+            entangled(&folder.join("t"), &mut random)
+        };
+        let mut random = seeded(seed ^ case);
+        let options = OPTIONS.choose(&mut random).unwrap();
+        // In the order of the names: which of them is copied first matters.
+        let names = ["s/a", "s/b", "s/c", "s/d", "s/e", "s/f", "t"];
+        let line: Vec<&str> = options.iter().copied().chain(names).collect();
+        let own = ["-j1", "--engine=sync"].map(OsString::from);
+        let verdict = duel.run(&prepare, &line, &own).unwrap();
+        assert!(verdict.complaints.is_empty(), "case {case} {line:?}\n{}", verdict.report());
     }
 }

@@ -4,12 +4,12 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_flow::{Claim, DirHandle, EntryOutcome, FileKey, Problem};
-use haul_sys::{Errno, Error, Fd, Identity, Pinned, Stat, Timestamp};
+use haul_sys::{Errno, Error, Fd, FileType, Identity, Pinned, Stat, Timestamp};
 use haul_sys::{link_at_path, remove, rename, stat_at, stat_path, temporary_name};
 
 use super::entry_copy::EntryCopy;
 use super::journaled;
-use super::options::{Make, Preserve};
+use super::options::Preserve;
 use super::place::{self, Foreseen, Freed, Left, Place};
 use super::{Copier, CopyKind};
 
@@ -63,8 +63,8 @@ impl LinkedName {
         self.held.path_of(&self.name)
     }
 
-    /// Finds the first copy; `None` if it was replaced or removed.
-    fn find(&self, directory: &Fd) -> Result<Option<FirstCopy>, Error> {
+    /// Finds the first copy and the type of its name; `None` if it was replaced or removed.
+    fn find(&self, directory: &Fd) -> Result<Option<(FileType, FirstCopy)>, Error> {
         let look = || {
             if self.is_shared {
                 let pinned = Pinned::open(directory, &self.name)?;
@@ -74,7 +74,7 @@ impl LinkedName {
             }
         };
         match look() {
-            Ok((there, copy)) => Ok(self.file.is(&there).then_some(copy)),
+            Ok((there, copy)) => Ok(self.file.is(&there).then_some((there.kind, copy))),
             Err(cause) if Error::is(&cause, Errno::NOENT) => Ok(None),
             Err(cause) => Err(cause),
         }
@@ -235,10 +235,10 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
         problem.naming(first.path()).because(cause)
     };
     let old = copy.cx.cache().open(&first.held).map_err(failed)?;
-    // The first name may be a symbolic link made by `-s`. Where links are followed, GNU follows
-    // it too.
-    let follow = copy.options.make == Make::Symlink && copy.follows();
-    let Some(first_copy) = first.find(&old).map_err(failed)? else { return Ok(Linking::Stale) };
+    let Some((kind, first_copy)) = first.find(&old).map_err(failed)? else { return Ok(Linking::Stale) };
+    // The first name may be a symbolic link: made by `-s`, or an existing one to the file that was
+    // written. Where links are followed, GNU follows it too.
+    let follow = kind == FileType::Symlink && copy.follows();
     let new = copy.open_directory().map_err(failed)?;
     let make_once = |name: &CStr| match &first_copy {
         FirstCopy::Pinned(pinned) if !follow => pinned.link(&new, name),
