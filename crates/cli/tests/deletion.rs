@@ -541,3 +541,23 @@ fn what_waits_for_a_deletion_is_told_once() {
     let statistics: serde_json::Value = serde_json::from_str(&outcome.printed()).unwrap();
     assert_eq!(statistics["skipped"], 1, "{statistics}");
 }
+
+#[test]
+fn only_what_waits_for_a_deletion_is_copied_after_it() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    // Without times, a file differs however often it is copied.
+    let script = "mkdir -p s/d t/b t/d/e; echo new >s/f; echo x >s/b; ln s/b s/d/name; echo y >s/d/e
+        echo old >t/f; echo z >t/b/z; touch t/d/e/q";
+    let sandbox = sandbox(script);
+    let said =
+        succeed(&ours, sandbox.path(), "-v --delete --backup-dir=../kept --no-preserve=timestamps s t");
+    let mut copied: Vec<_> = said.lines().filter(|line| line.contains(" -> ")).collect();
+    copied.sort_unstable();
+    let each = ["b", "d/e", "d/name", "f"].map(|name| format!("'s/{name}' -> 't/{name}'"));
+    assert_eq!(copied, each);
+    assert_eq!(fs::read_to_string(sandbox.join("kept/f")).unwrap(), "old\n");
+    assert_eq!(names(&sandbox.join("kept")), ["b", "b/z", "d", "d/e", "d/e/q", "f"]);
+    let inode = |name: &str| fs::metadata(sandbox.join(name)).unwrap().ino();
+    assert_eq!(inode("t/b"), inode("t/d/name"));
+}

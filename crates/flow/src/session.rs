@@ -15,7 +15,7 @@ use crate::kind::FlowKind;
 use crate::operand::{Operand, Split};
 use crate::report::{Problem, Report};
 use crate::run::RunSpec;
-use crate::selection::Selector;
+use crate::selection::{NameList, Selector};
 use crate::settings::Settings;
 use crate::tool::Tool;
 
@@ -61,6 +61,11 @@ impl<'a> Session<'a> {
             .hold(&self.cache)
             .map_err(|cause| Problem::new(FlowKind::CannotAccess).naming(path.to_bytes()).because(cause))?;
         Ok(Operand::named(place, &c_string(split.name), own))
+    }
+
+    /// Restricts further runs to a list of names below their operands.
+    pub fn restrict_to(&mut self, names: NameList) {
+        self.selector.restrict_to(names);
     }
 
     /// Runs a tool over operands through an executor. `places` are the directories in which the

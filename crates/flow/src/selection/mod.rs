@@ -115,6 +115,11 @@ impl Selector {
         }
     }
 
+    /// Restricts what is selected to a list of names below the operands.
+    pub(crate) fn restrict_to(&mut self, names: NameList) {
+        self.limits.list = Some(Arc::new(names));
+    }
+
     /// True if a listing can't be used as it is.
     pub(crate) fn changes_listings(&self) -> bool {
         self.selects_by_name() || !self.limits.own_files.is_empty()

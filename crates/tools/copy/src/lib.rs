@@ -163,12 +163,13 @@ impl Copier {
         if let Update::Different(difference) = &mut options.existing.update {
             difference.deletes_later = false;
         }
-        let Self { contexts, listed_hash, digests, journal, told_xattrs_lost, .. } = self;
+        let Self { contexts, listed_hash, digests, journal, links, told_xattrs_lost, .. } = self;
         Self {
             contexts,
             listed_hash,
             digests,
             journal,
+            links,
             told_xattrs_lost,
             ..Self::new(options, self.cancel, false)
         }

@@ -79,8 +79,7 @@ pub fn run<E: Executor<Copier>>(
     let config = &with_workers_needed(config, options, E::IS_ALONE && operands.is_one_file(options));
     let waiting = Waiting::new(report);
     let report: &dyn Report = if deletion.is_some() { &waiting } else { report };
-    let session = Session::begin(config, report).map_err(Refused::Fatal)?;
-    let cache = &session.cache;
+    let mut session = Session::begin(config, report).map_err(Refused::Fatal)?;
     let onto_backup = operands::onto_backup(operands, options);
     let (operands, options) = onto_backup.as_ref().map_or((operands, options), |(names, how)| (names, how));
     if let (Label::Given(context), false) = (&options.label, options.dry_run) {
@@ -90,9 +89,9 @@ pub fn run<E: Executor<Copier>>(
         })?;
     }
     let contexts = default_label::open(options).map_err(Refused::Fatal)?;
-    let assignments = operands::assign(operands, options, cache)?;
+    let assignments = operands::assign(operands, options, &session.cache)?;
     let (assignments, mut left_out) = operands::without_repetitions(assignments, options);
-    let groups = operands::groups(assignments, options, cache);
+    let groups = operands::groups(assignments, options, &session.cache);
     let digests = digests.cloned();
     let journal = journal.map(|journal| JournalState::new(Arc::clone(journal)));
     let mut copier = Copier {
@@ -106,7 +105,9 @@ pub fn run<E: Executor<Copier>>(
     status = status.max(report_all(take_before(usize::MAX, &mut left_out), report));
     if let Some(deletion) = deletion.filter(|_| !copier.cancel.is_cancelled()) {
         status = status.max(deletion.delete(status));
-        if waiting.must_go_on(status) {
+        let source = operands.names.first().map_or(&[][..], |source| source.to_bytes());
+        if let Some(names) = waiting.take_names(status, source) {
+            session.restrict_to(names);
             copier = copier.for_the_rest();
             status = copy_groups(&session, executor, &copier, &groups, &mut left_out);
             // Ranks were sent the options once, so they leave directories in the way a second time.

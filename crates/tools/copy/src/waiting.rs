@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_flow::{
-    EntryOutcome, EntryReport, FlowKind, Line, Problem, Report, RunInfo, Severity, SlowRank, Standard,
-    Status, Tally, lock,
+    Contents, EntryOutcome, EntryReport, Line, NameList, Problem, Report, RunInfo, Severity, SlowRank,
+    Standard, Status, Tally, lock, path_below,
 };
 
 use super::CopyKind;
@@ -15,7 +15,7 @@ use super::CopyKind;
 pub(super) struct Waiting<'a> {
     report: &'a dyn Report,
     problems: Mutex<Vec<Problem>>,
-    /// True in the second part: entries that are only visited again don't count twice.
+    /// True in the second part: the directories above its entries don't count twice.
     is_second: AtomicBool,
 }
 
@@ -24,14 +24,27 @@ impl<'a> Waiting<'a> {
         Self { report, problems: Mutex::default(), is_second: AtomicBool::new(false) }
     }
 
-    /// True if entries wait and can be copied now. If they can't, reports them.
-    pub(super) fn must_go_on(&self, status: Status) -> bool {
+    /// Returns the entries that wait, relative to `source`, if they can be copied now. If they
+    /// can't, reports them.
+    pub(super) fn take_names(&self, status: Status, source: &[u8]) -> Option<NameList> {
         if status == Status::Failure {
             self.report_left();
-            return false;
+            return None;
         }
+        let mut problems = lock(&self.problems);
+        let paths = problems.iter().filter_map(|problem| problem.names.last());
+        let text: Vec<u8> = paths.flat_map(|path| [path_below(path, source), b"\0"].concat()).collect();
+        if text.is_empty() {
+            return None;
+        }
+        let Ok(names) = NameList::parse(text, 0, Contents::Listed) else {
+            drop(problems);
+            self.report_left();
+            return None;
+        };
+        problems.clear();
         self.is_second.store(true, Ordering::Relaxed);
-        !std::mem::take(&mut *lock(&self.problems)).is_empty()
+        Some(names)
     }
 
     /// Reports the entries that wait as errors. Returns `Failure` if there are any.
@@ -53,26 +66,15 @@ impl Report for Waiting<'_> {
     fn count(&self, more: Tally) {
         // Relaxed: the workers of the second part are started after it is set.
         let more = match self.is_second.load(Ordering::Relaxed) {
-            true => Tally {
-                discovered: 0,
-                finished: 0,
-                directories: 0,
-                excluded: 0,
-                unchanged: 0,
-                skipped: 0,
-                ..more
-            },
+            true => Tally { discovered: 0, finished: 0, directories: 0, ..more },
             false => more,
         };
         self.report.count(more);
     }
 
     fn problem(&self, problem: Problem) {
-        // As in `count`.
-        let is_told_again = problem.kind == FlowKind::OwnFile && self.is_second.load(Ordering::Relaxed);
         match problem.kind == CopyKind::InTheWay {
             true => lock(&self.problems).push(problem),
-            false if is_told_again => {}
             false => self.report.problem(problem),
         }
     }
@@ -82,10 +84,8 @@ impl Report for Waiting<'_> {
     }
 
     fn entry(&self, entry: EntryReport) {
-        let seen_again = [EntryOutcome::Directory, EntryOutcome::Unchanged, EntryOutcome::Skipped];
-        let is_only_seen_again = seen_again.contains(&entry.outcome);
         // As in `count`.
-        if !(is_only_seen_again && self.is_second.load(Ordering::Relaxed)) {
+        if entry.outcome != EntryOutcome::Directory || !self.is_second.load(Ordering::Relaxed) {
             self.report.entry(entry);
         }
     }
