@@ -274,7 +274,7 @@ fn operands_that_cannot_be_made_equal_are_refused_before_anything_is_touched() {
     };
     let local = |name: &str| {
         let only = "no such directory; haul sync is local only";
-        format!("'{name}': {only} (with a colon in its name: ./NAME)\n")
+        format!("'{name}': {only} (for a name with a colon, write ./NAME)\n")
     };
     for (line, message) in [
         ("s s", nested("s", "s")),
