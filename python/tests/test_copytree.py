@@ -394,6 +394,43 @@ except KeyboardInterrupt:
         signal.setitimer(signal.ITIMER_REAL, 0)
         self.assertEqual(snapshot(self.target), snapshot(self.source))
 
+    # Gets a signal about every millisecond, whose handler raises once in each round.
+    RAISING = """
+import haul, os, signal, sys, time
+source, target = sys.argv[1:]
+parent, armed, interrupted = os.getpid(), False, 0
+
+def handle(*_):
+    global armed
+    if armed:
+        armed = False
+        raise LookupError
+
+signal.signal(signal.SIGUSR1, handle)
+if os.fork() == 0:
+    while os.getppid() == parent:
+        os.kill(parent, signal.SIGUSR1)
+        time.sleep(0.001)
+    os._exit(0)
+before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+for number in range(500):
+    try:
+        armed = True
+        haul.copytree(source, f"{target}{number}")
+        armed = False
+    except LookupError:
+        interrupted += 1
+    now = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    assert now == before, (number, now - before)
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+assert interrupted > 0
+"""
+
+    def test_an_exception_at_any_moment_leaves_the_signal_mask(self):
+        write(self.source + "/file")
+        command = [sys.executable, "-c", self.RAISING, self.source, self.target]
+        subprocess.run(command, check=True)
+
     def test_no_signal_stays_blocked(self):
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
         haul.copytree(self.source, self.target)
