@@ -218,8 +218,9 @@ class _Listing:
         if entry.is_dir(follow_symlinks=not self.symlinks):
             there = entry.stat()
             identity = (there.st_dev, there.st_ino)
-            # Only a link can lead to a directory that contains it. The copy reports that.
-            if identity not in above:
+            # A link may lead to a directory that contains it, without end. The copy reports that.
+            # Where a directory is mounted again below itself, there is an end.
+            if self.symlinks or identity not in above:
                 self._visit(src, dst, name, above | {identity})
                 return
         self.names.append(name)

@@ -410,6 +410,27 @@ class Unlisted(Case):
             outcomes.append((src, dst, [names for _, *names in os.walk(self.target)]))
         self.assertEqual(*outcomes)
 
+    @unittest.skipUnless(shutil.which("unshare"), "needs unshare")
+    def test_a_directory_above_is_mounted_again(self):
+        program = (
+            "import haul, sys\n"
+            "haul.copytree(*sys.argv[1:], symlinks=True, ignore=lambda *_: [])\n"
+        )
+        os.mkdir(self.source + "/again")
+        mount = 'mount --bind "$1" "$1/again" 2>&1'
+        names = (self.source, self.target)
+
+        def run(script, *words):
+            mounted = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
+            return subprocess.run([*mounted, *names, *words], stderr=subprocess.PIPE, text=True)
+
+        if run(mount).returncode != 0:
+            self.skipTest("needs a user namespace in which to mount")
+        copied = run(mount + ' && exec "$3" -c "$4" "$1" "$2"', sys.executable, program)
+        self.assertEqual((copied.returncode, copied.stderr), (0, ""))
+        self.assertEqual(sorted(os.listdir(self.target + "/again")), ["a", "again", "b", "file"])
+        self.assertEqual(os.listdir(self.target + "/again/a"), ["file"])
+
     def test_what_exclude_leaves_out_is_not_an_error(self):
         os.symlink("a", self.source + "/link")
         with self.unlistable("/b", errno.EACCES):
