@@ -41,7 +41,10 @@ export interface CopyOptions extends RunOptions {
   preserveTimestamps?: boolean;
   /** Symbolic links are always copied as they are. */
   verbatimSymlinks?: true;
-  /** A combination of `fs.constants.COPYFILE_*`. */
+  /**
+   * A combination of `fs.constants.COPYFILE_*`. With `COPYFILE_EXCL` existing files are kept, and
+   * are problems, whatever `force` is; for `fs.cp` it has no effect.
+   */
   mode?: number;
 
   /** Preserves all: owner, times, hard links, access lists and extended attributes, as `cp -a`. */

@@ -27,7 +27,8 @@ WORKSPACE = HERE.parent
 DATA = HERE / "haul.data"
 
 # What the sdist has of the workspace, and what is left out below that.
-PARTS = ["Cargo.toml", "Cargo.lock", "LICENSE-APACHE", "LICENSE-MIT", "crates", "dev", "python"]
+PARTS = ["Cargo.toml", "Cargo.lock", "LICENSE-APACHE", "LICENSE-MIT"]
+PARTS += [".cargo", "crates", "dev", "python"]
 LEFT_OUT = {"target", "haul.data", "__pycache__", ".git"}
 
 

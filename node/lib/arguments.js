@@ -55,7 +55,8 @@ function checkNames(options, known) {
   if (options.filter !== undefined) {
     throw invalidArgument('filter is not supported: use exclude, include or gitignore');
   }
-  const unknown = Object.keys(options).find((name) => !known.includes(name));
+  const given = Object.keys(options).filter((name) => options[name] !== undefined);
+  const unknown = given.find((name) => !known.includes(name));
   if (unknown !== undefined) throw invalidArgument(`unknown option ${unknown}`);
   const { onProgress, signal } = options;
   if (onProgress !== undefined && typeof onProgress !== 'function') {

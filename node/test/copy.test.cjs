@@ -180,6 +180,15 @@ test('wrong arguments are refused before anything runs', async (t) => {
   assert.ok(!fs.existsSync(target));
 });
 
+test('an option that is undefined is not given', async (t) => {
+  const { source, target } = tree(t);
+  const names = ['filter', 'excludes', 'exclude', 'recursive', 'force', 'mode', 'reflink', 'verify'];
+  names.push('jobs', 'signal', 'onProgress', 'program', 'bandwidthLimit', 'archive', 'errorOnExist');
+  const options = Object.fromEntries(names.map((name) => [name, undefined]));
+  assert.equal((await copyTree(source, target, options)).files, 2);
+  assert.equal((await sync(source, target, { maxDelete: undefined, filter: undefined })).deleted, 0);
+});
+
 test('a program that is missing, or prints no events, is an error', async (t) => {
   const { source, target } = tree(t);
   await assert.rejects(copyTree(source, target, { program: '/nonexistent/haul' }), {

@@ -20,6 +20,7 @@ _Name = Union[str, bytes]
 _Ignore = Callable[[Any, list[Any]], Iterable[Any]]
 _Problem = tuple[str, list[bytes], Optional[int], str, bool]
 _Triple = tuple[Any, Any, str]
+_Identity = tuple[int, int]
 
 # As for the command.
 _JOBS_MAX = 1024
@@ -95,8 +96,12 @@ def copytree(
     with os.scandir(source):
         pass  # Raises if the source is missing or not a directory, before anything is made.
     names = None
+    ignores_dangling = ignore_dangling_symlinks and not symlinks
+    failed: list[_Triple] = []
     if ignore is not None or _is_inside(target, source):
-        names = _list_names(source, symlinks, ignore)
+        listing = _Listing(bool(symlinks), ignore, _haul.Rules(_encoded(rules)), ignores_dangling)
+        names = listing.names_below(source, target)
+        failed = listing.failed
     os.makedirs(target, exist_ok=dirs_exist_ok)
     request = _Request(
         source=os.fsencode(source),
@@ -109,7 +114,7 @@ def copytree(
         names=names,
     )
     problems = _haul.copy(request, progress_call(progress))
-    raise_errors(problems, source, target, ignore_dangling_symlinks and not symlinks)
+    raise_errors(problems, source, target, ignores_dangling, failed)
     return dst
 
 
@@ -122,7 +127,7 @@ def check_options(
     rules = list(exclude)
     if not all(isinstance(rule, str) for rule in rules):
         raise TypeError("the rules of exclude must be strings")
-    _haul.check_rules([rule.encode("utf-8", "surrogateescape") for rule in rules])
+    _haul.Rules(_encoded(rules))  # Raises for the first that is invalid.
     if jobs is not None and not isinstance(jobs, int):
         raise TypeError(f"jobs must be an integer, not {jobs!r}")
     if jobs is not None and not 1 <= jobs <= _JOBS_MAX:
@@ -132,6 +137,10 @@ def check_options(
     if reflink not in ("auto", "always", "never"):
         raise ValueError(f"reflink must be 'auto', 'always' or 'never', not {reflink!r}")
     return rules
+
+
+def _encoded(rules: list[str]) -> list[bytes]:
+    return [rule.encode("utf-8", "surrogateescape") for rule in rules]
 
 
 def progress_call(
@@ -151,61 +160,98 @@ def _is_inside(target: _Name, source: _Name) -> bool:
     return inner.startswith(outer.rstrip(b"/") + b"/")
 
 
-def _list_names(top: _Name, symlinks: bool, ignore: Optional[_Ignore]) -> bytes:
-    """Returns the names below `top` that `ignore` leaves, each with a NUL at its end.
+class _Listing:
+    """The names that `ignore` leaves, for a copy that looks at nothing else.
 
-    Directories are visited in the order of `shutil`, with the same arguments for `ignore`.
+    Directories are visited in the order of `shutil`, with the same arguments for `ignore`. One
+    that can't be listed, or whose call of `ignore` fails, is left out and becomes an error: by its
+    name alone it would be copied as an empty directory.
     """
-    names: list[bytes] = []
 
-    def visit(folder: Any, below: bytes, above: frozenset[tuple[int, int]]) -> None:
-        try:
-            with os.scandir(folder) as listing:
-                entries = list(listing)
-        except OSError:
-            if not below:
-                raise
-            return  # The copy meets it too, and reports it.
+    def __init__(
+        self, symlinks: bool, ignore: Optional[_Ignore], rules: "_haul.Rules", ignores_dangling: bool
+    ) -> None:
+        self.symlinks = symlinks
+        self.ignore = ignore
+        self.rules = rules
+        self.ignores_dangling = ignores_dangling
+        self.names: list[bytes] = []
+        self.failed: list[_Triple] = []
+
+    def names_below(self, source: Any, target: Any) -> bytes:
+        """Returns the names below `source`, each with a NUL at its end."""
+        there = os.stat(source)
+        self._visit(source, target, b"", frozenset([(there.st_dev, there.st_ino)]))
+        return b"".join(name + b"\0" for name in self.names)
+
+    def _visit(self, source: Any, target: Any, below: bytes, above: frozenset[_Identity]) -> None:
+        with os.scandir(source) as listing:
+            entries = list(listing)
         ignored: Any = ()
-        if ignore is not None:
-            ignored = ignore(os.fspath(folder), [entry.name for entry in entries])
+        if self.ignore is not None:
+            ignored = self.ignore(os.fspath(source), [entry.name for entry in entries])
+        if below:
+            self.names.append(below)
         for entry in entries:
             if entry.name in ignored:
                 continue
-            name = below + os.fsencode(entry.name)
-            names.append(name)
+            src, dst = os.path.join(source, entry.name), os.path.join(target, entry.name)
             try:
-                if entry.is_dir(follow_symlinks=not symlinks):
-                    # Only a link can lead to a directory that contains it.
-                    there = entry.stat()
-                    identity = (there.st_dev, there.st_ino)
-                    if identity not in above:
-                        visit(os.path.join(folder, entry.name), name + b"/", above | {identity})
-            except OSError:
-                pass  # As above.
+                self._add(entry, src, dst, os.path.join(below, os.fsencode(entry.name)), above)
+            except shutil.Error as error:
+                self.failed.extend(error.args[0])
+            except OSError as error:
+                if not (self.ignores_dangling and _is_dangling(src)):
+                    self.failed.append((src, dst, str(error)))
 
-    there = os.stat(top)
-    visit(top, b"", frozenset([(there.st_dev, there.st_ino)]))
-    return b"".join(name + b"\0" for name in names)
+    def _add(
+        self,
+        entry: "os.DirEntry[Any]",
+        src: Any,
+        dst: Any,
+        name: bytes,
+        above: frozenset[_Identity],
+    ) -> None:
+        """Adds an entry, and what is below it."""
+        if self.rules.exclude(name, entry.is_dir(follow_symlinks=False)):
+            return
+        if entry.is_dir(follow_symlinks=not self.symlinks):
+            there = entry.stat()
+            identity = (there.st_dev, there.st_ino)
+            # A link may lead to a directory that contains it, without end. The copy reports that.
+            # Where a directory is mounted again below itself, there is an end.
+            if self.symlinks or identity not in above:
+                self._visit(src, dst, name, above | {identity})
+                return
+        self.names.append(name)
 
 
 def raise_errors(
-    problems: list[_Problem], source: _Name, target: _Name, ignores_dangling: bool
+    problems: list[_Problem],
+    source: _Name,
+    target: _Name,
+    ignores_dangling: bool,
+    failed: Sequence[_Triple] = (),
 ) -> None:
-    """Emits warnings as `RuntimeWarning`, and raises all errors as one `shutil.Error`."""
-    triples: list[_Triple] = []
+    """Raises `failed` and all errors as one `shutil.Error`. Warnings become `RuntimeWarning`s."""
+    triples = [*failed]
     for problem in problems:
-        kind, names, errno, text, is_error = problem
-        if not is_error:
-            warnings.warn(text, RuntimeWarning, stacklevel=3)
-        elif not (ignores_dangling and errno == errors.ENOENT and _is_dangling(names)):
-            triples.append(_triple(problem, source, target))
-    if triples:
-        raise shutil.Error(triples)
+        if problem[-1]:
+            triple = _triple(problem, source, target)
+            if not (ignores_dangling and _is_dangling(triple[0])):
+                triples.append(triple)
+    try:
+        for *_, text, is_error in problems:
+            if not is_error:
+                warnings.warn(text, RuntimeWarning, stacklevel=3)
+    finally:
+        # Even if a filter has made a warning an exception.
+        if triples:
+            raise shutil.Error(triples)
 
 
-def _is_dangling(names: list[bytes]) -> bool:
-    return bool(names) and os.path.islink(names[0]) and not os.path.exists(names[0])
+def _is_dangling(src: _Name) -> bool:
+    return os.path.islink(src) and not os.path.exists(src)
 
 
 def _triple(problem: _Problem, source: _Name, target: _Name) -> _Triple:

@@ -78,24 +78,39 @@ fn problems_of(error: Error) -> PyResult<Vec<ProblemTuple>> {
     }
 }
 
-/// Checks rules by which names are left out.
-///
-/// # Errors
-/// `ValueError` for the first that is invalid.
-#[pyfunction]
-fn check_rules(rules: Vec<Vec<u8>>) -> PyResult<()> {
-    for rule in rules {
-        let invalid = || {
-            let shown = String::from_utf8_lossy(&rule);
-            PyValueError::new_err(format!("exclude has an invalid rule: {shown:?}"))
-        };
-        let text = String::from_utf8(rule.clone()).map_err(|_| invalid())?;
-        if text.is_empty() || text.contains('\0') {
-            return Err(invalid());
+/// Rules by which names are left out.
+#[pyclass(frozen)]
+struct Rules(Selector);
+
+#[pymethods]
+impl Rules {
+    /// # Errors
+    /// `ValueError` for the first that is invalid.
+    #[new]
+    fn new(rules: Vec<Vec<u8>>) -> PyResult<Self> {
+        let mut valid = Vec::with_capacity(rules.len());
+        for rule in rules {
+            let invalid = || {
+                let shown = String::from_utf8_lossy(&rule);
+                PyValueError::new_err(format!("exclude has an invalid rule: {shown:?}"))
+            };
+            let text = String::from_utf8(rule.clone()).map_err(|_| invalid())?;
+            if text.is_empty() || text.contains('\0') {
+                return Err(invalid());
+            }
+            let alone = Selection { rules: vec![text.clone()], ..Selection::default() };
+            Selector::new(&alone).map_err(|_| invalid())?;
+            valid.push(text);
         }
-        Selector::new(&Selection { rules: vec![text], ..Selection::default() }).map_err(|_| invalid())?;
+        let all = Selection { rules: valid, ..Selection::default() };
+        Selector::new(&all).map(Self).map_err(|problem| PyValueError::new_err(problem.to_string()))
     }
-    Ok(())
+
+    /// Returns true if they leave out the entry with this path below the source. Doesn't look at
+    /// the directories above it.
+    fn exclude(&self, path: &[u8], is_directory: bool) -> bool {
+        self.0.rules_exclude(path, is_directory)
+    }
 }
 
 fn path(bytes: Vec<u8>) -> PathBuf {
@@ -150,7 +165,7 @@ fn name_list(text: Vec<u8>) -> PyResult<Arc<NameList>> {
 #[pymodule]
 fn _haul(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add_function(wrap_pyfunction!(check_rules, module)?)?;
+    module.add_class::<Rules>()?;
     module.add_function(wrap_pyfunction!(copy, module)?)?;
     module.add_function(wrap_pyfunction!(sync::sync, module)?)?;
     module.add_function(wrap_pyfunction!(hashes::hash_tree, module)?)

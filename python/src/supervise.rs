@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use haul::flow::{Line, Report, Standard, lock};
 use haul::{CancelToken, Problem, Tally};
+use haul_sys::block_signals;
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 
@@ -53,11 +54,16 @@ pub(crate) fn supervise<T: Send + 'static>(
     let thread = {
         let counts = Arc::clone(&counts);
         let run = move || {
+            // Python's handlers would interrupt system calls of the copy. The mask is that of this
+            // thread and of those it starts: the calling thread's never changes, whenever a signal
+            // comes.
+            block_signals();
             // Nobody waits any more only if the interpreter is gone.
             sender.send(work(&counts)).unwrap_or_default();
         };
-        with_signals_blocked(py, || Builder::new().name("haul".to_owned()).spawn(run))?
-    }?;
+        Builder::new().name("haul".to_owned()).spawn(run).map_err(PyOSError::new_err)?
+    };
+    // From here on every error waits for the thread.
     let mut server = Server { progress, called: Instant::now(), counts };
     let mut raised = None;
     let outcome = loop {
@@ -109,17 +115,4 @@ impl Server {
         self.called = Instant::now();
         Ok(())
     }
-}
-
-/// Starts a thread that inherits a mask of all signals: Python's handlers interrupt system calls,
-/// and the copy must not notice.
-fn with_signals_blocked<T>(
-    py: Python<'_>,
-    start: impl FnOnce() -> std::io::Result<T>,
-) -> PyResult<Result<T, PyErr>> {
-    let signals = py.import("haul._signals")?;
-    let mask = signals.call_method0("block")?;
-    let started = start().map_err(PyOSError::new_err);
-    signals.call_method1("restore", (mask,))?;
-    Ok(started)
 }

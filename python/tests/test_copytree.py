@@ -13,9 +13,11 @@ import sys
 import tempfile
 import threading
 import unittest
+import unittest.mock
 import warnings
 
 import haul
+from haul._copytree import raise_errors
 
 SEED = int(os.environ.get("HAUL_SEED", random.randrange(1 << 32)))
 
@@ -311,6 +313,155 @@ class Errors(Case):
             self.assertTrue(os.path.isfile(self.target + "/file"))
 
 
+    def test_warnings_that_are_exceptions_hide_no_error(self):
+        name = os.fsencode(self.source + "/file")
+        warning = ("warns", [name], None, "only a warning", False)
+        error = ("fails", [name], errno.EIO, "an error", True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with self.assertRaises(shutil.Error) as raised:
+                raise_errors([warning, error], self.source, self.target, False)
+            [(src, _, _)] = raised.exception.args[0]
+            self.assertEqual(src, self.source + "/file")
+            with self.assertRaises(RuntimeWarning):
+                raise_errors([warning], self.source, self.target, False)
+
+
+class Unlisted(Case):
+    """Directories that can't be listed, or whose call of `ignore` fails, are errors."""
+
+    def setUp(self):
+        super().setUp()
+        for name in ("a/file", "b/file", "b/c/file", "b/c/d/file", "file"):
+            write(os.path.join(self.source, name))
+
+    def compare(self, **options):
+        """Copies with both, compares what they raise and make, and returns the errors."""
+        outcomes = []
+        for copytree in (shutil.copytree, haul.copytree):
+            shutil.rmtree(self.target, ignore_errors=True)
+            with self.assertRaises(shutil.Error) as raised:
+                copytree(self.source, self.target, **options)
+            outcomes.append((sorted(raised.exception.args[0]), snapshot(self.target)))
+        self.assertEqual(*outcomes)
+        return outcomes[0][0]
+
+    def failing_for(self, name, error):
+        def ignore(folder, names):
+            if os.path.basename(folder) == name:
+                raise error
+            return []
+
+        return ignore
+
+    def unlistable(self, name, number):
+        """Makes listing one directory below the source fail."""
+        scandir = os.scandir
+
+        def fail(path):
+            if not isinstance(path, int) and os.fspath(path) == self.source + name:
+                raise OSError(number, os.strerror(number), os.fspath(path))
+            return scandir(path)
+
+        return unittest.mock.patch("os.scandir", fail)
+
+    def test_ignore_fails_below_the_top(self):
+        for name in ("b", "c"):
+            failed = OSError(errno.EIO, "cannot decide", "name")
+            [(src, _, _)] = self.compare(ignore=self.failing_for(name, failed))
+            self.assertEqual(os.path.basename(src), name)
+        listed = [("source", "target", "why"), ("another", "one", "too")]
+        for failed in (shutil.Error(listed), shutil.SameFileError(listed)):
+            self.assertEqual(self.compare(ignore=self.failing_for("b", failed)), sorted(listed))
+
+    def test_ignore_fails_at_the_top_or_with_another_exception(self):
+        for name, error in (("source", PermissionError), ("b", LookupError), ("c", RuntimeError)):
+            with self.assertRaises(error):
+                haul.copytree(self.source, self.target, ignore=self.failing_for(name, error("no")))
+            self.assertFalse(os.path.exists(self.target))
+
+    def test_a_directory_cannot_be_listed(self):
+        with self.unlistable("/b", errno.EMFILE):
+            self.compare(ignore=lambda *_: [])
+        inside = os.path.join(self.source, "a/copy")
+        with self.unlistable("/b/c", errno.EMFILE), self.assertRaises(shutil.Error) as raised:
+            haul.copytree(self.source, inside)
+        [(src, dst, _)] = raised.exception.args[0]
+        self.assertEqual((src, dst), (self.source + "/b/c", inside + "/b/c"))
+        self.assertEqual(os.listdir(inside + "/b"), ["file"])
+
+    def test_a_path_is_too_long(self):
+        folder = os.open(self.source, os.O_PATH)
+        for _ in range(18):
+            name = "n" * 250
+            os.mkdir(name, dir_fd=folder)
+            below = os.open(name, os.O_PATH, dir_fd=folder)
+            os.close(folder)
+            folder = below
+            os.close(os.open("f", os.O_CREAT | os.O_WRONLY, 0o600, dir_fd=folder))
+        os.close(folder)
+        outcomes = []
+        for copytree in (shutil.copytree, haul.copytree):
+            shutil.rmtree(self.target, ignore_errors=True)
+            with self.assertRaises(shutil.Error) as raised:
+                copytree(self.source, self.target, ignore=lambda *_: [])
+            [(src, dst, why)] = raised.exception.args[0]
+            self.assertTrue(why.startswith(f"[Errno {errno.ENAMETOOLONG}]"), why)
+            outcomes.append((src, dst, [names for _, *names in os.walk(self.target)]))
+        self.assertEqual(*outcomes)
+
+    @unittest.skipUnless(shutil.which("unshare"), "needs unshare")
+    def test_a_directory_above_is_mounted_again(self):
+        program = (
+            "import haul, sys\n"
+            "haul.copytree(*sys.argv[1:], symlinks=True, ignore=lambda *_: [])\n"
+        )
+        os.mkdir(self.source + "/again")
+        mount = 'mount --bind "$1" "$1/again" 2>&1'
+        names = (self.source, self.target)
+
+        def run(script, *words):
+            mounted = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
+            return subprocess.run([*mounted, *names, *words], stderr=subprocess.PIPE, text=True)
+
+        if run(mount).returncode != 0:
+            self.skipTest("needs a user namespace in which to mount")
+        copied = run(mount + ' && exec "$3" -c "$4" "$1" "$2"', sys.executable, program)
+        self.assertEqual((copied.returncode, copied.stderr), (0, ""))
+        self.assertEqual(sorted(os.listdir(self.target + "/again")), ["a", "again", "b", "file"])
+        self.assertEqual(os.listdir(self.target + "/again/a"), ["file"])
+
+    def test_what_exclude_leaves_out_is_not_an_error(self):
+        os.symlink("a", self.source + "/link")
+        with self.unlistable("/b", errno.EACCES):
+            haul.copytree(self.source, self.target, ignore=lambda *_: [], exclude=["b/", "link/"])
+        self.assertEqual(sorted(os.listdir(self.target)), ["a", "file", "link"])
+        self.assertEqual(os.listdir(self.target + "/link"), ["file"])
+
+    def test_every_dangling_link_is_ignored(self):
+        ends = ("nowhere", "loop", "file/below")
+        for number, end in enumerate(ends):
+            os.symlink(os.path.join(self.source, end), f"{self.source}/{number}")
+        os.symlink(self.source + "/loop", self.source + "/loop")
+        for ignore in (None, lambda *_: []):
+            self.assertEqual(len(self.compare(ignore=ignore)), len(ends) + 1)
+            for copytree, target in ((shutil.copytree, "2"), (haul.copytree, "3")):
+                target = self.target + target
+                shutil.rmtree(target, ignore_errors=True)
+                copytree(self.source, target, ignore=ignore, ignore_dangling_symlinks=True)
+            self.assertEqual(snapshot(self.target + "2"), snapshot(self.target + "3"))
+
+    def test_a_dangling_link_in_the_target_is_not_ignored(self):
+        os.mkdir(self.target)
+        os.symlink("/nowhere/file", self.target + "/file")
+        with self.assertRaises(shutil.Error) as raised:
+            haul.copytree(
+                self.source, self.target, ignore_dangling_symlinks=True, dirs_exist_ok=True
+            )
+        [(src, _, _)] = raised.exception.args[0]
+        self.assertEqual(src, self.source + "/file")
+
+
 class Callbacks(Case):
     def test_progress_is_called_here_and_at_the_end(self):
         self.fill(300)
@@ -393,6 +544,43 @@ except KeyboardInterrupt:
         haul.copytree(self.source, self.target)
         signal.setitimer(signal.ITIMER_REAL, 0)
         self.assertEqual(snapshot(self.target), snapshot(self.source))
+
+    # Gets a signal about every millisecond, whose handler raises once in each round.
+    RAISING = """
+import haul, os, signal, sys, time
+source, target = sys.argv[1:]
+parent, armed, interrupted = os.getpid(), False, 0
+
+def handle(*_):
+    global armed
+    if armed:
+        armed = False
+        raise LookupError
+
+signal.signal(signal.SIGUSR1, handle)
+if os.fork() == 0:
+    while os.getppid() == parent:
+        os.kill(parent, signal.SIGUSR1)
+        time.sleep(0.001)
+    os._exit(0)
+before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+for number in range(500):
+    try:
+        armed = True
+        haul.copytree(source, f"{target}{number}")
+        armed = False
+    except LookupError:
+        interrupted += 1
+    now = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    assert now == before, (number, now - before)
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+assert interrupted > 0
+"""
+
+    def test_an_exception_at_any_moment_leaves_the_signal_mask(self):
+        write(self.source + "/file")
+        command = [sys.executable, "-c", self.RAISING, self.source, self.target]
+        subprocess.run(command, check=True)
 
     def test_no_signal_stays_blocked(self):
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [])

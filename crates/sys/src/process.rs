@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -43,6 +44,24 @@ pub fn raise_descriptor_limit(wanted: usize) -> usize {
 #[must_use]
 pub fn address_space_limit() -> Option<u64> {
     rustix::process::getrlimit(Resource::As).current
+}
+
+/// Blocks all signals but those of faults in the calling thread. Threads that it starts inherit
+/// that.
+pub fn block_signals() {
+    const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT];
+    let mut signals = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: passes room for a set, which the call fills.
+    unsafe { libc::sigfillset(signals.as_mut_ptr()) };
+    // SAFETY: `sigfillset` initialised it; with a valid address it doesn't fail.
+    let mut signals = unsafe { signals.assume_init() };
+    for fault in FAULTS {
+        // SAFETY: passes an initialised set.
+        unsafe { libc::sigdelset(&raw mut signals, fault) };
+    }
+    // It fails only if the first argument is invalid.
+    // SAFETY: passes an initialised set, and no room for the previous one, which isn't needed.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut()) };
 }
 
 /// Grows the descriptor table to hold `count` descriptors. Call it before starting threads.

@@ -147,6 +147,68 @@ fn an_interrupted_removal_leaves_a_cp_and_can_be_repeated() {
 }
 
 #[test]
+fn a_cp_that_is_a_link_comes_back() {
+    require!(needs::root(), needs::tool("debootstrap"), needs::tool("dpkg-deb"), static_builds());
+    let (_folder, root) = debian();
+    with_packages(&root);
+    let move_away = "mkdir /usr/lib/multi; mv /bin/cp /usr/lib/multi; ln -s ../lib/multi/cp /usr/bin/cp";
+    in_root(&root, move_away).unwrap();
+    in_root(&root, "dpkg -i /haul.deb /haul-cp.deb; dpkg -i /haul-cp.deb").unwrap();
+    let links = in_root(&root, "readlink /bin/cp; readlink /bin/cp.gnu").unwrap();
+    assert_eq!(links, "/usr/bin/haul\n../lib/multi/cp\n");
+    in_root(&root, "dpkg --remove haul-cp").unwrap();
+    assert_eq!(in_root(&root, "readlink /bin/cp").unwrap(), "../lib/multi/cp\n");
+    in_root(&root, "cp --version | grep -q GNU; test ! -L /bin/cp.gnu").unwrap();
+}
+
+#[test]
+fn a_removal_that_fails_leaves_haul_as_cp() {
+    require!(needs::root(), needs::tool("debootstrap"), needs::tool("dpkg-deb"), static_builds());
+    let (_folder, root) = debian();
+    with_packages(&root);
+    in_root(&root, "dpkg -i /haul.deb /haul-cp.deb").unwrap();
+    let is_haul = "[ $(readlink /bin/cp) = /usr/bin/haul ]; dpkg-divert --list '*cp' | grep -q haul-cp";
+    let refused = in_root(&root, "mv /bin/cp.gnu /gnu; dpkg --remove haul-cp").unwrap_err();
+    assert!(refused.contains("/bin/cp.gnu is missing"), "{refused}");
+    in_root(&root, is_haul).unwrap();
+    // dpkg runs the other script after a failure, here of the last step.
+    let script = "mv /gnu /bin/cp.gnu; cd /var/lib/dpkg/info; cp.gnu haul-cp.prerm /prerm
+        sed 's|^ *dpkg-divert --package|exit 9; &|' /prerm >haul-cp.prerm";
+    in_root(&root, script).unwrap();
+    in_root(&root, "dpkg --remove haul-cp").unwrap_err();
+    in_root(&root, is_haul).unwrap();
+    in_root(&root, "cp.gnu --version | grep -q GNU").unwrap();
+    in_root(&root, "cat /prerm >/var/lib/dpkg/info/haul-cp.prerm; dpkg --remove haul-cp").unwrap();
+    in_root(&root, "cp --version | grep -q GNU").unwrap();
+}
+
+/// Packs the coreutils of a system again, with all that is in `/bin` in `/usr/bin`. Debian has
+/// moved it so between two releases.
+const PACK_MOVED: &str = "root=$1 stage=$2
+    mkdir -p $stage/DEBIAN
+    chroot $root dpkg -L coreutils | sed -e 's|^/||' -e '/^[.]$/d' -e '/^bin$/d' >$stage.list
+    tar -C $root --no-recursion --transform='flags=r;s|^bin/|usr/bin/|' -c -T $stage.list |
+        tar -C $stage -x
+    printf '%s\n' 'Package: coreutils' 'Version: 99' 'Essential: yes' 'Architecture: amd64' \
+        'Maintainer: Nobody <nobody@localhost>' 'Description: moved' >$stage/DEBIAN/control
+    dpkg-deb --root-owner-group --build $stage $root/coreutils.deb";
+
+#[test]
+fn an_upgrade_that_moves_cp_keeps_haul_as_cp() {
+    require!(needs::root(), needs::tool("debootstrap"), needs::tool("dpkg-deb"), static_builds());
+    let (folder, root) = debian();
+    with_packages(&root);
+    let mut pack = Command::new("sh");
+    run(pack.args(["-ec", PACK_MOVED, "sh"]).arg(&root).arg(folder.path().join("stage"))).unwrap();
+    in_root(&root, "dpkg -i /haul.deb /haul-cp.deb; dpkg-query -S /bin/cp; dpkg -i /coreutils.deb").unwrap();
+    let now = in_root(&root, "readlink /bin/cp; dpkg-divert --list '*cp'").unwrap();
+    assert_eq!(now, "/usr/bin/haul\ndiversion of /usr/bin/cp to /usr/bin/cp.gnu by haul-cp\n");
+    in_root(&root, "cp.gnu --version | grep -q GNU; dpkg --remove haul-cp").unwrap();
+    in_root(&root, "cp --version | grep -q GNU; test ! -e /bin/cp.gnu").unwrap();
+    in_root(&root, "test -z \"$(dpkg-divert --list '*cp*')\"").unwrap();
+}
+
+#[test]
 fn the_archive_runs_where_nothing_is_installed() {
     require!(needs::root(), needs::tool("debootstrap"), static_builds());
     let (_folder, root) = debian();

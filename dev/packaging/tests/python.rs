@@ -127,6 +127,23 @@ fn the_source_package_is_enough_to_install_it() {
 }
 
 #[test]
+fn the_source_package_has_what_configures_cargo() {
+    require!(needs::tool("python3"));
+    // Without maturin, which only building needs.
+    let list =
+        "import sys, types; sys.path.insert(0, '.'); sys.modules['maturin'] = types.ModuleType('maturin')
+import backend
+print(*(file.relative_to(backend.WORKSPACE) for file in backend._files()), sep='\\n')";
+    let mut python = Command::new("python3");
+    let listed = run(python.args(["-B", "-c", list]).current_dir(workspace().join("python"))).unwrap();
+    let listed: Vec<_> = listed.lines().collect();
+    // Without the first the program would be another one: with the system's PCRE2, for instance.
+    for file in [".cargo/config.toml", "Cargo.lock", "crates/cli/start.ld", "python/src/lib.rs"] {
+        assert!(listed.contains(&file), "{file}");
+    }
+}
+
+#[test]
 fn the_package_passes_its_tests_and_those_of_cpython() {
     let environment = environment!();
     environment.install().unwrap_or_else(|error| panic!("{error}"));

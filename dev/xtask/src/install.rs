@@ -53,33 +53,81 @@ pub(crate) fn install(words: &[String]) -> Result<(), Failure> {
 }
 
 fn install_below(root: &Path, names: &[String]) -> Result<(), Failure> {
+    let names = with_earlier(root, names)?;
+    // Before it takes minutes to compile.
+    for name in names.iter().map(String::as_str).chain(["spdcp"]) {
+        is_linked(root, name)?;
+    }
     run(&mut cargo(&["build", "--locked", "--release", "--package", "haul-cli"]))?;
-    let binary = target_folder()?.join("release/haul");
-    let layout = Layout { zsh: "share/zsh/site-functions", is_compressed: false };
-    let mut files = lay_out(&binary, root, &layout)?;
+    let count = replace(&target_folder()?.join("release/haul"), root, &names)?;
     run(Command::new("strip").arg(root.join("bin/haul")))?;
+    say(&format!("{count} files below {}", root.display()));
+    Ok(())
+}
+
+/// Returns the links to make: those with these names, and those of earlier installations.
+fn with_earlier(root: &Path, names: &[String]) -> Result<Vec<String>, Failure> {
+    let mut names = names.to_owned();
+    for file in installed(root)? {
+        let Some(name) = file.strip_prefix("bin/") else { continue };
+        // What is no longer a link belongs to somebody else.
+        if !["haul", "spdcp"].contains(&name) && is_linked(root, name).unwrap_or_default() {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+/// Installs all files, and removes those of an earlier installation that this one doesn't have.
+/// Returns how many there are now.
+fn replace(binary: &Path, root: &Path, names: &[String]) -> Result<usize, Failure> {
+    let layout = Layout { zsh: "share/zsh/site-functions", is_compressed: false };
+    let mut files = lay_out(binary, root, &layout)?;
     for name in names {
         link(root, name)?;
         files.push(format!("bin/{name}"));
     }
     files.push(LIST.to_owned());
+    for file in installed(root)?.iter().filter(|file| !files.contains(file)) {
+        remove_installed(root, file)?;
+    }
     put(files.join("\n").as_bytes(), &root.join(LIST), 0o644)?;
-    say(&format!("{} files below {}", files.len(), root.display()));
-    Ok(())
+    Ok(files.len())
+}
+
+/// Returns the files that an earlier installation has listed.
+fn installed(root: &Path) -> Result<Vec<String>, Failure> {
+    match fs_err::read_to_string(root.join(LIST)) {
+        Ok(list) => Ok(list.lines().map(str::to_owned).collect()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Removes the listed files, and the list last, so that an interrupted removal can be repeated.
 fn remove(root: &Path) -> Result<(), Failure> {
     let list = fs_err::read_to_string(root.join(LIST))?;
     for file in list.lines() {
-        match fs_err::remove_file(root.join(file)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
+        remove_installed(root, file)?;
     }
     // Fails if somebody else put a file there; then it stays.
     fs_err::remove_dir(root.join("share/haul")).unwrap_or_default();
     Ok(())
+}
+
+/// Removes an installed file, unless it is gone, or another program has replaced a link to haul.
+fn remove_installed(root: &Path, file: &str) -> Result<(), Failure> {
+    let name = file.strip_prefix("bin/").filter(|name| *name != "haul");
+    if name.is_some_and(|name| is_linked(root, name).is_err()) {
+        say(&format!("left {file}, which is not a link to haul"));
+        return Ok(());
+    }
+    match fs_err::remove_file(root.join(file)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 /// Puts the program, its link `spdcp`, manual pages and completions below `root`. Returns their
@@ -115,13 +163,24 @@ pub(crate) fn lay_out(binary: &Path, root: &Path, layout: &Layout) -> Result<Vec
 }
 
 fn link(root: &Path, name: &str) -> Result<(), Failure> {
-    let path = root.join("bin").join(name);
-    match fs_err::remove_file(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-        _ => {}
+    if !is_linked(root, name)? {
+        symlink("haul", root.join("bin").join(name))?;
     }
-    symlink("haul", path)?;
     Ok(())
+}
+
+/// Returns true if a name in `bin` is a link to haul already, false if there is nothing.
+///
+/// # Errors
+/// If it is anything else: nobody could bring that back.
+fn is_linked(root: &Path, name: &str) -> Result<bool, Failure> {
+    let path = root.join("bin").join(name);
+    match fs_err::symlink_metadata(&path) {
+        Ok(_) if std::fs::read_link(&path).is_ok_and(|end| end == Path::new("haul")) => Ok(true),
+        Ok(_) => Err(Failure(format!("{} exists, and is not a link to haul", path.display()))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Writes a file under a temporary name and renames it: a running program can't be overwritten.
@@ -143,4 +202,55 @@ pub(crate) fn names_in(folder: &Path) -> Result<Vec<String>, Failure> {
         entries.iter().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    fn install_as(root: &Path, names: &[&str]) -> Result<(), Failure> {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        replace(Path::new("/bin/true"), root, &with_earlier(root, &names)?).map(drop)
+    }
+
+    #[test]
+    fn links_of_earlier_installations_stay_until_all_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        install_as(root, &["cp"]).unwrap();
+        // As if that release had one more file.
+        let stale = root.join("share/man/man1/haul-old.1");
+        fs_err::write(&stale, "").unwrap();
+        let list = fs_err::read_to_string(root.join(LIST)).unwrap();
+        fs_err::write(root.join(LIST), format!("share/man/man1/haul-old.1\n{list}")).unwrap();
+        install_as(root, &["bzcat"]).unwrap();
+        assert!(!stale.exists());
+        for name in ["cp", "bzcat", "spdcp"] {
+            assert!(is_linked(root, name).unwrap(), "{name}");
+        }
+        remove(root).unwrap();
+        assert!(names_in(&root.join("bin")).unwrap().is_empty());
+        assert!(!root.join(LIST).exists());
+    }
+
+    #[test]
+    fn another_program_is_neither_replaced_nor_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let cp = root.join("bin/cp");
+        install_as(root, &["cp"]).unwrap();
+        fs_err::remove_file(&cp).unwrap();
+        fs_err::write(&cp, "another").unwrap();
+        let refused = install_as(root, &["cp"]).unwrap_err();
+        assert!(refused.0.ends_with("/bin/cp exists, and is not a link to haul"), "{refused}");
+        remove(root).unwrap();
+        assert_eq!(names_in(&root.join("bin")).unwrap(), ["cp"]);
+        assert_eq!(fs_err::read_to_string(&cp).unwrap(), "another");
+        // The same for the name that is always linked.
+        fs_err::rename(&cp, root.join("bin/spdcp")).unwrap();
+        install_as(root, &[]).unwrap_err();
+        assert_eq!(fs_err::read_to_string(root.join("bin/spdcp")).unwrap(), "another");
+    }
 }

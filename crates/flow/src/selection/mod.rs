@@ -188,7 +188,14 @@ impl Selector {
 
     /// True if the rules exclude an operand, which isn't a directory, by its name.
     pub(crate) fn excludes_operand(&self, name: &CStr) -> bool {
-        self.rules.decide(name.to_bytes(), false) == Some(Verdict::Exclude)
+        self.rules_exclude(name.to_bytes(), false)
+    }
+
+    /// True if the rules exclude the entry with this path below an operand. Directories above it
+    /// aren't looked at.
+    #[must_use]
+    pub fn rules_exclude(&self, path: &[u8], is_directory: bool) -> bool {
+        self.rules.decide(path, is_directory) == Some(Verdict::Exclude)
     }
 
     /// Returns what holds in a directory: an operand, or the entry `name` of a directory with the

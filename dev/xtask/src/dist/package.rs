@@ -41,6 +41,7 @@ fn haul_cp_deb(dist: &Dist) -> Result<(), Failure> {
         let text = recipe(&format!("debian/haul-cp.{script}"))?;
         put(text.as_bytes(), &stage.join("DEBIAN").join(script), 0o755)?;
     }
+    put(recipe("debian/haul-cp.triggers")?.as_bytes(), &stage.join("DEBIAN/triggers"), 0o644)?;
     deb(dist, &stage, "haul-cp", &recipe("debian/haul-cp.control")?)
 }
 
