@@ -11,7 +11,7 @@ use std::path::Path;
 
 use haul_testkit::mount::Mount;
 use haul_testkit::program::ENGINES;
-use haul_testkit::{Outcome, Program, Run, Sandbox, needs, program, require};
+use haul_testkit::{Outcome, Program, Run, Sandbox, libc, needs, program, require};
 
 fn needs_namespaces() -> Option<String> {
     let list = (!Path::new("/etc/xattr.conf").exists()).then(|| "needs /etc/xattr.conf".to_owned());
@@ -253,6 +253,18 @@ fn a_backup_is_put_back_if_attributes_alone_cannot_be_given() {
     assert!(!mount.join("f~").exists());
 }
 
+/// Asserts that both programs have the same status, and prefix their messages with their names
+/// only. Returns the messages.
+fn assert_same(gnu: &Outcome, ours: &Outcome, what: &str) -> String {
+    let told = |outcome: &Outcome| {
+        let lines = outcome.errors();
+        lines.lines().filter_map(|line| Some(line.split_once(": ")?.1.to_owned())).collect::<Vec<_>>()
+    };
+    assert_eq!(ours.ending, gnu.ending, "{what}: {} {}", gnu.errors(), ours.errors());
+    assert_eq!(told(ours), told(gnu), "{what}");
+    ours.errors()
+}
+
 /// In a user namespace with one user, no file can be given to another. Symbolic links are left out:
 /// GNU cp sets their owners first, so they don't get their times.
 #[test]
@@ -283,5 +295,51 @@ fn what_cannot_get_its_owner_gets_its_times() {
         assert_eq!(count(&found), count(&expected), "{way}: {} {}", expected.errors(), found.errors());
         let without_top = |list: String| list.split_once('\n').map(|(_, entries)| entries.to_owned());
         assert_eq!(without_top(list("u")), without_top(list("t")), "{way}");
+    }
+}
+
+/// An access list is copied, or its loss is reported and the copy stays private.
+#[test]
+fn an_access_list_that_cannot_be_listed_or_read_is_not_lost_silently() {
+    require!(needs::root(), needs::tool("setfacl"), Program::needs_gnu());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox
+        .script("mkdir s; echo 1 >s/f; mkdir s/d; setfacl -m u:7:rw,m:rw s/f; setfacl -m u:8:r,d:u:9:r s/d")
+        .unwrap();
+    let facls = |name: &str| {
+        let line = "cd $0 && getfacl -Rn . && ls -l f | cut -c1-10";
+        let run = Run::new(Path::new("/bin/sh")).args(["-c", line]).arg(sandbox.join(name));
+        run.finish().unwrap().printed()
+    };
+    let (gnu, ours) = (Program::gnu().unwrap(), program!());
+    let get = [libc::SYS_fgetxattr, libc::SYS_getxattr, libc::SYS_lgetxattr];
+    let list = [libc::SYS_flistxattr, libc::SYS_listxattr, libc::SYS_llistxattr];
+    for (calls, error, what) in [
+        (get, libc::EPERM, "read: EPERM"),
+        (get, libc::EIO, "read: EIO"),
+        (list, libc::EPERM, "listed: EPERM"),
+        (list, libc::ENOSYS, "listed: ENOSYS"),
+    ] {
+        for way in ["-a", "-rp", "-r --preserve=mode"] {
+            let copy = |program: &Program, target: &str| {
+                sandbox.script(&format!("rm -rf {target}; cp -a s {target}; setfacl -Rb {target}")).unwrap();
+                let outcomes = ["s/f", "s/d"].map(|source| {
+                    let run = program.run().args(way.split(' ')).arg(source).arg(format!("{target}-new"));
+                    sandbox.script(&format!("rm -rf {target}-new")).unwrap();
+                    let outcome = run.refusing(&calls, error).in_folder(sandbox.path()).finish().unwrap();
+                    let name = source.trim_start_matches("s/");
+                    sandbox
+                        .script(&format!("rm -rf {target}/{name}; mv {target}-new {target}/{name}"))
+                        .unwrap();
+                    outcome
+                });
+                (outcomes, facls(target))
+            };
+            let ((expected, expected_list), (found, found_list)) = (copy(&gnu, "t"), copy(&ours, "u"));
+            for (gnu, ours) in expected.iter().zip(&found) {
+                assert_same(gnu, ours, &format!("{what} {way}"));
+            }
+            assert_eq!(found_list, expected_list, "{what} {way}");
+        }
     }
 }

@@ -125,7 +125,11 @@ impl<'a> NewAttributes<'a> {
             done &= self.give_xattrs();
         }
         if self.stat.kind != FileType::Symlink {
-            done &= self.give_mode(mode);
+            // Without its ACL, the source's mode may grant more.
+            done &= match self.xattrs.lacks_permissions {
+                true => !self.copier.options.require_preserve,
+                false => self.give_mode(mode),
+            };
         }
         done & self.give_times()
     }
@@ -258,9 +262,12 @@ impl<'a> NewAttributes<'a> {
         };
         let (access, default) = match self.has_access_list || self.before.is_some() {
             true => {
-                let names = list_xattrs(file)?;
-                let has = |wanted: &CStr| names.iter().any(|key| key == wanted);
-                (has(ACCESS_LIST), has(DEFAULT_ACCESS_LIST))
+                let names = list_xattrs(file);
+                let has = |wanted: &CStr| match &names {
+                    Ok(names) => Ok(names.iter().any(|key| key == wanted)),
+                    Err(_) => self.object.access_list(wanted).map(|list| list.is_some()),
+                };
+                (has(ACCESS_LIST)?, has(DEFAULT_ACCESS_LIST)?)
             }
             false => (false, false),
         };
