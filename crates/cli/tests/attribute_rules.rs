@@ -343,3 +343,33 @@ fn an_access_list_that_cannot_be_listed_or_read_is_not_lost_silently() {
         }
     }
 }
+
+/// `-a` copies what the target can hold; `--preserve=xattr` demands all.
+#[test]
+fn attributes_that_do_not_fit_are_left_out_as_by_gnu_cp() {
+    require!(needs::loop_mount("ext4"), needs::tool("setfattr"), Program::needs_gnu());
+    let sandbox = Sandbox::in_memory().unwrap();
+    let disk = Mount::image("ext4", 64 << 20).unwrap();
+    // Too big for a block of ext4, and small enough for the file system in memory.
+    let value = "x".repeat(20_000);
+    sandbox
+        .script(&format!("echo 1 >f; setfattr -n user.big -v {value} f; setfattr -n user.a -v b f"))
+        .unwrap();
+    let (gnu, ours) = (Program::gnu().unwrap(), program!());
+    for way in
+        ["-a", "-p", "--preserve=all", "--preserve=xattr", "-a --preserve=xattr", "-a --attributes-only"]
+    {
+        let copy = |program: &Program| {
+            let target = disk.path().join("f");
+            let _absent = fs::remove_file(&target);
+            let run = program.run().args(way.split(' ')).arg("f").arg(&target);
+            let outcome = run.in_folder(sandbox.path()).finish().unwrap();
+            let names = Run::new(&needs::find_tool("getfattr").unwrap()).args(["-d", "--absolute-names"]);
+            (outcome, names.arg(&target).finish().unwrap().printed())
+        };
+        let ((expected, expected_names), (found, names)) = (copy(&gnu), copy(&ours));
+        assert_eq!(found.ending, expected.ending, "{way}: {}", found.errors());
+        assert_eq!(found.errors().is_empty(), expected.errors().is_empty(), "{way}: {}", found.errors());
+        assert_eq!(names, expected_names, "{way}");
+    }
+}

@@ -183,8 +183,9 @@ fn rules<'a>(copier: &'a Copier, cx: &Context<'_, Copier>) -> &'a XattrRules {
 
 /// Reports an xattr that was not copied; returns true if the copy still counts as made.
 ///
-/// `-a` copies xattrs on a best-effort basis: what the file system or the user's permissions do
-/// not allow is skipped. Anything else is an error, which GNU hides under `-a`.
+/// `-a` copies xattrs on a best-effort basis: what the file system can't store or the user's
+/// permissions do not allow is skipped. Anything else is an error, which GNU hides under `-a`. For
+/// `haul sync`, so is what doesn't fit: silence would leave the trees different.
 pub(super) fn tell_uncopied(
     copier: &Copier,
     cx: &Context<'_, Copier>,
@@ -195,7 +196,11 @@ pub(super) fn tell_uncopied(
     // reading works.
     let may_not_write =
         copier.process.user != 0 && cause.is(Errno::ACCESS) && cause.operation() == Operation::Fsetxattr;
-    let cannot = may_not_write || matches!(cause.errno(), Errno::OPNOTSUPP | Errno::PERM | Errno::NOSYS);
+    let is_unsupported = matches!(cause.errno(), Errno::OPNOTSUPP | Errno::PERM | Errno::NOSYS);
+    let cannot_hold = cause.operation() == Operation::Fsetxattr
+        && matches!(cause.errno(), Errno::NOSPC | Errno::DQUOT | Errno::INVAL | Errno::RANGE | Errno::TOOBIG)
+        && !copier.options.existing.update.syncs();
+    let cannot = may_not_write || is_unsupported || cannot_hold;
     if cannot && !copier.options.require_xattr {
         let telling = !copier.options.reduce_diagnostics && !cause.is(Errno::OPNOTSUPP);
         if telling || copier.options.attributes_only {
