@@ -1,7 +1,8 @@
-//! Selection of extended attributes: `/etc/xattr.conf` and SELinux contexts.
+//! Selection of extended attributes: `/etc/xattr.conf` and SELinux contexts; and attributes that
+//! can't be read or set.
 //!
-//! Each case runs in its own mount namespace, with another `xattr.conf` mounted, or with a
-//! `/sys/fs` that makes SELinux seem enabled.
+//! Each case of the former runs in its own mount namespace, with another `xattr.conf` mounted, or
+//! with a `/sys/fs` that makes SELinux seem enabled.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +11,7 @@ use std::path::Path;
 
 use haul_testkit::mount::Mount;
 use haul_testkit::program::ENGINES;
-use haul_testkit::{Outcome, Program, Run, Sandbox, needs, program, require};
+use haul_testkit::{Outcome, Program, Run, Sandbox, libc, needs, program, require};
 
 fn needs_namespaces() -> Option<String> {
     let list = (!Path::new("/etc/xattr.conf").exists()).then(|| "needs /etc/xattr.conf".to_owned());
@@ -250,4 +251,125 @@ fn a_backup_is_put_back_if_attributes_alone_cannot_be_given() {
     assert_eq!(outcome.status(), Some(1), "{}", outcome.errors());
     assert_eq!(fs::read_to_string(&target).unwrap(), "old");
     assert!(!mount.join("f~").exists());
+}
+
+/// Asserts that both programs have the same status, and prefix their messages with their names
+/// only. Returns the messages.
+fn assert_same(gnu: &Outcome, ours: &Outcome, what: &str) -> String {
+    let told = |outcome: &Outcome| {
+        let lines = outcome.errors();
+        lines.lines().filter_map(|line| Some(line.split_once(": ")?.1.to_owned())).collect::<Vec<_>>()
+    };
+    assert_eq!(ours.ending, gnu.ending, "{what}: {} {}", gnu.errors(), ours.errors());
+    assert_eq!(told(ours), told(gnu), "{what}");
+    ours.errors()
+}
+
+/// In a user namespace with one user, no file can be given to another. Symbolic links are left out:
+/// GNU cp sets their owners first, so they don't get their times.
+#[test]
+fn what_cannot_get_its_owner_gets_its_times() {
+    require!(needs::root(), needs::tool("unshare"), Program::needs_gnu());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox
+        .script(
+            "mkdir -p s/d; echo 1 >s/f; echo 2 >s/d/g; mkfifo s/p; chmod 644 s/f s/p
+            chown -R 1000 s; touch -d 2001-01-01 s/f s/d/g s/p s/d s",
+        )
+        .unwrap();
+    let unshare = needs::find_tool("unshare").unwrap();
+    let list = |name: &str| {
+        let line = "LC_ALL=C; export LC_ALL; cd $0; find . -printf '%P %y %m %T@\\n' | sort";
+        Run::new(Path::new("/bin/sh")).args(["-c", line]).arg(sandbox.join(name)).succeed().unwrap().printed()
+    };
+    let (gnu, ours) = (Program::gnu().unwrap(), program!());
+    for way in ["-p s/f", "-a s/p", "-a s", "-rp s", "-a --attributes-only s/f", "-rp --parents s/d"] {
+        let copy = |program: &Program, target: &str| {
+            sandbox.script(&format!("rm -rf {target}; mkdir {target}")).unwrap();
+            let run = program.run().args(way.split(' ')).arg(format!("{target}/."));
+            run.in_folder(sandbox.path()).behind(&unshare, vec!["-r".into()]).finish().unwrap()
+        };
+        let (expected, found) = (copy(&gnu, "t"), copy(&ours, "u"));
+        assert_eq!(found.status(), expected.status(), "{way}: {}", found.errors());
+        let count = |outcome: &Outcome| outcome.errors().lines().count();
+        assert_eq!(count(&found), count(&expected), "{way}: {} {}", expected.errors(), found.errors());
+        let without_top = |list: String| list.split_once('\n').map(|(_, entries)| entries.to_owned());
+        assert_eq!(without_top(list("u")), without_top(list("t")), "{way}");
+    }
+}
+
+/// An access list is copied, or its loss is reported and the copy stays private.
+#[test]
+fn an_access_list_that_cannot_be_listed_or_read_is_not_lost_silently() {
+    require!(needs::root(), needs::tool("setfacl"), Program::needs_gnu());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox
+        .script("mkdir s; echo 1 >s/f; mkdir s/d; setfacl -m u:7:rw,m:rw s/f; setfacl -m u:8:r,d:u:9:r s/d")
+        .unwrap();
+    let facls = |name: &str| {
+        let line = "cd $0 && getfacl -Rn . && ls -l f | cut -c1-10";
+        let run = Run::new(Path::new("/bin/sh")).args(["-c", line]).arg(sandbox.join(name));
+        run.finish().unwrap().printed()
+    };
+    let (gnu, ours) = (Program::gnu().unwrap(), program!());
+    let get = [libc::SYS_fgetxattr, libc::SYS_getxattr, libc::SYS_lgetxattr];
+    let list = [libc::SYS_flistxattr, libc::SYS_listxattr, libc::SYS_llistxattr];
+    for (calls, error, what) in [
+        (get, libc::EPERM, "read: EPERM"),
+        (get, libc::EIO, "read: EIO"),
+        (list, libc::EPERM, "listed: EPERM"),
+        (list, libc::ENOSYS, "listed: ENOSYS"),
+    ] {
+        for way in ["-a", "-rp", "-r --preserve=mode"] {
+            let copy = |program: &Program, target: &str| {
+                sandbox.script(&format!("rm -rf {target}; cp -a s {target}; setfacl -Rb {target}")).unwrap();
+                let outcomes = ["s/f", "s/d"].map(|source| {
+                    let run = program.run().args(way.split(' ')).arg(source).arg(format!("{target}-new"));
+                    sandbox.script(&format!("rm -rf {target}-new")).unwrap();
+                    let outcome = run.refusing(&calls, error).in_folder(sandbox.path()).finish().unwrap();
+                    let name = source.trim_start_matches("s/");
+                    sandbox
+                        .script(&format!("rm -rf {target}/{name}; mv {target}-new {target}/{name}"))
+                        .unwrap();
+                    outcome
+                });
+                (outcomes, facls(target))
+            };
+            let ((expected, expected_list), (found, found_list)) = (copy(&gnu, "t"), copy(&ours, "u"));
+            for (gnu, ours) in expected.iter().zip(&found) {
+                assert_same(gnu, ours, &format!("{what} {way}"));
+            }
+            assert_eq!(found_list, expected_list, "{what} {way}");
+        }
+    }
+}
+
+/// `-a` copies what the target can hold; `--preserve=xattr` demands all.
+#[test]
+fn attributes_that_do_not_fit_are_left_out_as_by_gnu_cp() {
+    require!(needs::loop_mount("ext4"), needs::tool("setfattr"), Program::needs_gnu());
+    let sandbox = Sandbox::in_memory().unwrap();
+    let disk = Mount::image("ext4", 64 << 20).unwrap();
+    // Too big for a block of ext4, and small enough for the file system in memory.
+    let value = "x".repeat(20_000);
+    sandbox
+        .script(&format!("echo 1 >f; setfattr -n user.big -v {value} f; setfattr -n user.a -v b f"))
+        .unwrap();
+    let (gnu, ours) = (Program::gnu().unwrap(), program!());
+    for way in
+        ["-a", "-p", "--preserve=all", "--preserve=xattr", "-a --preserve=xattr", "-a --attributes-only"]
+    {
+        let copy = |program: &Program| {
+            let target = disk.path().join("f");
+            let _absent = fs::remove_file(&target);
+            let run = program.run().args(way.split(' ')).arg("f").arg(&target);
+            let outcome = run.in_folder(sandbox.path()).finish().unwrap();
+            let names = Run::new(&needs::find_tool("getfattr").unwrap()).args(["-d", "--absolute-names"]);
+            (outcome, names.arg(&target).finish().unwrap().printed())
+        };
+        let ((expected, expected_names), (found, names)) = (copy(&gnu), copy(&ours));
+        assert_eq!(found.ending, expected.ending, "{way}: {}", found.errors());
+        assert_eq!(found.errors().is_empty(), expected.errors().is_empty(), "{way}: {}", found.errors());
+        assert_eq!(names, expected_names, "{way}");
+    }
 }

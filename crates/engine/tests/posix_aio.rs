@@ -308,10 +308,12 @@ fn lose_notifications() {
     }
     assert_eq!(ground.content("target")[4096..], pattern(1, 4096, 12_288));
     assert_eq!((Arc::strong_count(&source), Arc::strong_count(&target)), (1, 1));
-    // The engine still works.
+    let rescued = engine.rescued();
+    // The engine still works. After a loss it waits so briefly for notifications that it may count
+    // one that is only late.
     copy(&mut engine, &source, &target, 4096).unwrap();
     assert!(ground.content("target") == pattern(1, 0, LENGTH));
-    answer(&format!("{pairs} pairs, {} rescued", engine.rescued()));
+    answer(&format!("{pairs} pairs, {rescued} rescued"));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::error::{Errno, Result};
 use crate::fd::last_errno;
 use crate::gate;
 use crate::operation::Operation;
-use crate::stat::STATX_DONT_SYNC;
+use crate::stat::{STATX_DONT_SYNC, or_else_without_statx};
 
 /// Required alignment of direct transfers, in bytes. Both are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +41,16 @@ pub fn direct_alignment(file: impl AsFd) -> Result<Option<Alignment>> {
     let flags = AtFlags::EMPTY_PATH | STATX_DONT_SYNC;
     let look = gate::call(
         Operation::Statx,
-        || rustix::fs::statx(file, c"", flags, StatxFlags::DIOALIGN),
+        || {
+            or_else_without_statx(rustix::fs::statx(file, c"", flags, StatxFlags::DIOALIGN).map(Some), || {
+                Ok(None)
+            })
+        },
         || format!("{}, DIOALIGN", file.as_raw_fd()),
     )?;
-    if look.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
+    let Some(look) = look.filter(|look| look.stx_mask & StatxFlags::DIOALIGN.bits() != 0) else {
         return Ok(Some(Alignment::USUAL));
-    }
+    };
     let alignment =
         Alignment { memory: look.stx_dio_mem_align as usize, offset: look.stx_dio_offset_align as usize };
     // Both are 0 if the file has no direct I/O (statx(2)).

@@ -15,6 +15,9 @@ const XFS: u64 = 0x5846_5342;
 const BTRFS: u64 = 0x9123_683e;
 const TMPFS: u64 = 0x0102_1994;
 const RAMFS: u64 = 0x8584_58f6;
+const PROC: u64 = 0x9fa0;
+const SYSFS: u64 = 0x6265_6572;
+const CONFIGFS: u64 = 0x6265_6570;
 
 /// Types of file systems that this kernel alone serves (`linux/magic.h`, `statfs(2)`): no other
 /// host writes to them, and no process serves them.
@@ -68,6 +71,15 @@ pub fn is_local(file: impl AsFd) -> Result<bool> {
 /// Any error from `fstatfs(2)`.
 pub fn is_in_memory(file: impl AsFd) -> Result<bool> {
     file_system_type(file).map(|kind| [TMPFS, RAMFS].contains(&kind))
+}
+
+/// Returns true if the file is on a file system whose files the kernel writes as they are read, so
+/// that their sizes mean nothing.
+///
+/// # Errors
+/// Any error from `fstatfs(2)`.
+pub fn is_made_by_kernel(file: impl AsFd) -> Result<bool> {
+    file_system_type(file).map(|kind| [PROC, SYSFS, CONFIGFS].contains(&kind))
 }
 
 /// Returns true if the file is on a file system where those who create files wait for each other,
@@ -165,7 +177,6 @@ mod tests {
 
     #[test]
     fn proc_is_known_by_number_and_by_name() {
-        const PROC: u64 = 0x9fa0;
         let file = std::fs::File::open("/proc/self/stat").unwrap();
         assert_eq!(file_system_type(&file).unwrap(), PROC);
         let device = file.metadata().unwrap().dev();

@@ -74,7 +74,7 @@ pub use error::{Errno, Error, Result, reason};
 pub use fd::{Fd, flush_as_close_does};
 pub use file_system::{
     file_system_id, file_system_type, free_bytes, has_coarse_locks, is_in_memory, is_local,
-    is_read_ahead_costly, mount_type, suits_two_workers, synchronize_file_system,
+    is_made_by_kernel, is_read_ahead_costly, mount_type, suits_two_workers, synchronize_file_system,
 };
 pub use inherited::{inherited_for_writing, write_all_within};
 pub use interposer::interposer;

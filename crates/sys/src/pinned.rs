@@ -173,7 +173,8 @@ impl Pinned {
     /// Lists its extended attributes. The list is empty if the file system has no attributes.
     ///
     /// # Errors
-    /// Any error from `listxattr(2)`.
+    /// Any error from `listxattr(2)`; `ENOSYS` in a sandbox without it, where a file may have
+    /// attributes.
     pub fn list_xattrs(&self) -> Result<XattrNames> {
         let list = |buffer: &mut [u8]| match rustix::fs::listxattr(through_proc(&self.0)?, &mut *buffer) {
             Err(Errno::NOENT) => empty_path::list(self.as_fd(), buffer),
@@ -291,8 +292,8 @@ pub fn has_xattrs_at(directory: impl AsFd, name: &CStr, ignores: impl Fn(&CStr) 
             Ok(length) => Ok(names[..length].split_inclusive(|byte| *byte == 0).any(counts)),
             // More names than fit.
             Err(Errno::RANGE) => Ok(true),
-            // Some file systems lack attributes, some kernels and sandboxes the calls.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+            // Some file systems lack attributes.
+            Err(Errno::OPNOTSUPP) => Ok(false),
             Err(errno) => Err(errno),
         }
     };

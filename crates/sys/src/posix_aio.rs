@@ -78,9 +78,29 @@ const DEPTH_MAX: usize = 4096;
 /// Maximum threads to ask the C library for. Further requests wait in its queue.
 const THREADS_MAX: usize = 64;
 
-/// How long a wait may bring nothing before lost notifications are looked for; and how long drop
-/// waits for the next completion before it gives up.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long drop waits for the next completion before it gives up.
+const DROP_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a wait may bring nothing before lost notifications are looked for.
+///
+/// Long at first, because hardly any is ever lost. Where no more threads may be started, every one
+/// is, so a loss makes the next waits short. Each that turns out to have lost nothing makes them
+/// longer again, which bounds the polling of requests that are only slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+struct Patience(Duration);
+
+impl Patience {
+    const MAX: Patience = Patience(Duration::from_secs(1));
+    const MIN: Patience = Patience(Duration::from_millis(1));
+
+    /// Returns the patience after a search that found `lost` lost notifications.
+    fn after(self, lost: u64) -> Self {
+        match lost {
+            0 => Self((self.0 * 2).min(Self::MAX.0)),
+            _ => Self::MIN,
+        }
+    }
+}
 
 /// How requests are passed to the C library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +128,7 @@ pub struct PosixAio {
     lists: u64,
     listed: u64,
     rescued: u64,
+    patience: Patience,
 }
 
 impl PosixAio {
@@ -134,6 +155,7 @@ impl PosixAio {
             lists: 0,
             listed: 0,
             rescued: 0,
+            patience: Patience::MAX,
         })
     }
 
@@ -230,8 +252,10 @@ impl PosixAio {
                 if wanted == 0 {
                     return;
                 }
-                if !self.wait(wanted) {
+                if !self.wait(wanted, self.patience.0) {
+                    let rescued_before = self.rescued;
                     self.rescue();
+                    self.patience = self.patience.after(self.rescued - rescued_before);
                 }
             }
         }
@@ -313,9 +337,9 @@ impl PosixAio {
         answered
     }
 
-    /// Waits until `wanted` slots were notified, or all that can be. Returns false if patience ran
-    /// out first.
-    fn wait(&self, wanted: usize) -> bool {
+    /// Waits until `wanted` slots were notified, or all that can be. Returns false if `patience`
+    /// ran out first.
+    fn wait(&self, wanted: usize, patience: Duration) -> bool {
         let mut queue = self.completions.lock();
         // Invariant: the C library holds everything waited for. `wanted` is at most what is in
         // flight, and all of that has been issued if nothing is gathered or finished.
@@ -324,7 +348,7 @@ impl PosixAio {
         let (mut queue, timeout) = self
             .completions
             .wake
-            .wait_timeout_while(queue, PATIENCE, waits)
+            .wait_timeout_while(queue, patience, waits)
             .unwrap_or_else(PoisonError::into_inner);
         queue.wanted = 0;
         !timeout.timed_out()
@@ -365,7 +389,7 @@ impl Drop for PosixAio {
         }
         drop(on_its_way);
         // Terminates: on each turn something was notified, or patience runs out.
-        while self.issued > 0 && self.wait(1) {
+        while self.issued > 0 && self.wait(1, DROP_PATIENCE) {
             self.collect();
         }
         for slot in &self.slots {
@@ -376,5 +400,28 @@ impl Drop for PosixAio {
                 unsafe { slot.work() }.transfer = None;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With the long wait for each, a copy moved one block per second.
+    #[test]
+    fn after_a_lost_notification_the_next_is_looked_for_at_once() {
+        assert_eq!(Patience::MAX.after(1), Patience::MIN);
+        assert_eq!(Patience::MIN.after(3), Patience::MIN);
+    }
+
+    #[test]
+    fn requests_that_are_only_slow_are_polled_ever_less() {
+        let mut patience = Patience::MIN;
+        let searches = (0..100).take_while(|_| {
+            patience = patience.after(0);
+            patience < Patience::MAX
+        });
+        assert_eq!(searches.count(), 9);
+        assert_eq!(Patience::MAX.after(0), Patience::MAX);
     }
 }

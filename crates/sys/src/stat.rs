@@ -1,11 +1,11 @@
-//! File metadata, from `statx`.
+//! File metadata, from `statx`, or from `fstatat` where a sandbox refuses `statx`.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::fs::{Access, AtFlags, CWD, Statx, StatxAttributes, StatxFlags};
 
-use crate::error::Result;
+use crate::error::{Errno, Result};
 use crate::gate;
 use crate::operation::Operation;
 
@@ -124,7 +124,7 @@ impl Timestamp {
     pub const UNCHANGED: Timestamp = Timestamp { seconds: 0, nanoseconds: (1 << 30) - 2 };
 }
 
-/// Metadata of a file, as returned by `statx`.
+/// Metadata of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Stat {
     /// Device and inode number.
@@ -175,16 +175,7 @@ impl From<&Statx> for Stat {
                 device: libc::makedev(raw.stx_dev_major, raw.stx_dev_minor),
                 inode: raw.stx_ino,
             },
-            kind: match mode & libc::S_IFMT {
-                libc::S_IFREG => FileType::Regular,
-                libc::S_IFDIR => FileType::Directory,
-                libc::S_IFLNK => FileType::Symlink,
-                libc::S_IFIFO => FileType::Fifo,
-                libc::S_IFSOCK => FileType::Socket,
-                libc::S_IFCHR => FileType::CharacterDevice,
-                libc::S_IFBLK => FileType::BlockDevice,
-                _ => FileType::Unknown,
-            },
+            kind: kind_of(mode),
             mode: Mode::new(mode),
             owner: raw.stx_uid,
             group: raw.stx_gid,
@@ -200,6 +191,45 @@ impl From<&Statx> for Stat {
                 .contains(StatxFlags::BTIME)
                 .then(|| time(raw.stx_btime.tv_sec, raw.stx_btime.tv_nsec)),
         }
+    }
+}
+
+impl From<&rustix::fs::Stat> for Stat {
+    fn from(raw: &rustix::fs::Stat) -> Self {
+        let time = |seconds, nanoseconds| Timestamp {
+            seconds,
+            nanoseconds: u32::try_from(nanoseconds).unwrap_or_default(),
+        };
+        Self {
+            identity: Identity { device: raw.st_dev, inode: raw.st_ino },
+            kind: kind_of(raw.st_mode),
+            mode: Mode::new(raw.st_mode),
+            owner: raw.st_uid,
+            group: raw.st_gid,
+            size: u64::try_from(raw.st_size).unwrap_or_default(),
+            blocks: u64::try_from(raw.st_blocks).unwrap_or_default(),
+            block_size: u32::try_from(raw.st_blksize).unwrap_or_default(),
+            links: u32::try_from(raw.st_nlink).unwrap_or(u32::MAX),
+            device_number: raw.st_rdev,
+            accessed: time(raw.st_atime, raw.st_atime_nsec),
+            modified: time(raw.st_mtime, raw.st_mtime_nsec),
+            changed: time(raw.st_ctime, raw.st_ctime_nsec),
+            born: None,
+        }
+    }
+}
+
+/// Returns the type in the bits of `mode` above the low twelve.
+fn kind_of(mode: u32) -> FileType {
+    match mode & libc::S_IFMT {
+        libc::S_IFREG => FileType::Regular,
+        libc::S_IFDIR => FileType::Directory,
+        libc::S_IFLNK => FileType::Symlink,
+        libc::S_IFIFO => FileType::Fifo,
+        libc::S_IFSOCK => FileType::Socket,
+        libc::S_IFCHR => FileType::CharacterDevice,
+        libc::S_IFBLK => FileType::BlockDevice,
+        _ => FileType::Unknown,
     }
 }
 
@@ -223,10 +253,29 @@ fn look(directory: impl AsFd, name: &CStr, flags: AtFlags) -> Result<Stat> {
     let directory = directory.as_fd();
     gate::call(
         Operation::Statx,
-        || rustix::fs::statx(directory, name, flags, WANTED),
+        || {
+            or_else_without_statx(
+                rustix::fs::statx(directory, name, flags, WANTED).map(|raw| Stat::from(&raw)),
+                || rustix::fs::statat(directory, name, flags).map(|raw| Stat::from(&raw)),
+            )
+        },
         || format!("{}, {name:?}, {flags:?}", directory.as_raw_fd()),
     )
-    .map(|raw| Stat::from(&raw))
+}
+
+/// Replaces the outcome of a `statx` that the kernel or a sandbox doesn't allow.
+///
+/// Sandboxes older than the call answer `EPERM`. rustix then checks whether any `statx` works, and
+/// if not, returns `ENOSYS` at once from then on. To a kernel's own `ENOSYS` the C library responds
+/// with `fstatat`.
+pub(crate) fn or_else_without_statx<T>(
+    outcome: rustix::io::Result<T>,
+    without: impl FnOnce() -> rustix::io::Result<T>,
+) -> rustix::io::Result<T> {
+    match outcome {
+        Err(Errno::NOSYS) => without(),
+        outcome => outcome,
+    }
 }
 
 /// Returns the metadata of an open file.
@@ -248,13 +297,19 @@ pub fn device_of(file: impl AsFd) -> Result<u64> {
     let (file, flags) = (file.as_fd(), AtFlags::EMPTY_PATH.union(STATX_DONT_SYNC));
     gate::call(
         Operation::Statx,
-        || rustix::fs::statx(file, c"", flags, StatxFlags::empty()),
+        || {
+            or_else_without_statx(
+                rustix::fs::statx(file, c"", flags, StatxFlags::empty())
+                    .map(|raw| libc::makedev(raw.stx_dev_major, raw.stx_dev_minor)),
+                || rustix::fs::fstat(file).map(|raw| raw.st_dev),
+            )
+        },
         || format!("{}, \"\", {flags:?}", file.as_raw_fd()),
     )
-    .map(|raw| libc::makedev(raw.stx_dev_major, raw.stx_dev_minor))
 }
 
-/// Returns true if an open directory is where a file system or a part of one is mounted.
+/// Returns true if an open directory is where a file system or a part of one is mounted. False
+/// where that is unknown: before Linux 5.8, and in a sandbox without `statx`.
 ///
 /// # Errors
 /// Any error from `statx(2)`.
@@ -262,10 +317,15 @@ pub fn is_mount_root(directory: impl AsFd) -> Result<bool> {
     let directory = directory.as_fd();
     gate::call(
         Operation::Statx,
-        || rustix::fs::statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::empty()),
+        || {
+            or_else_without_statx(
+                rustix::fs::statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::empty())
+                    .map(|raw| raw.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)),
+                || Ok(false),
+            )
+        },
         || format!("{}, \"\", AT_EMPTY_PATH", directory.as_raw_fd()),
     )
-    .map(|raw| raw.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
 /// Returns the metadata of the entry `name`, a single component, of `directory`. Doesn't follow a

@@ -79,7 +79,8 @@ pub(crate) fn fitting(
 /// Lists the attributes of an open file. The list is empty if the file system has no attributes.
 ///
 /// # Errors
-/// Any error from `flistxattr(2)`.
+/// Any error from `flistxattr(2)`; `ENOSYS` in a sandbox without it, where a file may have
+/// attributes.
 pub fn list_xattrs(file: impl AsFd) -> Result<XattrNames> {
     let file = file.as_fd();
     gate::call(
@@ -92,8 +93,8 @@ pub fn list_xattrs(file: impl AsFd) -> Result<XattrNames> {
 
 pub(crate) fn none_if_unsupported(outcome: rustix::io::Result<Vec<u8>>) -> rustix::io::Result<Vec<u8>> {
     match outcome {
-        // Some file systems lack attributes, some kernels and sandboxes the calls.
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(Vec::new()),
+        // Some file systems lack attributes.
+        Err(Errno::OPNOTSUPP) => Ok(Vec::new()),
         outcome => outcome,
     }
 }

@@ -317,7 +317,8 @@ impl Sweep {
                 let run = Run::new(self.program.path()).arg("sync").args(self.way.options());
                 run.arg(format!("--backup-dir={}", self.kept(worker).display()))
             }
-            _ => self.program.run_with(&self.way.options()).args(["-a", "-T"]),
+            // Alone, `-a` leaves out silently what attributes there is no room for, as GNU cp does.
+            _ => self.program.run_with(&self.way.options()).args(["-a", "--preserve=xattr", "-T"]),
         };
         let run = run.args(scene.options());
         run.args([self.sandbox.join("source"), self.sandbox.join(format!("target-{worker}"))]).within(HANG)

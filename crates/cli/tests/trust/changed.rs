@@ -118,3 +118,24 @@ fn the_hash_of_a_file_that_changed_is_of_its_last_copy() {
         assert!(check.status.success(), "{hash}: {check:?}");
     }
 }
+
+/// The size of what the kernel writes as it is read is 0 in `/proc`, and a page in `/sys`.
+#[test]
+fn a_file_whose_size_means_nothing_has_not_changed() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    let target = sandbox.join("target");
+    for source in ["/proc/version", "/sys/kernel/mm/transparent_hugepage/enabled"].map(Path::new) {
+        if !source.exists() {
+            haul_testkit::skip!("needs files made by the kernel");
+        }
+        for option in ["--if-changed=warn", "--if-changed=retry", "--verify", "--verify=both"] {
+            let run = ours.run().arg(option).arg(source).arg(&target);
+            let outcome = run.finish().unwrap();
+            assert!(outcome.succeeded(), "{option} {source:?}: {}", outcome.errors());
+            assert!(!outcome.errors().contains("changed"), "{option} {source:?}: {}", outcome.errors());
+            assert_eq!(fs::read(source).unwrap(), fs::read(&target).unwrap(), "{option}");
+        }
+    }
+}

@@ -6,7 +6,8 @@
 //!
 //! Changing the owner clears capabilities and set-id bits, so it comes first. The mode may remove
 //! the permission to set xattrs, so it comes after them. Every step before the last changes the
-//! times. A copy whose owner could not be set gets no set-id bits.
+//! times. A copy whose owner could not be set gets no set-id bits; if that is an error, it gets
+//! nothing but the times.
 //!
 //! Invariant: between creation and the last step nobody has more access to the copy than its final
 //! mode grants (tests: the audit, and GNU's permission races).
@@ -109,7 +110,12 @@ impl<'a> NewAttributes<'a> {
             match self.give_owner() {
                 Given::Yes => {}
                 Given::No => mode = mode.without(Mode::SPECIAL),
-                Given::Failed => return false,
+                Given::Failed => {
+                    // GNU has set them before the owner. Like GNU, leave the mode as narrow as
+                    // it is.
+                    self.give_times();
+                    return false;
+                }
             }
         }
         if self.before.is_some() && self.copier.options.existing.update.syncs() {
@@ -119,7 +125,11 @@ impl<'a> NewAttributes<'a> {
             done &= self.give_xattrs();
         }
         if self.stat.kind != FileType::Symlink {
-            done &= self.give_mode(mode);
+            // Without its ACL, the source's mode may grant more.
+            done &= match self.xattrs.lacks_permissions {
+                true => !self.copier.options.require_preserve,
+                false => self.give_mode(mode),
+            };
         }
         done & self.give_times()
     }
@@ -252,9 +262,12 @@ impl<'a> NewAttributes<'a> {
         };
         let (access, default) = match self.has_access_list || self.before.is_some() {
             true => {
-                let names = list_xattrs(file)?;
-                let has = |wanted: &CStr| names.iter().any(|key| key == wanted);
-                (has(ACCESS_LIST), has(DEFAULT_ACCESS_LIST))
+                let names = list_xattrs(file);
+                let has = |wanted: &CStr| match &names {
+                    Ok(names) => Ok(names.iter().any(|key| key == wanted)),
+                    Err(_) => self.object.access_list(wanted).map(|list| list.is_some()),
+                };
+                (has(ACCESS_LIST)?, has(DEFAULT_ACCESS_LIST)?)
             }
             false => (false, false),
         };

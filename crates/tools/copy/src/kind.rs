@@ -101,6 +101,8 @@ haul_flow::kinds! {
         Permissions = "preserving permissions for {}",
         /// The source's mode and ACLs can't be set. GNU treats the name as part of the sentence.
         Access = "preserving permissions for {prose}",
+        /// An ACL of the source can't be read.
+        ReadingAccess = "{}",
         /// The times can't be set.
         Times = "preserving times for {}",
         /// Xattrs can't be listed.

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use haul_flow::{Context, EntryOutcome, OpenDir, Problem};
 use haul_sys::{Cache, DirectoryReader, Errno, Error, Fd, FileType, Mode, Names, Open, Pinned, Stat};
-use haul_sys::{has_xattrs_at, is_in_group, open, read, read_link, stat_at};
+use haul_sys::{XattrNames, has_xattrs_at, is_in_group, open, read, read_link, stat_at};
 
 use super::attributes::NewAttributes;
 use super::entry_copy::EntryCopy;
@@ -270,7 +270,14 @@ fn extra_xattrs(
     target: Object<'_>,
     wanted: &SourceXattrs,
 ) -> Result<Vec<CString>, Error> {
-    let names = target.list()?;
+    let names = match target.list() {
+        // Some kernels and sandboxes lack the call.
+        Err(cause) if cause.is(Errno::NOSYS) => XattrNames::default(),
+        names => names?,
+    };
+    if wanted.is_incomplete {
+        return Ok(Vec::new());
+    }
     let is_extra = |key: &&CStr| {
         source_xattrs::is_copied(copier, cx, target, key).is_some()
             && may_set(copier, key)

@@ -308,12 +308,13 @@ impl<'a> Parents<'a> {
         let problem =
             |kind| move |cause: Error| Problem::new(kind).naming(changed.shown.clone()).because(cause);
         default_label::give(self.copier, object, &|| changed.shown.clone())?;
-        if self.copier.options.preserves(Preserve::OWNERSHIP) {
-            self.give_owner(object, &changed.stat).map_err(problem(CopyKind::Ownership))?;
-        }
+        // As in GNU cp, a directory whose owner can't be set has its times.
         if self.copier.options.preserves(Preserve::TIMESTAMPS) {
             let times = Times { accessed: changed.stat.accessed, modified: changed.stat.modified };
             object.touch(times).map_err(problem(CopyKind::ParentTimes))?;
+        }
+        if self.copier.options.preserves(Preserve::OWNERSHIP) {
+            self.give_owner(object, &changed.stat).map_err(problem(CopyKind::Ownership))?;
         }
         if self.copier.options.preserves(Preserve::MODE) {
             give_mode(object, changed).map_err(problem(CopyKind::Access))

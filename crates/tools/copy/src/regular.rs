@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use haul_flow::{Finished, FlowKind, Holes, OpenFile, OpenSource, Problem, Reported, Start, Tally, Transfer};
 use haul_striping::Bearer;
 use haul_sys::{Cache, Errno, Error, Fd, FileType, Identity, Mode, Open, Seek, Stat};
-use haul_sys::{open, read, reflink, remove, seek, stat, stat_at, stat_path, truncate, write};
+use haul_sys::{
+    is_made_by_kernel, open, read, reflink, remove, seek, stat, stat_at, stat_path, truncate, write,
+};
 
 use super::attributes::NewAttributes;
 use super::creation_mode::{self, CreationMode};
@@ -431,7 +433,8 @@ fn source_now(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Result<Option<Sta
     let now = stat(&file.source).map_err(unreadable)?;
     // In raw nanoseconds: a file system that rounds one of the two would look like a change.
     let state = |stat: &Stat| (stat.size, stat.modified, stat.changed);
-    if state(&now) == state(&file.stat) && file.length() == file.stat.size {
+    let is_whole = file.length() == file.stat.size || !tells_size(&file.source, &file.stat);
+    if state(&now) == state(&file.stat) && is_whole {
         return Ok(None);
     }
     if file.own.retries.fetch_add(1, Ordering::Relaxed) < retries_max {
@@ -439,6 +442,12 @@ fn source_now(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Result<Option<Sta
     }
     copy.cx.problem(Problem::new(CopyKind::SourceChanged).naming(copy.entry.path()));
     Ok(None)
+}
+
+/// True unless the size of a file says nothing about its content, as in `/proc`, where it is 0, and
+/// in `/sys`, where it is a page.
+fn tells_size(file: &Fd, stat: &Stat) -> bool {
+    stat.size > 0 && !is_made_by_kernel(file).unwrap_or(false)
 }
 
 /// Empties a target whose content is moved again. Returns false if that failed and was reported.

@@ -27,11 +27,18 @@ pub(super) fn read(copy: EntryCopy<'_>, source: Object<'_>) -> SourceXattrs {
         Err(cause) if cause.is(Errno::BADF) || cause.is(Errno::NOENT) => {
             return read_without_proc(copy, source).unwrap_or_else(|| {
                 cannot_list(copy, cause);
+                found.is_incomplete = true;
                 found
             });
         }
         Err(cause) => {
-            cannot_list(copy, cause);
+            // GNU cp doesn't list the ACLs, nor does it mind if a sandbox lacks the call.
+            let is_refused = matches!(cause.errno(), Errno::NOSYS | Errno::PERM);
+            found.is_incomplete = true;
+            read_access_lists(&mut found, copy, source);
+            if !is_refused || (cause.is(Errno::PERM) && copy.options.preserves(Preserve::XATTR)) {
+                cannot_list(copy, cause);
+            }
             return found;
         }
     };
@@ -46,13 +53,46 @@ pub(super) fn read(copy: EntryCopy<'_>, source: Object<'_>) -> SourceXattrs {
             Ok(value) => found.plain.push((key.to_owned(), value)),
             // Removed since it was listed.
             Err(cause) if cause.is(Errno::NODATA) => {}
+            Err(cause) if action == XattrAction::Permissions && !cause.is(Errno::OPNOTSUPP) => {
+                lack_permissions(&mut found, copy, cause);
+            }
             Err(cause) => {
+                found.is_incomplete = true;
                 let problem = Problem::new(CopyKind::GettingAttribute).naming(key.to_bytes());
                 tell_uncopied(copy.copier, copy.cx, problem.naming(copy.entry.path()), cause);
             }
         }
     }
     found
+}
+
+/// Reads the ACLs of a source whose xattrs can't be listed.
+fn read_access_lists(found: &mut SourceXattrs, copy: EntryCopy<'_>, source: Object<'_>) {
+    // A symbolic link has none.
+    let is_link = || {
+        let Object::Pinned(pinned) = source else { return false };
+        pinned.stat().is_ok_and(|stat| stat.kind == FileType::Symlink)
+    };
+    if !copy.options.preserves(Preserve::MODE) || is_link() {
+        return;
+    }
+    let lists = source.access_list(ACCESS_LIST).and_then(|access| {
+        found.access_list = access;
+        source.access_list(DEFAULT_ACCESS_LIST)
+    });
+    match lists {
+        Ok(default) => found.default_access_list = default,
+        Err(cause) => lack_permissions(found, copy, cause),
+    }
+}
+
+/// Reports that an ACL can't be read, once per entry.
+fn lack_permissions(found: &mut SourceXattrs, copy: EntryCopy<'_>, cause: Error) {
+    found.is_incomplete = true;
+    if !std::mem::replace(&mut found.lacks_permissions, true) {
+        let problem = Problem::new(CopyKind::ReadingAccess).naming(copy.entry.path()).because(cause);
+        copy.cx.problem(if copy.options.require_preserve { problem } else { problem.as_warning() });
+    }
 }
 
 /// Reads the xattrs of a pinned source by its name, if that is still the source's. `None` if it
@@ -102,7 +142,7 @@ pub(super) fn read_named(copy: EntryCopy<'_>, (directory, name): (&Fd, &CStr)) -
         Ok(pinned) => read(copy, Object::Pinned(&pinned)),
         Err(cause) => {
             cannot_list(copy, cause);
-            SourceXattrs::default()
+            SourceXattrs { is_incomplete: true, ..SourceXattrs::default() }
         }
     }
 }
@@ -143,8 +183,9 @@ fn rules<'a>(copier: &'a Copier, cx: &Context<'_, Copier>) -> &'a XattrRules {
 
 /// Reports an xattr that was not copied; returns true if the copy still counts as made.
 ///
-/// `-a` copies xattrs on a best-effort basis: what the file system or the user's permissions do
-/// not allow is skipped. Anything else is an error, which GNU hides under `-a`.
+/// `-a` copies xattrs on a best-effort basis: what the file system can't store or the user's
+/// permissions do not allow is skipped. Anything else is an error, which GNU hides under `-a`. For
+/// `haul sync`, so is what doesn't fit: silence would leave the trees different.
 pub(super) fn tell_uncopied(
     copier: &Copier,
     cx: &Context<'_, Copier>,
@@ -155,7 +196,11 @@ pub(super) fn tell_uncopied(
     // reading works.
     let may_not_write =
         copier.process.user != 0 && cause.is(Errno::ACCESS) && cause.operation() == Operation::Fsetxattr;
-    let cannot = may_not_write || matches!(cause.errno(), Errno::OPNOTSUPP | Errno::PERM | Errno::NOSYS);
+    let is_unsupported = matches!(cause.errno(), Errno::OPNOTSUPP | Errno::PERM | Errno::NOSYS);
+    let cannot_hold = cause.operation() == Operation::Fsetxattr
+        && matches!(cause.errno(), Errno::NOSPC | Errno::DQUOT | Errno::INVAL | Errno::RANGE | Errno::TOOBIG)
+        && !copier.options.existing.update.syncs();
+    let cannot = may_not_write || is_unsupported || cannot_hold;
     if cannot && !copier.options.require_xattr {
         let telling = !copier.options.reduce_diagnostics && !cause.is(Errno::OPNOTSUPP);
         if telling || copier.options.attributes_only {

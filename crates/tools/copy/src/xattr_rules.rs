@@ -24,6 +24,10 @@ pub(super) struct SourceXattrs {
     pub(super) default_access_list: Option<Vec<u8>>,
     /// Other kinds of ACLs: they belong to the mode.
     pub(super) permissions: Vec<(CString, Vec<u8>)>,
+    /// True if an ACL could not be read, which was reported.
+    pub(super) lacks_permissions: bool,
+    /// True if some could not be listed or read: the source may have what the target has.
+    pub(super) is_incomplete: bool,
 }
 
 impl SourceXattrs {
@@ -32,6 +36,7 @@ impl SourceXattrs {
             && self.permissions.is_empty()
             && self.access_list.is_none()
             && self.default_access_list.is_none()
+            && !self.lacks_permissions
     }
 
     /// Returns all of them, with their names.
