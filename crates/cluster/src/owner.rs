@@ -125,7 +125,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         let tool = cx.tool();
         // With a single stripe, several ranks would only contend for one storage target.
         let is_striped = tool.striping(file).is_none_or(|striping| striping.stripes != 1);
-        let Some(ticket) = tool.ticket(file).filter(|_| is_striped) else { return false };
+        let Some(ticket) = is_striped.then(|| tool.ticket(file)).flatten() else { return false };
         let name = file.entry.name().to_owned();
         self.change(|outcome| outcome.detached.push((name, number)));
         // Announce the file before its entry leaves the item: whoever learns that the item is done

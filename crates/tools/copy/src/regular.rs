@@ -1,13 +1,13 @@
 //! Copies regular files: creates or opens the target, chooses how to move the bytes, and finishes.
 
 use std::ffi::CStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use haul_flow::{Finished, FlowKind, Holes, OpenFile, OpenSource, Problem, Reported, Start, Tally, Transfer};
 use haul_striping::Bearer;
 use haul_sys::{Cache, Errno, Error, Fd, FileType, Identity, Mode, Open, Seek, Stat};
-use haul_sys::{open, read, reflink, remove, seek, stat, stat_at, stat_path, truncate, write};
+use haul_sys::{change_mode, open, read, reflink, remove, seek, stat, stat_at, stat_path, truncate, write};
 
 use super::attributes::NewAttributes;
 use super::creation_mode::{self, CreationMode};
@@ -146,6 +146,7 @@ fn fill(
         skips_holes,
         has_holes,
         creation_mode,
+        mode_to_restore: OnceLock::new(),
         staged,
         lacks_attributes: AtomicBool::new(false),
         length: AtomicU64::new(0),
@@ -461,6 +462,11 @@ fn complete(copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) -> bool {
     {
         let problem = Problem::new(CopyKind::FailedToExtend).naming(target_path(&file.entry));
         copy.cx.problem(problem.because(cause));
+        return false;
+    }
+    let restored = file.own.mode_to_restore.get().map_or(Ok(()), |mode| change_mode(target, *mode));
+    if let Err(cause) = restored {
+        copy.cx.problem(copy.problem(CopyKind::Permissions, cause));
         return false;
     }
     if copy.options.debug {
