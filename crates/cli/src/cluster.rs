@@ -5,6 +5,7 @@
 //! - [`under_launcher`]: one of the processes of `mpirun -n N haul cp …`.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -48,6 +49,14 @@ fn crew_options(options: &haul_cluster::Options) -> GroupOptions {
 pub(crate) fn is_under_launcher() -> bool {
     let may_be = LAUNCHER_VARIABLES.iter().any(|name| std::env::var_os(name).is_some());
     may_be && launched().is_some_and(|launched| launched.ranks != Some(1))
+}
+
+/// True if standard output is the user's terminal.
+pub(crate) fn stdout_is_terminal() -> bool {
+    // Open MPI gives each process, even a single one, a pseudoterminal as its standard output. What
+    // is written there goes wherever the output of `mpirun` does.
+    let is_pseudoterminal = std::env::var_os("OMPI_COMM_WORLD_RANK").is_some() || is_under_launcher();
+    !is_pseudoterminal && std::io::stdout().is_terminal()
 }
 
 /// True if this process prints messages for all that were started with the same command line.

@@ -72,14 +72,16 @@ pub struct Piece {
     pub ticket: Vec<u8>,
 }
 
-/// Identifies a work item within a process. Numbers of items and of ranges come from
-/// different processes.
+/// Identifies what has problems of its own within a process. Numbers of items, ranges and large
+/// files come from different processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ItemKey {
     /// A work item.
     Item(u64),
     /// A range of a large file.
     Piece(u64),
+    /// A large file that this process leads.
+    Large(u64),
 }
 
 /// A work item in the process that received it: the owner of its entries.
@@ -108,8 +110,8 @@ pub trait CompletionSink<T: Tool>: Send + Sync {
     /// Flushes waiting work items until none is left.
     fn flush(&self, cx: &Context<'_, T>);
 
-    /// Keeps a problem of a work item until the item is done.
-    fn note(&self, item: ItemKey, problem: Problem);
+    /// Keeps a problem of a work item, range or large file until that is done.
+    fn note(&self, key: ItemKey, problem: Problem);
 
     /// True if ranges of large files must be on storage before they are reported.
     fn flushes(&self) -> bool;
@@ -183,7 +185,7 @@ impl<T: Tool> WorkItem<T> {
         self.sink.is_large(size)
     }
 
-    /// Returns the key of the item within this process.
+    /// Returns the key of the item within this process. Its detached files have keys of their own.
     #[must_use]
     pub fn key(&self) -> ItemKey {
         match self.spec.piece {

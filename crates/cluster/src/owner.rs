@@ -8,6 +8,7 @@
 //! ```
 
 use std::any::Any;
+use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,7 +20,7 @@ use haul_sys::synchronize;
 
 use crate::distributed::{Distributed, Joined};
 use crate::entered::{self, Elsewhere};
-use crate::item::{LargeFile, Piece, WorkItem};
+use crate::item::{ItemKey, LargeFile, Piece, WorkItem};
 use crate::kind::ClusterKind;
 
 /// Maximum total size of an item's results, in bytes, because one message reports them.
@@ -34,6 +35,8 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
     }
 
     fn complete(&self, cx: &Context<'_, T>, root: &Arc<DirNode<T>>) {
+        // The last entry may be a detached file, whose problems are not the item's.
+        cx.attend(Some(root));
         cx.tool().finish_item(cx, root);
         // Its counts must arrive no later than the item.
         cx.flush();
@@ -43,8 +46,9 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         }
     }
 
-    fn problem(&self, problem: Problem) {
-        self.sink.note(self.key(), problem);
+    fn problem(&self, entry: Option<&CStr>, problem: Problem) {
+        let number = entry.and_then(|name| self.detached(name));
+        self.sink.note(number.map_or_else(|| self.key(), ItemKey::Large), problem);
     }
 
     /// Hands an entry back if its result is too long and the tool can redo it; nothing is emitted
@@ -121,7 +125,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         let tool = cx.tool();
         // With a single stripe, several ranks would only contend for one storage target.
         let is_striped = tool.striping(file).is_none_or(|striping| striping.stripes != 1);
-        let Some(ticket) = tool.ticket(file).filter(|_| is_striped) else { return false };
+        let Some(ticket) = is_striped.then(|| tool.ticket(file)).flatten() else { return false };
         let name = file.entry.name().to_owned();
         self.change(|outcome| outcome.detached.push((name, number)));
         // Announce the file before its entry leaves the item: whoever learns that the item is done

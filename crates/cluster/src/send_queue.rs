@@ -58,9 +58,9 @@ struct Collected {
     whole: bool,
     /// When the first item or range arrived, and the bytes moved since.
     rate: Option<(Instant, u64)>,
-    /// Problems of items and ranges in hand.
+    /// Problems of items, ranges and large files in hand.
     problems: HashMap<ItemKey, Vec<PackedProblem>>,
-    /// Items and ranges in hand that had an error.
+    /// Items, ranges and large files in hand that had an error.
     flawed: HashSet<ItemKey>,
     /// Ranges in hand, by number.
     ranges: HashMap<u64, RangeAssignment>,
@@ -72,7 +72,7 @@ struct Collected {
 }
 
 impl Collected {
-    /// Returns the problems of an item or range, and true if none is an error.
+    /// Returns the problems of an item, range or large file, and true if none is an error.
     fn take_problems(&mut self, key: ItemKey) -> (bool, Vec<PackedProblem>) {
         (!self.flawed.remove(&key), self.problems.remove(&key).unwrap_or_default())
     }
@@ -401,10 +401,7 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
         let stamp = item.filter(|_| moved).map_or(Stamp::NONE, |item| item.stamp_of(cx, entry));
         let emitted = item.map(|item| item.take_emitted(entry.name())).unwrap_or_default();
         let mut collected = self.collected();
-        // The item may be complete already, or still have other entries in progress; its problems
-        // so far are reported with the file.
-        let problems = item.and_then(|item| collected.problems.remove(&item.key()));
-        let problems = problems.unwrap_or_default();
+        let (_, problems) = collected.take_problems(ItemKey::Large(number));
         let over = FileOver { file: FileId(number), moved, stamp, emitted, problems };
         collected.since.get_or_insert_with(Instant::now);
         collected.report.files.push(over);

@@ -27,12 +27,13 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use haul_sys::{EntryType, Error, Fd, Names, Standard};
+use haul_sys::{EntryType, Error, Fd, Name, Names, Standard};
 
 use crate::batch::Batch;
 use crate::decision::{
@@ -142,8 +143,9 @@ pub trait RootOwner<T: Tool>: Send + Sync {
     /// Called when the last entry is complete.
     fn complete(&self, cx: &Context<'_, T>, root: &Arc<DirNode<T>>);
 
-    /// Called with a problem of one of the entries, instead of the reporter.
-    fn problem(&self, problem: Problem);
+    /// Called with a problem, instead of the reporter. `entry` is the name of the entry it is of, if
+    /// it isn't of the directory or of several entries.
+    fn problem(&self, entry: Option<&CStr>, problem: Problem);
 
     /// Called with the result of an entry, instead of [`Tool::emitted`].
     fn emit(&self, cx: &Context<'_, T>, entry: &Entry<T>, result: Vec<u8>);
@@ -274,12 +276,15 @@ pub struct Context<'r, T: Tool> {
     tally: Cell<Tally>,
     errors: Cell<u64>,
     /// Owner of the entries that the worker is handling.
-    owner: RefCell<Option<Arc<dyn RootOwner<T>>>>,
+    owner: RefCell<Option<Attended<T>>>,
     /// Closed files waiting for [`Tool::close_file`].
     closed: RefCell<ClosedFiles<T>>,
     /// Those of them that are being passed to it.
     closing: RefCell<VecDeque<ClosedFile<T>>>,
 }
+
+/// An owner of entries, and the name of the entry being handled if it is a single one.
+type Attended<T> = (Arc<dyn RootOwner<T>>, Option<Name>);
 
 /// A closed file: its entry, the tool's state, and true if its content was moved.
 type ClosedFile<T> = (Entry<T>, <T as Tool>::File, bool);
@@ -356,7 +361,7 @@ impl<'r, T: Tool> Context<'r, T> {
             self.errors.set(self.errors.get() + 1);
         }
         match &*self.owner.borrow() {
-            Some(owner) => owner.problem(problem),
+            Some((owner, entry)) => owner.problem(entry.as_ref().map(Name::as_c_str), problem),
             None => self.run.report.problem(problem),
         }
     }
@@ -396,11 +401,20 @@ impl<'r, T: Tool> Context<'r, T> {
 
     /// Sets the owner of the problems that follow: the owner of `node`, or nobody.
     pub fn attend(&self, node: Option<&DirNode<T>>) {
+        self.attend_to(node, None);
+    }
+
+    /// Sets the entry, and so the owner, of the problems that follow.
+    pub fn attend_entry(&self, entry: &Entry<T>) {
+        self.attend_to(Some(&entry.node), Some(&entry.name));
+    }
+
+    fn attend_to(&self, node: Option<&DirNode<T>>, name: Option<&Name>) {
         let owner = node.and_then(|node| node.owner.as_ref());
         // Called for each entry: a run on one machine, which has no owners, touches no refcount
         // here.
         if owner.is_some() || self.owner.borrow().is_some() {
-            self.owner.replace(owner.cloned());
+            self.owner.replace(owner.map(|owner| (Arc::clone(owner), name.cloned())));
         }
     }
 

@@ -11,6 +11,7 @@ use haul_flow::Config;
 use haul_sys::reason;
 
 use super::{Call, Tool};
+use crate::cluster::stdout_is_terminal;
 use crate::flags::Action::Plain;
 use crate::flags::{Arguments, Command, Shared, Sharing};
 use crate::messages;
@@ -177,6 +178,7 @@ impl Line {
         Options {
             action,
             to_output: self.stdout || name == "bzcat",
+            output_is_terminal: stdout_is_terminal(),
             keep: self.keep,
             force: self.force,
             recursive: self.recursive,

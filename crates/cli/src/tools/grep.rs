@@ -4,7 +4,7 @@ mod flags;
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString, OsStr, OsString};
-use std::io::{self, IsTerminal};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
@@ -19,6 +19,7 @@ use haul_grep::{
 use haul_sys::{Standard, reason};
 
 use super::{Call, Tool, standard_input_to_end};
+use crate::cluster::stdout_is_terminal;
 use crate::flags::When;
 use crate::messages::{self, Charset};
 use crate::report::{Console, complain};
@@ -269,7 +270,7 @@ impl Line {
             let is_able = std::env::var_os("TERM").is_some_and(|name| name != "dumb");
             // https://no-color.org: an empty value does not count. --color=always takes precedence.
             let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-            is_able && !is_unwanted && io::stdout().is_terminal()
+            is_able && !is_unwanted && stdout_is_terminal()
         };
         let wanted = match self.color? {
             When::Always => true,

@@ -14,6 +14,7 @@
 //! - [`deletion`]: who deletes, and what stays.
 //! - [`sync`]: what `haul sync` keeps, links and foresees.
 //! - [`tools`]: the applets other than `cp`.
+//! - [`unprivileged`]: ranks of a user who isn't root.
 //! - [`verify`]: verified copies, and manifests.
 //! - [`calls`]: what a new file costs a metadata server.
 //! - [`bad_input`]: jobs that can't start.
@@ -34,4 +35,5 @@ mod matrix;
 mod start;
 mod sync;
 mod tools;
+mod unprivileged;
 mod verify;

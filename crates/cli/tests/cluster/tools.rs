@@ -262,3 +262,31 @@ fn every_mpi_runs_every_tool() {
         installed.iter().flat_map(|mpi| differences(mpi, Way::Clients(2), &first)).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
+
+/// Under a launcher, the terminal that a process may find as its standard output isn't the user's.
+#[test]
+fn a_terminal_of_the_launcher_is_not_the_users() {
+    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    let sandbox = Sandbox::in_memory().unwrap();
+    prepare(sandbox.path());
+    for ranks in [1, 2] {
+        let several = script(&sandbox, &mpi, Way::Ranks(ranks), &[]);
+        let printed = |words: &str| {
+            let run = Run::new(several.path()).args(words.split(' ')).in_folder(sandbox.path());
+            let outcome = run.env("TERM", "xterm").within(Duration::from_secs(60)).finish().unwrap();
+            assert!(outcome.succeeded(), "{ranks}: {words}: {}", outcome.errors());
+            outcome.stdout
+        };
+        let shown = |file: &str, bytes: &[u8], command: &str| {
+            fs::write(sandbox.join(file), bytes).unwrap();
+            shell(command, sandbox.path())
+        };
+        let names = shown("x.tar", &printed("tar -cf - tree"), "tar -tf x.tar | sort");
+        let expected = shell("find tree -type d -printf '%p/\\n' -o -print | sort", sandbox.path());
+        assert_eq!(String::from_utf8_lossy(&names), String::from_utf8_lossy(&expected), "{ranks}");
+        let content = shown("x.bz2", &printed("bzip2 -kc tree/c/large"), "bzip2 -dc x.bz2");
+        assert!(content == fs::read(sandbox.join("tree/c/large")).unwrap(), "{ranks}");
+        assert_eq!(printed("grep --color=auto word tree/c/word-1"), b"word 1\n", "{ranks}");
+    }
+}

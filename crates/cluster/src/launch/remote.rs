@@ -276,8 +276,9 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         }
         for over in files {
             let Some(large) = self.table().file_over(over.file) else { continue };
+            let is_flawless = !over.problems.iter().any(PackedProblem::is_error);
             self.tell(host, why_not(&large, over.moved, over.problems));
-            let is_stamped = over.moved && over.stamp != Stamp::NONE;
+            let is_stamped = over.moved && is_flawless && over.stamp != Stamp::NONE;
             if let (Some(journal), Some(key)) = (journal.filter(|_| is_stamped), large.key) {
                 journal.done([(key, over.stamp)]);
             }
@@ -455,20 +456,18 @@ impl<T: Distributed + 'static> Executor<T> for ProcessGroup {
     }
 }
 
-/// Chooses what to report about a large file. If it failed, that is only the first error, because
-/// errors of other ranges are consequences.
+/// Chooses what to report about a large file: everything, unless ranges failed. Of their errors only
+/// the first is reported, because the others are consequences. `own` are the leader's problems.
 fn why_not<T: Distributed>(large: &Large<'_, T>, moved: bool, own: Vec<PackedProblem>) -> Vec<PackedProblem> {
-    let all = large.problems.iter().cloned().chain(own);
-    let (errors, mut warnings): (Vec<_>, Vec<_>) = all.partition(PackedProblem::is_error);
-    if moved && errors.is_empty() {
-        return warnings;
-    }
-    let unknown = || {
+    let (errors, mut told): (Vec<_>, Vec<_>) =
+        large.problems.iter().cloned().partition(PackedProblem::is_error);
+    told.extend(errors.into_iter().take(if moved { usize::MAX } else { 1 }));
+    told.extend(own);
+    if !moved && !told.iter().any(PackedProblem::is_error) {
         let path = large.pending.entry().first().map(Entry::path).unwrap_or_default();
-        PackedProblem::from(Problem::new(ClusterKind::NotMoved).naming(path))
-    };
-    warnings.push(errors.into_iter().next().unwrap_or_else(unknown));
-    warnings
+        told.push(PackedProblem::from(Problem::new(ClusterKind::NotMoved).naming(path)));
+    }
+    told
 }
 
 /// Records the completed entries of an item that the journal doesn't have yet.

@@ -20,7 +20,7 @@ use crate::cache_policy::CachePolicy;
 use crate::decision::{Failure, FileRange, Finished, Holes, OpenSource, Probe, Start, Transfer};
 use crate::limits::{Limits, Side, measured};
 use crate::open_file::MoveSetup;
-use crate::tool::{Context, DirNode, Entry, Job, OpenFile, Tool};
+use crate::tool::{Context, Entry, Job, OpenFile, Tool};
 
 /// Sizes of files, in bytes, that are worth a `posix_fadvise` while they wait for their turn. The
 /// probing read makes the kernel fetch smaller ones whole. Larger ones would keep the disk from the
@@ -60,12 +60,12 @@ pub(super) enum Next<T: Tool> {
 }
 
 impl<T: Tool> State<T> {
-    pub(super) fn node(&self) -> &DirNode<T> {
+    pub(super) fn entry(&self) -> &Entry<T> {
         match self {
-            Self::Opening(opening) | Self::Stating(opening, _) => &opening.entry.node,
-            Self::Probing(file) => &file.entry.node,
-            Self::Moving(stream) => &stream.file.entry.node,
-            Self::ClosingTarget(ending) | Self::ClosingSource(ending) => &ending.entry.node,
+            Self::Opening(opening) | Self::Stating(opening, _) => &opening.entry,
+            Self::Probing(file) => &file.entry,
+            Self::Moving(stream) => &stream.file.entry,
+            Self::ClosingTarget(ending) | Self::ClosingSource(ending) => &ending.entry,
         }
     }
 

@@ -148,7 +148,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         if let Some((entry, kind)) = self.alone.take() {
             // The counts must not wait with it.
             self.cx.flush();
-            self.cx.attend(Some(&entry.node));
+            self.cx.attend_entry(&entry);
             self.cx.expect_to_block();
             self.cx.handle(&entry, kind);
             return true;
@@ -213,7 +213,7 @@ impl<'r, T: Tool> Worker<'r, T> {
             Some(Job::Alone(entry, kind)) => self.alone = Some((entry, kind)),
             Some(Job::Entries(entries)) => entries.into_iter().for_each(|entry| self.start(entry, true)),
             Some(Job::Range(file, range, transfer)) => {
-                self.cx.attend(Some(&file.entry.node));
+                self.cx.attend_entry(&file.entry);
                 let slot = self.take_slot();
                 self.files += 1;
                 self.io.room = self.room();
@@ -221,7 +221,7 @@ impl<'r, T: Tool> Worker<'r, T> {
                 self.go_on(slot, next);
             }
             Some(Job::Fetch(file, range)) => {
-                self.cx.attend(Some(&file.entry.node));
+                self.cx.attend_entry(&file.entry);
                 let slot = self.take_slot();
                 self.files += 1;
                 self.io.room = self.room();
@@ -234,7 +234,7 @@ impl<'r, T: Tool> Worker<'r, T> {
 
     /// Classifies an entry, asks the tool what it needs, and begins it.
     fn start(&mut self, mut entry: Entry<T>, looked_at: bool) {
-        self.cx.attend(Some(&entry.node));
+        self.cx.attend_entry(&entry);
         let classified = match walk::classify(&self.cx, &mut entry) {
             Ok(classified) => classified,
             Err(cause) => return self.cx.give_up(&entry, Failure::Classify(&cause)),
@@ -289,7 +289,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         for Done { token, outcome } in done.drain(..) {
             let slot = token as usize;
             let Some(state) = self.slots.get_mut(slot).and_then(Option::take) else { continue };
-            self.cx.attend(Some(state.node()));
+            self.cx.attend_entry(state.entry());
             self.io.room = self.room();
             let next = state.advance(&self.cx, &mut self.io, outcome);
             self.go_on(slot, next);
@@ -304,7 +304,7 @@ impl<'r, T: Tool> Worker<'r, T> {
     fn resume(&mut self, slot: usize) {
         if let Some(State::Probing(file)) = self.slots[slot].take() {
             self.parked_bytes -= file.size().min(PARKED_BYTES_MAX);
-            self.cx.attend(Some(&file.entry.node));
+            self.cx.attend_entry(&file.entry);
             self.io.room = self.room();
             let next = file.begin(&self.cx, &mut self.io, None);
             self.go_on(slot, next);

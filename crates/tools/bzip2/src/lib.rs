@@ -67,7 +67,7 @@ pub fn run(
         TROUBLE
     };
     if matches!(options.action, Action::Compress { .. }) {
-        if options.to_output && std::io::stdout().is_terminal() {
+        if options.to_output && options.output_is_terminal {
             return fail(Problem::new(Bzip2Kind::NotToTerminal));
         }
     } else if files.is_empty() && std::io::stdin().is_terminal() {

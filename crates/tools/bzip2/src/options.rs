@@ -29,6 +29,8 @@ pub struct Options {
     pub action: Action,
     /// Writes to standard output instead of replacing files.
     pub to_output: bool,
+    /// True if standard output is a terminal, to which no compressed data is written.
+    pub output_is_terminal: bool,
     /// Keeps input files.
     pub keep: bool,
     /// Overwrites outputs, follows symbolic links and accepts inputs with several hard links.

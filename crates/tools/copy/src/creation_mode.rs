@@ -10,14 +10,22 @@
 //! creation (`CreationModes` in `target.rs`), and the rest follow its result. Only directories made
 //! by this run qualify, because nobody else works in those.
 //!
+//! Ranks that split a file open it by its temporary name, so its owner can read and write it until
+//! all ranges are complete, whatever the umask and the source's mode ([`open_to_owner`]). Others
+//! never get more than in the end.
+//!
 //! Invariant: a file is created with its final mode only if its owner is final and it gets no ACL
 //! (tests: `born_files_need_no_chmod` and the audit of rights).
 
-use haul_sys::{Fd, FileType, Mode, Stat, list_xattrs};
+use haul_sys::{Error, Fd, FileType, Mode, Stat, change_mode, list_xattrs, stat_at};
 
 use super::Copier;
+use super::entry_copy::EntryCopy;
 use super::options::Preserve;
 use super::target::TargetDirectory;
+
+/// What the owner needs to open a file by its name.
+const OWNER_ACCESS: Mode = Mode::OWNER_READ.or(Mode::OWNER_WRITE);
 
 /// How to create a regular file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +77,39 @@ pub(super) fn new_file_mode(copier: &Copier, source: &Stat) -> Mode {
     } else {
         mode
     }
+}
+
+/// True if this user can open a file of their own by its name.
+#[cfg(feature = "distributed")]
+pub(super) fn is_open_to_owner(copier: &Copier, mode: Mode) -> bool {
+    copier.process.user == 0 || mode.contains(OWNER_ACCESS)
+}
+
+/// Lets the owner of a file with mode `mode` open it by its name. Returns the mode to restore
+/// later; `None` if the owner already could.
+#[cfg(feature = "distributed")]
+pub(super) fn open_to_owner(copier: &Copier, file: &Fd, mode: Mode) -> Result<Option<Mode>, Error> {
+    if is_open_to_owner(copier, mode) {
+        return Ok(None);
+    }
+    change_mode(file, mode.or(OWNER_ACCESS))?;
+    Ok(Some(mode))
+}
+
+/// Undoes [`open_to_owner`] on an incomplete file that an earlier attempt or run left, which has
+/// not restored the mode.
+pub(super) fn close_to_owner(
+    copy: EntryCopy<'_>,
+    (file, there): (&Fd, &Stat),
+    directory: &Fd,
+    source: &Stat,
+) -> Result<(), Error> {
+    let created = new_file_mode(copy.copier, source).without(copy.copier.umask).and(OWNER_ACCESS);
+    let mode = there.mode.without(OWNER_ACCESS.without(created));
+    // One that replaces a file has that file's mode.
+    let is_inherited =
+        || stat_at(directory, copy.target_name()).is_ok_and(|old| old.mode.contains(Mode::OWNER_WRITE));
+    if mode == there.mode || is_inherited() { Ok(()) } else { change_mode(file, mode) }
 }
 
 /// Mode a new file gets at the end if the source's is not preserved; `None` if it already

@@ -1,9 +1,10 @@
 //! The target of a regular file, from its creation to its close.
 
 use std::ffi::CString;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-use haul_sys::{Fd, Identity, Stat};
+use haul_sys::{Fd, Identity, Mode, Stat};
 
 #[cfg(feature = "distributed")]
 use super::Copier;
@@ -38,6 +39,8 @@ pub struct CopiedFile {
     pub(super) has_holes: bool,
     /// How it was created, if it is new.
     pub(super) creation_mode: Option<CreationMode>,
+    /// Mode to restore when no other rank opens it any more.
+    pub(super) mode_to_restore: OnceLock<Mode>,
     /// Set until it has its own name.
     pub(super) staged: Option<Staged>,
     /// True if it has all of the content but an attribute could not be set, which was reported.
@@ -69,6 +72,7 @@ impl CopiedFile {
             skips_holes: false,
             has_holes: copier.options.sparse == Sparse::Always,
             creation_mode: None,
+            mode_to_restore: OnceLock::new(),
             staged: None,
             lacks_attributes: AtomicBool::new(false),
             length: AtomicU64::new(0),

@@ -29,6 +29,7 @@ use haul_journal::{EntryKey, Journal, PartialFile, Stamp, is_settled};
 use haul_sys::{Errno, Error, Fd, Mode, Open, Stat, TEMPORARY_PREFIX};
 use haul_sys::{open, remove, stat, synchronize, truncate};
 
+use super::creation_mode;
 use super::entry_copy::EntryCopy;
 use super::journaled;
 use super::layouts::{self, Original};
@@ -151,7 +152,9 @@ fn open_again(
         let there = stat(&file).ok()?;
         let moved_to = begun.done.iter().map(|range| range.end).max().unwrap_or(0);
         let is_ours = there.owner == copy.copier.process.user && there.links == 1;
-        (is_ours && there.size >= moved_to).then_some(file)
+        let file = (is_ours && there.size >= moved_to).then_some(file)?;
+        creation_mode::close_to_owner(copy, (&file, &there), directory, source).ok()?;
+        Some(file)
     };
     if !ticket.is_temporary() {
         return None;

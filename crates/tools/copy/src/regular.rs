@@ -1,14 +1,15 @@
 //! Copies regular files: creates or opens the target, chooses how to move the bytes, and finishes.
 
 use std::ffi::CStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use haul_flow::{Finished, FlowKind, Holes, OpenFile, OpenSource, Problem, Reported, Start, Tally, Transfer};
 use haul_striping::Bearer;
 use haul_sys::{Cache, Errno, Error, Fd, FileType, Identity, Mode, Open, Seek, Stat};
 use haul_sys::{
-    is_made_by_kernel, open, read, reflink, remove, seek, stat, stat_at, stat_path, truncate, write,
+    change_mode, is_made_by_kernel, open, read, reflink, remove, seek, stat, stat_at, stat_path, truncate,
+    write,
 };
 
 use super::attributes::NewAttributes;
@@ -148,6 +149,7 @@ fn fill(
         skips_holes,
         has_holes,
         creation_mode,
+        mode_to_restore: OnceLock::new(),
         staged,
         lacks_attributes: AtomicBool::new(false),
         length: AtomicU64::new(0),
@@ -470,6 +472,11 @@ fn complete(copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) -> bool {
     {
         let problem = Problem::new(CopyKind::FailedToExtend).naming(target_path(&file.entry));
         copy.cx.problem(problem.because(cause));
+        return false;
+    }
+    let restored = file.own.mode_to_restore.get().map_or(Ok(()), |mode| change_mode(target, *mode));
+    if let Err(cause) = restored {
+        copy.cx.problem(copy.problem(CopyKind::Permissions, cause));
         return false;
     }
     if copy.options.debug {

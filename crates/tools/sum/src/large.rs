@@ -125,7 +125,7 @@ impl Large {
     fn finish(&self, cx: &Context<'_, Summer>, source: Arc<Fd>, failure: Option<Error>) {
         let tool = cx.tool();
         // A helper's worker is not known to work for this entry's owner.
-        cx.attend(Some(&self.entry.node));
+        cx.attend_entry(&self.entry);
         let again = |other: Algorithm| tool.hash_in_order(cx, &source, self.size, other);
         let result = match failure {
             Some(cause) => Err(cause),

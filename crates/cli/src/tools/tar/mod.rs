@@ -10,7 +10,6 @@ mod values;
 mod words;
 
 use std::ffi::{CStr, CString, OsStr, OsString};
-use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,6 +22,7 @@ use haul_tar::{
 };
 
 use super::{Call, Tool};
+use crate::cluster::stdout_is_terminal;
 use crate::flags::{Arguments, Shared};
 use crate::messages::{self, Charset};
 use crate::report::{Console, complain};
@@ -331,7 +331,7 @@ impl Archiving {
     fn done(&self, executor: &impl Executors, config: &Config, report: &dyn Report) -> u8 {
         let standard = self.options.archive == Archive::Standard;
         match self.options.operation {
-            Operation::Create if standard && std::io::stdout().is_terminal() => {
+            Operation::Create if standard && stdout_is_terminal() => {
                 report.problem(Problem::new(TarKind::Terminal));
                 TROUBLE
             }

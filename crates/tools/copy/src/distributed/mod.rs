@@ -26,6 +26,7 @@ pub(super) use digests::{emit_digest, list_digest, note_left};
 pub(super) use ranges::ReceivedRanges;
 pub(super) use resumed::open_temporary;
 
+use super::creation_mode;
 use super::default_label;
 use super::dry_run;
 use super::earlier::{self, FoundBelow};
@@ -105,12 +106,22 @@ fn pack_entered(own: &TargetDirectory) -> Vec<u8> {
 
 fn ticket_of(copier: &Copier, file: &OpenFile<Copier>) -> Option<Vec<u8>> {
     let entry = &file.entry;
-    let target = stat(file.target.as_ref()?).ok()?;
+    let open = file.target.as_ref()?;
+    let target = stat(open).ok()?;
     let epoch = copier.temporary_names.get().map_or(1, |run| run.epoch);
     let ticket = match file.own.staged.as_ref().map(|staged| staged.temporary_name.as_ref()) {
-        Some(Some(name)) => Ticket::temporary(name.clone(), &file.stat, &target),
+        Some(Some(name)) => {
+            if let Some(mode) = creation_mode::open_to_owner(copier, open, target.mode).ok()? {
+                file.own.mode_to_restore.get_or_init(|| mode);
+            }
+            Ticket::temporary(name.clone(), &file.stat, &target)
+        }
         // No other process can open it.
         Some(None) => return None,
+        // Its mode is not changed meanwhile: under its own name it may be left behind like that.
+        None if file.own.before.is_none() && !creation_mode::is_open_to_owner(copier, target.mode) => {
+            return None;
+        }
         None => Ticket::in_place(target_name(entry).to_owned(), &file.stat, &target, epoch),
     };
     Some(ticket.pack())

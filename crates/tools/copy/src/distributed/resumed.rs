@@ -9,7 +9,7 @@ use haul_sys::{Errno, Fd, Open, Stat, TEMPORARY_PREFIX, remove, stat, stat_at};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Copier;
-use crate::creation_mode::CreationMode;
+use crate::creation_mode::{self, CreationMode};
 use crate::entry_copy::EntryCopy;
 use crate::kind::CopyKind;
 use crate::layouts::{self, Original};
@@ -32,7 +32,7 @@ pub(crate) fn open_temporary(
     }
     let Ok(directory) = copy.open_directory() else { return Ok(None) };
     let is_new = copy.entry.node.own.is_new();
-    if let Some(target) = go_on_with(copy.copier, item, &directory, source.stat) {
+    if let Some(target) = go_on_with(copy, item, &directory, source.stat) {
         return Ok(Some(target));
     }
     if (!is_new || item.spec.attempt > 1)
@@ -64,10 +64,15 @@ pub(crate) fn open_temporary(
 }
 
 /// Opens what an earlier attempt wrote of a large file, if the source is unchanged.
-fn go_on_with(copier: &Copier, item: &WorkItem<Copier>, directory: &Fd, source: &Stat) -> Option<OpenTarget> {
+fn go_on_with(
+    copy: EntryCopy<'_>,
+    item: &WorkItem<Copier>,
+    directory: &Fd,
+    source: &Stat,
+) -> Option<OpenTarget> {
     let begun = item.spec.begun.as_ref()?;
     let ticket = Ticket::unpack(&begun.ticket)?;
-    let epoch = copier.temporary_names.get().map(|run| run.epoch);
+    let epoch = copy.copier.temporary_names.get().map(|run| run.epoch);
     if !ticket.is_of_unchanged(source) || ticket.epoch().is_some_and(|of| Some(of) != epoch) {
         // The source has changed, so what was copied of it is useless.
         if ticket.is_temporary() {
@@ -80,6 +85,9 @@ fn go_on_with(copier: &Copier, item: &WorkItem<Copier>, directory: &Fd, source: 
     let moved_to = begun.done.iter().map(|range| range.end).max().unwrap_or(0);
     if there.size < moved_to {
         return None;
+    }
+    if ticket.is_temporary() {
+        creation_mode::close_to_owner(copy, (&file, &there), directory, source).ok()?;
     }
     let temporary_name = ticket.is_temporary().then(|| ticket.name().to_owned());
     let before = temporary_name.is_none().then_some(there);
