@@ -84,6 +84,28 @@ fn what_is_there_already_is_treated_as_by_gnu_tar() {
 }
 
 #[test]
+fn a_root_that_is_there_is_treated_as_by_gnu_tar() {
+    require!(needs::tool("tar"));
+    for name in [".", "./"] {
+        let root = Header::new(name, b'5', 0).mode(b"0000711");
+        let archive = a().member(root, b"").file("./f", b"new").end();
+        for options in [&[][..], &["--overwrite"], &["-k"], &["--skip-old-files"]] {
+            alike(&archive, options, |folder| {
+                fs::set_permissions(folder, fs::Permissions::from_mode(0o750)).unwrap();
+            });
+            // Times too: with nothing to make in it, it keeps its own.
+            let sandbox = Sandbox::in_memory().unwrap();
+            let there = fs::metadata(sandbox.path()).unwrap();
+            let root = Header::new(name, b'5', 0).mode(b"0000711");
+            assert!(extract(&a().member(root, b"").end(), options, sandbox.path()).succeeded());
+            let now = fs::metadata(sandbox.path()).unwrap();
+            let keeps = options.iter().any(|option| ["-k", "--skip-old-files"].contains(option));
+            assert_eq!((now.mode(), now.mtime()) == (there.mode(), there.mtime()), keeps, "{options:?}");
+        }
+    }
+}
+
+#[test]
 fn no_content_follows_links_directories_and_special_files_whatever_their_size() {
     require!(needs::tool("tar"));
     let size = ("size", &b"5"[..]);

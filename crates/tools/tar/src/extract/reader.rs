@@ -332,7 +332,8 @@ impl Reader {
     }
 }
 
-/// Records what the archive says about the root itself. Only a directory can be there.
+/// Records what the archive says about the root itself. Only a directory can be there, and it keeps
+/// its attributes if existing files are kept.
 pub(super) fn root_is(
     cx: &Context<'_, Extractor>,
     state: &State,
@@ -340,6 +341,7 @@ pub(super) fn root_is(
     member_dir: Arc<super::resolver::MemberDir>,
 ) {
     match item.member.kind {
+        MemberKind::Directory if !cx.tool().options.existing.is_replaced() => {}
         MemberKind::Directory => {
             lock(&state.directories).record(member_dir, item.wanted.clone(), item.path.clone())
         }
