@@ -169,3 +169,14 @@ fn what_is_wrong_with_a_pattern_is_told_once() {
         scene.same(words, false);
     }
 }
+
+#[test]
+fn numbers_are_as_wide_as_in_gnu_grep() {
+    require!(needs_gnu());
+    for size in [0, 1, 8, 9, 10, 98, 99, 100, 999] {
+        let lines = [b"a\n".repeat(size / 2), b"a".repeat(size % 2)].concat();
+        all_the_same(&lines, &["-T"], &["a", "^"]);
+        all_the_same(&lines, &["-nT"], &["a", "^"]);
+        all_the_same(&lines, &["-nbT"], &["a", "^"]);
+    }
+}
