@@ -149,6 +149,12 @@ fn case_is_ignored_as_far_as_gnu_grep_does() {
     let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
     all_the_same(lines.as_bytes(), &["-in"], &patterns);
     all_the_same(lines.as_bytes(), &["-inF"], &patterns);
+    // With many or long patterns, which are searched for as strings.
+    let long = "x".repeat(2000);
+    for option in ["-in", "-ion", "-iwn", "-ixn"] {
+        all_the_same(lines.as_bytes(), &[option], &patterns);
+        all_the_same(lines.as_bytes(), &[option, "-e", &long], &patterns);
+    }
     all_the_same("Σς\nßẞ\nθϴ\nᾀᾈ\nıI\nвᲀ\n".as_bytes(), &["-in"], &[r"\(.\)\1"]);
 }
 
