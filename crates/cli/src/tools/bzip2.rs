@@ -191,8 +191,10 @@ impl Line {
     /// Returns the error for a combination that makes no sense.
     fn doubt(&self, options: &Options) -> Option<&'static str> {
         let one_output = options.to_output && options.action != Action::Test;
+        // Without files, bzcat is no different from bunzip2, and may test.
+        let has_output = self.stdout || (options.to_output && !self.files.is_empty());
         match () {
-            () if self.mode == Some(Mode::Test) && self.stdout => Some("-c and -t cannot be used together."),
+            () if options.action == Action::Test && has_output => Some("-c and -t cannot be used together."),
             () if one_output && self.recursive => Some("-c and -r cannot be used together."),
             () if one_output && self.shared.run.hosts.clients.is_some() => {
                 Some("--clients cannot be used with -c: several hosts cannot write to one standard output.")

@@ -87,7 +87,7 @@ static FLAGS: &[Flag<Line>] = &[
     Flag::gnu(
         "--shell",
         Plain(|line| line.shell = true),
-        "run the words as one sh script, in which paths are quoted",
+        "run the words as one sh script, in which each path is one word, in quotes or not",
     ),
     Flag::gnu(
         "--batch",

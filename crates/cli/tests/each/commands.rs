@@ -24,6 +24,63 @@ fn places_in_words_are_filled_without_a_shell() {
     assert!(!scene.path().join("pwned").exists());
 }
 
+/// Names of files that a shell would run, split or expand.
+const ODD_NAMES: [&str; 7] =
+    ["$(touch pwned)", "`touch pwned`", "a b", "it's\"; touch pwned; '", "\n touch pwned\n", "*", "\\$x{}"];
+
+#[test]
+fn a_path_in_a_script_is_one_word_and_is_never_run() {
+    let scene = Scene::of("mkdir t");
+    for name in ODD_NAMES {
+        fs::write(scene.path().join("t").join(name), "").unwrap();
+    }
+    let wrapped = |before: &str, after: &str| {
+        let mut lines: Vec<_> = ODD_NAMES.map(|name| format!("<{before}{name}{after}>")).to_vec();
+        lines.sort();
+        lines.concat()
+    };
+    for (script, before, after) in [
+        ("printf '<%s>' {/}", "", ""),
+        ("printf '<%s>' \"{/}\"", "", ""),
+        ("printf '<%s>' '{/}'", "", ""),
+        ("printf '<{/}>'", "", ""),
+        ("printf '<%s>' x{/}y", "x", "y"),
+        ("printf '<%s>' \"x{/}y\"", "x", "y"),
+        ("printf '<%s>' 'x'{/}'y'", "x", "y"),
+        ("printf '<%s>' \"$(printf '%s.' \"{/}\")\"", "", "."),
+        ("printf '<%s>' \"$(printf '%s.' {/})\"", "", "."),
+        ("printf '<%s>' \"$(printf '%s.' '{/}')\"", "", "."),
+        ("f() { printf '<%s>' {/}; }; set -- x y; f z # don't {}", "", ""),
+        ("# it's {}\nprintf '<%s>' \"{/}\"", "", ""),
+        ("printf '<%s>' \"${x:-{/}}\"", "", ""),
+        ("name={/}; cat <<E\n<$name>\nE\n", "", "\n"),
+    ] {
+        let outcome = scene.each(["--sort=path", "--shell", "t", "--", script]).finish().unwrap();
+        let printed = outcome.printed();
+        let mut parts: Vec<_> = printed.split_inclusive('>').map(str::to_owned).collect();
+        parts.sort();
+        // `printf` formats, and lines, are not what this is about.
+        if !script.contains("<{/}>") && !script.contains("<<E") {
+            assert_eq!(parts.concat(), wrapped(before, after), "{script}: {}", outcome.errors());
+        }
+        assert_eq!(outcome.status(), Some(0), "{script}: {}", outcome.errors());
+        assert!(!scene.path().join("pwned").exists(), "{script}");
+    }
+    let batch = ["--batch=9", "--shell", "t", "--", "printf '<%s>' \"x{/}\" '{/}'"];
+    let printed = scene.each(batch).finish().unwrap().printed();
+    assert_eq!(printed.matches('<').count(), 2 * ODD_NAMES.len(), "{printed}");
+    assert!(!scene.path().join("pwned").exists());
+    for (script, told) in [
+        ("echo \\{}", "after a backslash"),
+        ("echo $((1 + {}))", "in an arithmetic expansion"),
+        ("cat <<E\n{}\nE", "after the beginning of a here-document"),
+    ] {
+        let outcome = scene.each(["--shell", "t", "--", script]).finish().unwrap();
+        let told = format!("haul each: cannot put a path in the place of '{{}}' {told}\n");
+        assert_eq!((outcome.status(), outcome.errors()), (Some(2), told));
+    }
+}
+
 #[test]
 fn what_is_shown_is_what_would_be_run() {
     let scene = Scene::of("mkdir t; touch \"t/it's\" t/b");

@@ -149,6 +149,12 @@ fn case_is_ignored_as_far_as_gnu_grep_does() {
     let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
     all_the_same(lines.as_bytes(), &["-in"], &patterns);
     all_the_same(lines.as_bytes(), &["-inF"], &patterns);
+    // With many or long patterns, which are searched for as strings.
+    let long = "x".repeat(2000);
+    for option in ["-in", "-ion", "-iwn", "-ixn"] {
+        all_the_same(lines.as_bytes(), &[option], &patterns);
+        all_the_same(lines.as_bytes(), &[option, "-e", &long], &patterns);
+    }
     all_the_same("Σς\nßẞ\nθϴ\nᾀᾈ\nıI\nвᲀ\n".as_bytes(), &["-in"], &[r"\(.\)\1"]);
 }
 
@@ -167,5 +173,16 @@ fn what_is_wrong_with_a_pattern_is_told_once() {
         "-P -e a -e a lines",
     ] {
         scene.same(words, false);
+    }
+}
+
+#[test]
+fn numbers_are_as_wide_as_in_gnu_grep() {
+    require!(needs_gnu());
+    for size in [0, 1, 8, 9, 10, 98, 99, 100, 999] {
+        let lines = [b"a\n".repeat(size / 2), b"a".repeat(size % 2)].concat();
+        all_the_same(&lines, &["-T"], &["a", "^"]);
+        all_the_same(&lines, &["-nT"], &["a", "^"]);
+        all_the_same(&lines, &["-nbT"], &["a", "^"]);
     }
 }

@@ -54,6 +54,15 @@ import socket; socket.socket(socket.AF_UNIX).bind(\"d/socket\")'",
     ] {
         same(&scene, words);
     }
+    for owner in ["--owner=999999999999", "--owner=4294967296", "--group=99999999999", "--group=a:4294967296"]
+    {
+        let [ours, theirs] = ["$HAUL tar", "tar"].map(|tar| {
+            let outcome = scene.shell(&format!("{tar} -cf a.tar {owner} d/1"));
+            let told = outcome.errors().lines().next().unwrap_or_default().replace("haul tar: ", "tar: ");
+            (outcome.status(), told)
+        });
+        assert_eq!(ours, theirs, "{owner}");
+    }
     let twice = scene.shell("$HAUL tar -cx d");
     assert_eq!((twice.status(), twice.errors().lines().count()), (Some(2), 2));
     let nothing = scene.shell("$HAUL tar d");

@@ -123,11 +123,23 @@ fn malformed_records_are_told_as_by_gnu_tar() {
 #[test]
 fn targets_of_hard_links_are_shown_without_what_is_stripped() {
     require!(needs::tool("tar"));
-    for words in [&["-t"][..], &["-tv"], &["-tvP"], &["-xv"], &["-xvv"], &["-xvv", "--strip-components=1"]] {
+    for words in [
+        "-t",
+        "-tv",
+        "-tvP",
+        "-tv --strip-components=1",
+        "-tv --strip-components=9",
+        "-xv",
+        "-xvv",
+        "-xvv --strip-components=1",
+        "-xOvv",
+        "-xOvv --strip-components=2",
+    ] {
+        let words: Vec<_> = words.split(' ').collect();
         let archive = Archive::new().directory("/a").directory("/a/b").file("/a/b/file", b"content");
         let archive = archive.hard_link("/a/b/link", "/a/b/file").hard_link("a/b/up", "../../a/b/file");
         let archive = archive.symlink("a/b/symlink", "/a/b/file").hard_link("a/b/other", "a/b/file");
-        let [theirs, ours] = both(archive, words).map(|output| {
+        let [theirs, ours] = both(archive, &words).map(|output| {
             let mut errors = lines(&output.stderr);
             errors.sort();
             // GNU tar also tells of directories that it makes without being asked.

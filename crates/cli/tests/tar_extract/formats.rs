@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use haul_testkit::{Facts, Sandbox, compare::compare_paths, everything, needs, require};
 
@@ -144,6 +144,32 @@ fn compressed_archives_are_known_by_their_first_bytes() {
             Command::new(program).args(["-c", "plain"]).current_dir(sandbox.path()).output().unwrap().stdout;
         fs::write(sandbox.join("archive"), &packed).unwrap();
         extracted_alike(sandbox.path(), &[], Facts::CONTENT | Facts::MODE | Facts::MODIFIED);
+    }
+}
+
+#[test]
+fn nothing_that_is_compressed_is_an_archive_without_members() {
+    require!(needs::tool("tar"));
+    let sandbox = Sandbox::in_memory().unwrap();
+    let bytes = |bytes: &[u8]| fs::write(sandbox.join("archive"), bytes).unwrap();
+    let same = |words: &[&str]| {
+        let theirs = Command::new("tar").args(words).current_dir(sandbox.path()).output().unwrap();
+        let ours = haul().arg("tar").args(words).in_folder(sandbox.path()).finish().unwrap();
+        assert_eq!(ours.status(), theirs.status.code(), "{words:?}: {}", ours.errors());
+        assert_eq!(ours.stderr.is_empty(), theirs.stderr.is_empty(), "{words:?}: {}", ours.errors());
+    };
+    for (program, flag) in [("gzip", "-z"), ("bzip2", "-j"), ("xz", "-J")] {
+        require!(needs::tool(program));
+        bytes(&Command::new(program).arg("-c").stdin(Stdio::null()).output().unwrap().stdout);
+        for words in
+            [&["-x", flag][..], &["-t", flag], &["-t"], &["-t", "-I", program], &["-x", flag, "name"]]
+        {
+            same(&[words, &["-f", "archive"]].concat());
+        }
+    }
+    bytes(b"");
+    for words in [&["-tf", "archive"][..], &["-xf", "archive"], &["-tzf", "archive"]] {
+        same(words);
     }
 }
 

@@ -156,6 +156,10 @@ fn numbers() -> Vec<Case> {
         }),
         fine(
             "a size for a directory",
+            a().extended(b'x', &[("size", b"512")]).member(Header::new("d/", b'5', 0).mode(b"0000755"), b""),
+        ),
+        refused(
+            "a directory with content",
             a().extended(b'x', &[("size", b"512")])
                 .member(Header::new("d/", b'5', 0).mode(b"0000755"), &[b'x'; 512]),
         ),

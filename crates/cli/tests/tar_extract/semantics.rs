@@ -84,6 +84,56 @@ fn what_is_there_already_is_treated_as_by_gnu_tar() {
 }
 
 #[test]
+fn a_root_that_is_there_is_treated_as_by_gnu_tar() {
+    require!(needs::tool("tar"));
+    for name in [".", "./"] {
+        let root = Header::new(name, b'5', 0).mode(b"0000711");
+        let archive = a().member(root, b"").file("./f", b"new").end();
+        for options in [&[][..], &["--overwrite"], &["-k"], &["--skip-old-files"]] {
+            alike(&archive, options, |folder| {
+                fs::set_permissions(folder, fs::Permissions::from_mode(0o750)).unwrap();
+            });
+            // Times too: with nothing to make in it, it keeps its own.
+            let sandbox = Sandbox::in_memory().unwrap();
+            let there = fs::metadata(sandbox.path()).unwrap();
+            let root = Header::new(name, b'5', 0).mode(b"0000711");
+            assert!(extract(&a().member(root, b"").end(), options, sandbox.path()).succeeded());
+            let now = fs::metadata(sandbox.path()).unwrap();
+            let keeps = options.iter().any(|option| ["-k", "--skip-old-files"].contains(option));
+            assert_eq!((now.mode(), now.mtime()) == (there.mode(), there.mtime()), keeps, "{options:?}");
+        }
+    }
+}
+
+#[test]
+fn no_content_follows_links_directories_and_special_files_whatever_their_size() {
+    require!(needs::tool("tar"));
+    let size = ("size", &b"5"[..]);
+    for kind in *b"1256" {
+        let header = |size| Header::new("m", kind, size).link("before").mode(b"0000755");
+        let sized = a().file("before", b"x").member(header(5), b"");
+        let extended = a().file("before", b"x").extended(b'x', &[size]).member(header(0), b"");
+        for archive in [sized, extended] {
+            let archive = archive.file("first", b"1").file("second", b"2").end();
+            alike(&archive, &[], |_| {});
+            let listed = haul().args(["tar", "-t", "-f", "-"]).input(&archive).finish().unwrap();
+            assert_eq!((listed.status(), listed.errors()), (Some(0), String::new()));
+            assert_eq!(listed.printed(), "before\nm\nfirst\nsecond\n");
+        }
+    }
+    // A directory by its name, or of an incremental archive, has content.
+    for kind in *b"0D" {
+        let directory = Header::new("m/", kind, 5).mode(b"0000755");
+        let archive = a().member(directory, b"Yabc\0").file("first", b"1").end();
+        let sandbox = Sandbox::in_memory().unwrap();
+        let outcome = extract(&archive, &[], sandbox.path());
+        assert_eq!((outcome.status(), outcome.errors()), (Some(0), String::new()));
+        assert!(sandbox.join("m").is_dir());
+        assert_eq!(fs::read(sandbox.join("first")).unwrap(), b"1");
+    }
+}
+
+#[test]
 fn names_that_come_twice_are_made_in_the_archives_order() {
     require!(needs::tool("tar"));
     let mut archive = a();

@@ -3,20 +3,24 @@
 //! The placeholders are GNU parallel's: `{}` is the path, `{.}` the path without its last
 //! extension, `{/}` its last component, `{//}` its directory, `{/.}` the last component without
 //! extension. If there is no placeholder, the path is appended. No shell is involved unless
-//! requested; then the words form a script, and paths are quoted in it.
+//! requested; then the words form a script (`script.rs`).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
+use haul_flow::Problem;
+
+use super::script::Script;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+pub(super) enum Part {
     Text(Vec<u8>),
     Place(Place),
 }
 
 /// The part of a path that a placeholder stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     Path,
     WithoutExtension,
     Name,
@@ -24,7 +28,7 @@ enum Place {
     NameWithoutExtension,
 }
 
-const PLACES: [(&[u8], Place); 5] = [
+pub(super) const PLACES: [(&[u8], Place); 5] = [
     (b"{}", Place::Path),
     (b"{.}", Place::WithoutExtension),
     (b"{/}", Place::Name),
@@ -33,10 +37,9 @@ const PLACES: [(&[u8], Place); 5] = [
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Command {
-    words: Vec<Vec<Part>>,
-    /// True if the words are a shell script.
-    shell: bool,
+pub(super) enum Command {
+    Words(Vec<Vec<Part>>),
+    Script(Script),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,35 +49,37 @@ pub(super) enum WithoutPlace {
 }
 
 impl Command {
-    pub(super) fn new(words: &[Vec<u8>], shell: bool, without_place: WithoutPlace) -> Self {
-        let mut words: Vec<_> = words.iter().map(|word| parts(word)).collect();
-        let has_place = words.iter().flatten().any(|part| matches!(part, Part::Place(_)));
-        if !has_place && without_place == WithoutPlace::Append {
-            words.push(vec![Part::Place(Place::Path)]);
+    /// # Errors
+    /// If a path can't be put into the script.
+    pub(super) fn new(words: &[Vec<u8>], shell: bool, without_place: WithoutPlace) -> Result<Self, Problem> {
+        let mut words = words.to_vec();
+        let has_place = |word: &Vec<u8>| parts(word).iter().any(|part| matches!(part, Part::Place(_)));
+        if without_place == WithoutPlace::Append && !words.iter().any(has_place) {
+            words.push(b"{}".to_vec());
         }
-        Self { words, shell }
+        Ok(match shell {
+            true => Self::Script(Script::new(&words)?),
+            false => Self::Words(words.iter().map(|word| parts(word)).collect()),
+        })
     }
 
     /// Returns the program's name, if it is the same for all paths.
     pub(super) fn program(&self) -> Option<&[u8]> {
-        match self.words.first()?.as_slice() {
-            _ if self.shell => Some(b"sh"),
-            [Part::Text(name)] => Some(name),
-            _ => None,
+        match self {
+            Self::Script(_) => Some(b"sh"),
+            Self::Words(words) => match words.first()?.as_slice() {
+                [Part::Text(name)] => Some(name),
+                _ => None,
+            },
         }
     }
 
     /// Substitutes paths. A word with a placeholder is repeated for each path; in a script, a
     /// placeholder expands to all paths.
     pub(super) fn for_paths(&self, paths: &[Vec<u8>]) -> Vec<OsString> {
-        let words = if self.shell {
-            let in_script = |place: Place| {
-                paths.iter().map(|path| quoted(&place.of(path))).collect::<Vec<_>>().join(&b' ')
-            };
-            let script: Vec<_> = self.words.iter().map(|word| fill(word, in_script)).collect();
-            vec![b"sh".to_vec(), b"-c".to_vec(), script.join(&b' ')]
-        } else {
-            self.words.iter().flat_map(|word| for_each(word, paths)).collect()
+        let words = match self {
+            Self::Script(script) => vec![b"sh".to_vec(), b"-c".to_vec(), script.for_paths(paths)],
+            Self::Words(words) => words.iter().flat_map(|word| for_each(word, paths)).collect(),
         };
         words.into_iter().map(OsString::from_vec).collect()
     }
@@ -96,7 +101,8 @@ fn fill(word: &[Part], of: impl Fn(Place) -> Vec<u8>) -> Vec<u8> {
 }
 
 impl Place {
-    fn of(self, path: &[u8]) -> Vec<u8> {
+    /// Returns what the placeholder stands for.
+    pub(super) fn of(self, path: &[u8]) -> Vec<u8> {
         let trimmed = match path.iter().rposition(|byte| *byte != b'/') {
             Some(last) => &path[..=last],
             None => &path[..path.len().min(1)],
@@ -148,9 +154,14 @@ fn parts(word: &[u8]) -> Vec<Part> {
     parts
 }
 
-pub(super) fn quoted(word: &[u8]) -> Vec<u8> {
+/// True if a word means itself to the shell, in quotes or not.
+pub(super) fn is_plain(word: &[u8]) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+=,:@%".contains(byte);
-    if !word.is_empty() && word.iter().all(is_plain) {
+    !word.is_empty() && word.iter().all(is_plain)
+}
+
+pub(super) fn quoted(word: &[u8]) -> Vec<u8> {
+    if is_plain(word) {
         return word.to_vec();
     }
     let mut quoted = vec![b'\''];
@@ -171,7 +182,7 @@ mod tests {
     fn words(command: &[&str], shell: bool, paths: &[&str]) -> Vec<String> {
         let command: Vec<_> = command.iter().map(|word| word.as_bytes().to_vec()).collect();
         let paths: Vec<_> = paths.iter().map(|path| path.as_bytes().to_vec()).collect();
-        let command = Command::new(&command, shell, WithoutPlace::Append);
+        let command = Command::new(&command, shell, WithoutPlace::Append).unwrap();
         command.for_paths(&paths).into_iter().map(|word| word.into_string().unwrap()).collect()
     }
 
@@ -195,10 +206,13 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_gets_one_script_with_the_path_quoted() {
+    fn a_shell_gets_one_script_with_the_path_in_a_variable() {
         let told = words(&["wc", "-l <", "{}"], true, &["it's; rm -rf"]);
-        assert_eq!(told, ["sh", "-c", "wc -l < 'it'\\''s; rm -rf'"]);
+        let script = "haul_path1='it'\\''s; rm -rf'; wc -l < \"${haul_path1}\"";
+        assert_eq!(told, ["sh", "-c", script]);
         let batch = words(&["cat {} |", "sort", "-o x{/.}"], true, &["d/a b.c", "d"]);
-        assert_eq!(batch, ["sh", "-c", "cat 'd/a b.c' d | sort -o x'a b' d"]);
+        let script = "haul_path1='d/a b.c'; haul_name_stem1='a b'; \
+                      cat \"${haul_path1}\" d | sort -o x\"${haul_name_stem1}\" d";
+        assert_eq!(batch, ["sh", "-c", script]);
     }
 }

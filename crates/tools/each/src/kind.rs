@@ -18,6 +18,8 @@ haul_flow::kinds! {
         Summary = "{bare} of {bare} commands failed:",
         /// More commands failed than are listed.
         More = "and {bare} more",
+        /// A placeholder in a script is where a path can't be put.
+        CannotSubstitute = "cannot put a path in the place of {} {bare}",
         BadPattern = "invalid pattern {}",
         CannotStat = "cannot stat {}",
         ErrorReading = "error reading {}",

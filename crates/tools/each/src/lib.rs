@@ -1,9 +1,9 @@
 //! `each`: runs a command for every matching file, many at once.
 //!
 //! The tool walks the given trees. For each matching entry, a worker runs the command
-//! (`command.rs`, `running.rs`) and waits for it. The command's output is the entry's result,
-//! emitted in one piece (`results.rs`). In block mode, a file is read and split among several
-//! commands (`lines.rs`).
+//! (`command.rs`, `script.rs`, `running.rs`) and waits for it. The command's output is the entry's
+//! result, emitted in one piece (`results.rs`). In block mode, a file is read and split among
+//! several commands (`lines.rs`).
 //!
 //! Promises: the output of two commands is never mixed; no command outlives the run; a command that
 //! fails or can't be run shows in the outcome. On `SIGHUP`, `SIGINT` or `SIGTERM`, commands are
@@ -16,6 +16,7 @@ mod lines;
 mod options;
 mod results;
 mod running;
+mod script;
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -126,7 +127,7 @@ pub struct Runner {
 
 impl Runner {
     /// # Errors
-    /// [`EachKind::BadPattern`].
+    /// [`EachKind::BadPattern`], [`EachKind::CannotSubstitute`].
     fn new(options: Options, one_root: bool, running: Arc<Running>) -> Result<Self, Problem> {
         let globs = |patterns: &[String]| {
             let bad = |pattern: String| Problem::new(EachKind::BadPattern).naming(pattern.into_bytes());
@@ -139,7 +140,7 @@ impl Runner {
             (CancelToken::default(), Arc::clone(&running), options.halt == Halt::Now);
         cancel.on_cancel(move || commands.halt(is_now));
         Ok(Self {
-            command: Command::new(&options.command, options.shell, without_place),
+            command: Command::new(&options.command, options.shell, without_place)?,
             names,
             options,
             one_root,

@@ -4,8 +4,9 @@
 //! classes. One string is found by memmem, several by Aho-Corasick, whole lines (`-x`) by a hash
 //! table. Each reads the text once and uses memory in proportion to the patterns.
 //!
-//! Ignoring case, ASCII lines are searched as they are by an automaton that knows both cases. In
-//! other lines each character is first replaced by its case representative
+//! Ignoring case in UTF-8, a few strings go to the regex engine after all, since it needs no copy of
+//! text beyond ASCII. For many strings, ASCII lines are searched as they are by an automaton that
+//! knows both cases. In other lines each character is first replaced by its case representative
 //! ([`case::representative`]).
 //!
 //! Whole words (`-w`) are tried from each position where a word can begin, along the trie of the
@@ -28,6 +29,10 @@ use haul_patterns::case;
 /// Sizes of the chunks in which text is tested for non-ASCII characters, smallest to largest,
 /// in bytes.
 const PARTS: Range<usize> = 256..65_536;
+
+/// Maximum length of all patterns together that the regex engine searches for, ignoring case, in
+/// bytes.
+const EXPRESSION_BYTES_MAX: usize = 1 << 10;
 
 enum Method {
     /// There are no non-empty strings.
@@ -73,10 +78,14 @@ impl View<'_> {
 }
 
 impl Literals {
-    /// Compiles the patterns, or returns `None` if any of them is not plain.
+    /// Compiles the patterns, or returns `None` if any of them is not plain, or they are better
+    /// searched for as expressions.
     pub(super) fn new(query: &Query) -> Option<Self> {
         let alphabet = query.alphabet();
         if query.patterns.is_empty() || !query.patterns.iter().all(|text| is_plain(text, query)) {
+            return None;
+        }
+        if alphabet.ignore_case && alphabet.utf8 && are_few(query, alphabet) {
             return None;
         }
         // A string that contains the terminator can never match.
@@ -306,6 +315,13 @@ fn is_plain(text: &[u8], query: &Query) -> bool {
     !text.iter().any(|byte| special.contains(byte)) && (!query.utf8 || is_known())
 }
 
+/// True if plain patterns are few enough for the regex engine, and mean the same to it.
+fn are_few(query: &Query, alphabet: Alphabet) -> bool {
+    let is_simple = |text: &Vec<u8>| !text.is_empty() && !text.contains(&alphabet.terminator);
+    query.patterns.iter().all(is_simple)
+        && query.patterns.iter().map(Vec::len).sum::<usize>() <= EXPRESSION_BYTES_MAX
+}
+
 fn folded_text(text: &[u8], alphabet: Alphabet) -> Vec<u8> {
     if !alphabet.ignore_case {
         return text.to_vec();
@@ -320,11 +336,11 @@ fn folded_text(text: &[u8], alphabet: Alphabet) -> Vec<u8> {
 
 fn fold_character(first: Result<char, u8>, alphabet: Alphabet, folded: &mut Vec<u8>) {
     match first {
-        Ok(character) if alphabet.utf8 => {
+        Ok(character) if alphabet.utf8 && !character.is_ascii() => {
             let folded_one = case::representative(character).unwrap_or(character);
             folded.extend_from_slice(folded_one.encode_utf8(&mut [0; 4]).as_bytes());
         }
-        // Single-byte locale.
+        // ASCII, or a single-byte locale.
         Ok(character) => folded.push(u8::try_from(character).unwrap_or(u8::MAX).to_ascii_uppercase()),
         Err(byte) => folded.push(byte),
     }

@@ -222,8 +222,11 @@ mod tests {
             matches!(Matcher::new(&query, &mut Vec::new()).unwrap().method, Method::Literals(_))
         };
         assert!(is_literal(&b"a".repeat(10_000), Syntax::Fixed, true));
-        assert!(is_literal("a.(é|b".as_bytes(), Syntax::Fixed, true));
-        assert!(is_literal("a+é".as_bytes(), Syntax::Basic, true));
+        for (text, syntax) in [("a.(é|b", Syntax::Fixed), ("a+é", Syntax::Basic)] {
+            assert!(is_literal(text.as_bytes(), syntax, false));
+            assert!(!is_literal(text.as_bytes(), syntax, true), "there are few");
+            assert!(is_literal(text.repeat(1000).as_bytes(), syntax, true));
+        }
         assert!(is_literal(b"a b", Syntax::Extended, false));
         assert!(!is_literal(b"a+", Syntax::Extended, false));
         assert!(!is_literal(b"a.", Syntax::Basic, false));
@@ -245,6 +248,8 @@ mod tests {
             if patterns.is_empty() {
                 continue;
             }
+            // Otherwise the few of them would become automata anyway.
+            patterns.push(b"-".repeat(2000));
             let syntax = Syntax::Extended;
             let query = |patterns| Query { patterns, syntax, ignore_case, extent, utf8, null_data: false };
             let literal = Matcher::new(&query(patterns.clone()), &mut Vec::new()).unwrap();

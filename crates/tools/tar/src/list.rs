@@ -7,7 +7,7 @@ use super::format::MemberKind;
 use super::prefix::PrefixReporter;
 use super::read::archive;
 use super::read::member::Member;
-use super::read::select::{Selection, confined};
+use super::read::select::{Selection, confined, link_target};
 use super::{Options, TarKind};
 
 /// Initial width of owner, group and size together; it grows.
@@ -36,8 +36,8 @@ pub fn list(options: &Options, report: &dyn Report) -> u8 {
                 if selection.wants(&member.name).is_some() {
                     confined(&prefixes, options, &member.name, TarKind::RemovingPrefix, report);
                     if member.kind == MemberKind::HardLink {
-                        let kind = TarKind::RemovingLinkPrefix;
-                        member.link = confined(&prefixes, options, &member.link, kind, report).to_vec();
+                        // As in GNU tar, components are stripped from it, but not from the name.
+                        member.link = link_target(&prefixes, options, &member.link, report);
                     }
                     report.line(lines.line(&member));
                 }

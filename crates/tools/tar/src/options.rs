@@ -137,6 +137,13 @@ pub enum Existing {
     Skip,
 }
 
+impl Existing {
+    /// True if what exists gives way to the member, or gets its attributes.
+    pub(crate) fn is_replaced(self) -> bool {
+        matches!(self, Self::Replace | Self::Overwrite)
+    }
+}
+
 /// Owner of the extracted files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ownership {

@@ -98,11 +98,14 @@ fn represented(
     name_of: impl Fn(u32) -> Option<Vec<u8>>,
 ) -> Result<Represented, String> {
     let wrong = || format!("'{}': Invalid {what}", text.to_string_lossy());
+    // GNU tar's words.
+    let wrong_number = |digits: &[u8]| format!("{}: Invalid owner or group ID", digits.escape_ascii());
     let number =
         |digits: &[u8]| std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u32>().ok());
     let bytes = text.as_bytes();
     if let Some(colon) = bytes.iter().rposition(|byte| *byte == b':') {
-        let number = number(&bytes[colon + 1..]).ok_or_else(wrong)?;
+        let digits = &bytes[colon + 1..];
+        let number = number(digits).ok_or_else(|| wrong_number(digits))?;
         return Ok(Represented { name: bytes[..colon].to_vec(), number: Some(number) });
     }
     let digits = bytes.strip_prefix(b"+").unwrap_or(bytes);
@@ -111,6 +114,9 @@ fn represented(
     }
     if bytes.is_empty() {
         return Err(wrong());
+    }
+    if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) {
+        return Err(wrong_number(digits));
     }
     // A name unknown here may exist where the archive goes.
     let name = CString::new(bytes).map_err(|_| wrong())?;
@@ -270,6 +276,8 @@ mod tests {
         assert_eq!(read("someone:7"), Ok((b"someone".to_vec(), Some(7))));
         assert_eq!(read("4000000000"), Ok((Vec::new(), Some(4_000_000_000))));
         assert_eq!(read("nobody by this name"), Ok((b"nobody by this name".to_vec(), None)));
-        assert!(read("").is_err() && read("a:b").is_err());
+        for wrong in ["", "a:b", "4294967296", "+4294967296", "a:4294967296", "999999999999"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
     }
 }

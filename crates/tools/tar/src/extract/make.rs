@@ -302,8 +302,7 @@ impl Extractor {
         let outcome = match make() {
             Err(cause) if cause.is(Errno::EXIST) => match stat_at(directory, name).map(|there| there.kind) {
                 Ok(FileType::Directory) => {
-                    let replaces = matches!(self.options.existing, Existing::Replace | Existing::Overwrite);
-                    return replaces.then_some(None);
+                    return self.options.existing.is_replaced().then_some(None);
                 }
                 Ok(FileType::Symlink)
                     if self.options.keep_directory_symlink && leads_to_directory(directory, name) =>

@@ -50,7 +50,7 @@ use resolver::{Following, NewDirectories, Resolver};
 
 use super::read::archive;
 use super::read::members::Members;
-use super::{Archive, Confinement, Existing, Options, TarKind};
+use super::{Archive, Confinement, Options, TarKind};
 
 /// Exit status of a run in which something failed.
 const FAILED: u8 = 2;
@@ -211,7 +211,7 @@ impl State {
 
 impl Extractor {
     fn begin_reading(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, state: &Arc<State>) {
-        let replaces = matches!(self.options.existing, Existing::Replace | Existing::Overwrite);
+        let replaces = self.options.existing.is_replaced();
         let can_go_out = self.archive.get().is_some() && replaces && !lock(&state.reader).in_turn;
         if self.has_others.load(Ordering::Relaxed) && can_go_out {
             state.remote.open(entry);

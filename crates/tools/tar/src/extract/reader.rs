@@ -21,7 +21,7 @@ use crate::read::archive;
 use crate::read::input::{self, BUFFER_BYTES};
 use crate::read::member::Member;
 use crate::read::members::Members;
-use crate::read::select::{Selection, confined};
+use crate::read::select::{Selection, confined, link_target, stripped};
 use crate::{Confinement, Options, TarKind};
 
 const MEMBERS_MAX: usize = 256;
@@ -187,8 +187,7 @@ impl Reader {
         }
         let path = self.path(cx, &member.name)?;
         if member.kind == MemberKind::HardLink {
-            let link = self.confined(cx, &member.link, TarKind::RemovingLinkPrefix);
-            member.link = stripped(link, self.options.strip_components).unwrap_or_default();
+            member.link = link_target(&self.prefixes, &self.options, &member.link, cx.report());
         }
         if self.options.verbose > 0 {
             cx.report().line(self.lines.line(&member));
@@ -332,7 +331,8 @@ impl Reader {
     }
 }
 
-/// Records what the archive says about the root itself. Only a directory can be there.
+/// Records what the archive says about the root itself. Only a directory can be there, and it keeps
+/// its attributes if existing files are kept.
 pub(super) fn root_is(
     cx: &Context<'_, Extractor>,
     state: &State,
@@ -340,6 +340,7 @@ pub(super) fn root_is(
     member_dir: Arc<super::resolver::MemberDir>,
 ) {
     match item.member.kind {
+        MemberKind::Directory if !cx.tool().options.existing.is_replaced() => {}
         MemberKind::Directory => {
             lock(&state.directories).record(member_dir, item.wanted.clone(), item.path.clone())
         }
@@ -366,29 +367,24 @@ fn in_turn(mut item: Item) -> Item {
     item
 }
 
-/// Strips leading components; `None` if nothing is left.
-fn stripped(path: &[u8], count: usize) -> Option<Vec<u8>> {
-    let mut rest = path;
-    for _ in 0..count {
-        let slash = rest.iter().position(|byte| *byte == b'/')?;
-        let behind = rest[slash..].iter().position(|byte| *byte != b'/')?;
-        rest = &rest[slash + behind..];
-    }
-    Some(rest.to_vec())
-}
-
 /// Writes the content of regular files to standard output, one after the other (`-O`).
 pub(super) fn to_standard_output(mut members: Members, options: &Options, report: &dyn Report) -> u8 {
     let (selection, mut lines) =
         (Selection::new(options), Lines::new(options.verbose, options.numeric_owner));
+    let prefixes = PrefixReporter::new(options.confinement);
     let (mut problems, mut failed) = (Vec::new(), false);
     loop {
         let next = members.next(&mut problems);
         failed |= archive::tell(&mut problems, report);
         let outcome = match next {
-            Ok(Some(member)) => {
-                let is_wanted = selection.wants(&member.name).is_some()
-                    && stripped(&member.name, options.strip_components).is_some();
+            Ok(Some(mut member)) => {
+                let is_wanted = selection.wants(&member.name).is_some() && {
+                    let name = confined(&prefixes, options, &member.name, TarKind::RemovingPrefix, report);
+                    stripped(name, options.strip_components).is_some()
+                };
+                if is_wanted && member.kind == MemberKind::HardLink {
+                    member.link = link_target(&prefixes, options, &member.link, report);
+                }
                 if is_wanted && options.verbose > 0 {
                     report.line(lines.line(&member));
                 }

@@ -30,7 +30,7 @@ pub(crate) fn open(options: &Options) -> Result<Members, Problem> {
         let filtered = Filtered::of(&options.program, file).map_err(|cause| {
             Problem::new(TarKind::CannotStart).naming(program.as_encoded_bytes()).because(cause)
         })?;
-        return Ok(Members::new(Input::of_stream(Box::new(filtered)), None, options.ignore_zeros));
+        return Ok(Members::of_program(Input::of_stream(Box::new(filtered)), options.ignore_zeros));
     }
     let is_standard = matches!(options.archive, Archive::Standard);
     let input = input(file, is_standard).map_err(cannot_open)?;

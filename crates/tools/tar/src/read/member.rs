@@ -97,10 +97,14 @@ impl Member {
         let modified = extended
             .modified
             .unwrap_or_else(|| Timestamp { seconds: bad("time_t", header.modified), nanoseconds: 0 });
-        // A hard link has no content of its own, whatever size an old tar gives it.
+        // Old tars give a hard link the size of the file; GNU tar lists it as 0.
         let declared =
             if kind == MemberKind::HardLink { 0 } else { header.size.natural().unwrap_or_default() };
-        let stored = extended.size.unwrap_or(declared);
+        let size = extended.size.unwrap_or(declared);
+        // Nothing follows the header of a link, a special file or a directory, whatever its size is:
+        // that of a directory is the space to allocate for it (POSIX, `pax`). Decided by the letter:
+        // `0` with a slash after the name, and `D`, are directories with content.
+        let stored = if matches!(header.kind, b'1'..=b'6') { 0 } else { size };
         let extras = Extras {
             xattrs: extended.xattrs,
             access_list: extended.access_list,
@@ -117,7 +121,7 @@ impl Member {
             group_name: extended.group_name.unwrap_or(header.group_name),
             modified,
             device,
-            size: stored,
+            size,
             stored,
             map: None,
             extras: (extras != Extras::default()).then(|| Box::new(extras)),

@@ -46,6 +46,8 @@ pub(crate) struct Members {
     left: u64,
     filling: u64,
     goes_on_behind_zeros: bool,
+    /// True if an archive of no bytes has no members; otherwise it is not an archive.
+    may_be_empty: bool,
     /// True if the last blocks were not headers, which was reported.
     lost: bool,
     seen_any: bool,
@@ -63,10 +65,17 @@ impl Members {
             left: 0,
             filling: 0,
             goes_on_behind_zeros,
+            // As in GNU tar, for which the decompressor is another program: it wrote nothing.
+            may_be_empty: packed.is_some(),
             lost: false,
             seen_any: false,
             over: false,
         }
+    }
+
+    /// Reads what a program writes that decompresses the archive.
+    pub(crate) fn of_program(input: Input, goes_on_behind_zeros: bool) -> Self {
+        Self { may_be_empty: true, ..Self::new(input, None, goes_on_behind_zeros) }
     }
 
     pub(crate) fn input(&self) -> &Input {
@@ -85,7 +94,7 @@ impl Members {
             match length {
                 BLOCK => {}
                 // As in GNU tar, the blocks of zeros at the end may be missing.
-                0 if self.seen_any => self.over = true,
+                0 if self.seen_any || (self.may_be_empty && !self.lost) => self.over = true,
                 _ if !self.seen_any => {
                     self.report_foreign(problems);
                     self.over = true;

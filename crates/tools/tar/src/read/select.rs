@@ -90,6 +90,28 @@ pub(crate) fn confined<'a>(
     if kept.is_empty() { b"." } else { kept }
 }
 
+/// Returns the target of a hard link below the root: like a name, without what is stripped.
+pub(crate) fn link_target(
+    prefixes: &PrefixReporter,
+    options: &Options,
+    link: &[u8],
+    report: &dyn Report,
+) -> Vec<u8> {
+    let link = confined(prefixes, options, link, TarKind::RemovingLinkPrefix, report);
+    stripped(link, options.strip_components).unwrap_or_default()
+}
+
+/// Strips leading components; `None` if nothing is left.
+pub(crate) fn stripped(path: &[u8], count: usize) -> Option<Vec<u8>> {
+    let mut rest = path;
+    for _ in 0..count {
+        let slash = rest.iter().position(|byte| *byte == b'/')?;
+        let behind = rest[slash..].iter().position(|byte| *byte != b'/')?;
+        rest = &rest[slash + behind..];
+    }
+    Some(rest.to_vec())
+}
+
 fn without_slashes(name: &[u8]) -> &[u8] {
     match name.iter().rposition(|byte| *byte != b'/') {
         Some(last) => &name[..=last],
