@@ -3,7 +3,7 @@
 
 _haul() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
-    local command=haul option= lead= words= list= names= ended= word
+    local command=haul option= lead= words= list= names= ended= position=0 word
     local IFS=$' \t\n'
     COMPREPLY=()
     case ${COMP_WORDS[0]##*/} in
@@ -15,6 +15,7 @@ _haul() {
     esac
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         [[ $word == -- ]] && ended=yes
+        [[ $word == -* ]] || position=$((position + 1))
         case $command/$word in
             haul/cp) command=haul_cp ;;
             haul/sync) command=haul_sync ;;
@@ -270,7 +271,7 @@ _haul() {
             haul_grep) names=files ;;
             haul_sum) names=files ;;
             haul_tar) names=files ;;
-            haul_ctl) names=files ;;
+            haul_ctl) case $position in 1) names=files ;; 2) words='status pause resume stop bwlimit iops-limit max-latency' ;; esac ;;
             haul_bench) words='make compare auto run start aio tools simulate' ;;
             haul_bench_make) words='binary broad fat deep flat many large practical' names=files ;;
             haul_bench_compare) words='binary broad fat deep flat many large practical' ;;

@@ -13,6 +13,12 @@ function __haul_exactly
     test "$words" = "$argv"
 end
 
+# True if one word follows these, ignoring options.
+function __haul_after
+    set -l words (string match -v -- '-*' (commandline -opc)[2..])
+    test (count $words) -gt (count $argv); and test "$words[1..-2]" = "$argv"
+end
+
 complete -c haul -n __haul_exactly -f -a cp -d 'copy files and directories; also when called as cp'
 complete -c haul -n __haul_exactly -f -a sync -d 'make a directory tree equal to another'
 complete -c haul -n __haul_exactly -f -a spdcp -d 'copy with many hosts, in a batch job if necessary; also when called as spdcp'
@@ -574,6 +580,7 @@ complete -c haul -n '__haul_within tar' -l mpi-lib -r -d 'load the MPI library P
 complete -c haul -n '__haul_within ctl' -l json -d 'print the status as a JSON object'
 complete -c haul -n '__haul_within ctl' -s h -l help -d 'print this help and exit'
 complete -c haul -n '__haul_within ctl' -l version -d 'print the version and exit'
+complete -c haul -n '__haul_after ctl' -f -a 'status pause resume stop bwlimit iops-limit max-latency'
 complete -c haul -n '__haul_exactly bench' -f -a make -d 'Make a tree of the documents, from a seed'
 complete -c haul -n '__haul_exactly bench' -f -a compare -d 'Compare haul with the other copiers of this machine (needs root)'
 complete -c haul -n '__haul_exactly bench' -f -a auto -d 'Compare haul\'s own choice with every engine and setting that can be forced (needs root)'

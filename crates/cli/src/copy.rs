@@ -19,6 +19,7 @@ use crate::flags::{self, Environment, Information, Parsed, Request};
 use crate::journal;
 use crate::manifest::Manifest;
 use crate::messages::Messages;
+use crate::own_files;
 use crate::progress::Whole;
 use crate::report::{Console, complain, complain_of_usage, print_information};
 use crate::task::{Executors, Work};
@@ -58,6 +59,11 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
 pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
     let run_options = &request.run;
     let copy = Copy::of(request);
+    if let Err(why) = own_files::check(run_options, &copy) {
+        return cluster::refuse(ExitCode::FAILURE, || {
+            complain(&messages.debug(&why));
+        });
+    }
     match batch::system(run_options, &copy) {
         Ok(None) => {}
         Ok(Some(system)) => return batch::submit(messages, run_options, &copy, system),
@@ -76,6 +82,10 @@ pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
 
 /// Copies in this process, even if an MPI launcher started it.
 fn copy_alone(messages: Messages, request: &Request) -> ExitCode {
+    if let Err(why) = own_files::check(&request.run, &Copy::of(request)) {
+        complain(&messages.debug(&why));
+        return ExitCode::FAILURE;
+    }
     with_journal(messages, request, |messages, _, copy| work::by(messages, &request.run, None, copy))
 }
 
@@ -143,6 +153,11 @@ impl Work for Copy<'_> {
     fn operands(&self) -> Vec<&CStr> {
         let operands = &self.request.operands;
         operands.names.iter().chain(&operands.target_directory).map(|name| name.as_c_str()).collect()
+    }
+
+    fn listed_in(&self) -> Option<(&'static str, &Path)> {
+        let manifest = self.request.manifest.as_ref()?;
+        Some(("--manifest", Path::new(OsStr::from_bytes(manifest.path.to_bytes()))))
     }
 
     fn place(&self) -> Option<&Path> {

@@ -36,6 +36,7 @@ mod line_file;
 mod manifest;
 mod messages;
 mod output;
+mod own_files;
 mod progress;
 mod report;
 mod run_log;

@@ -406,6 +406,11 @@ impl<W: Write + Send> Report for Console<W> {
         }
     }
 
+    fn record(&self, problem: Problem) {
+        self.problems.fetch_add(1, Ordering::Relaxed);
+        self.run_log.problem(&problem, &self.messages.problem(&problem));
+    }
+
     fn line(&self, line: Line) {
         let text = self.messages.line(&line);
         self.run_log.verbose(&text);

@@ -51,13 +51,6 @@ impl RunLog {
             open("the log", &destination, OldLines::Kept).map(|file| LogFile::new(file, path.clone()))
         });
         let log_file = log_file.transpose()?;
-        let identities =
-            (events.as_ref().and_then(Events::identity), log_file.as_ref().and_then(LogFile::identity));
-        if let (Some(one), Some(other)) = identities
-            && one == other
-        {
-            return Err("--events and --log-file name the same file".to_owned());
-        }
         if events.is_none() && log_file.is_none() {
             return Ok(Self::default());
         }

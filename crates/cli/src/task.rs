@@ -64,6 +64,11 @@ pub(crate) trait Work: Sync {
     /// Returns the paths that the work reads or writes, as far as the user named them.
     fn operands(&self) -> Vec<&CStr>;
 
+    /// Returns the file in which the work lists what it has done, and the option that names it.
+    fn listed_in(&self) -> Option<(&'static str, &Path)> {
+        None
+    }
+
     /// Returns the token that stops the work after the entries in progress are finished. `None` if
     /// only a signal can stop it, possibly leaving incomplete files.
     fn stop_token(&self) -> Option<&CancelToken> {

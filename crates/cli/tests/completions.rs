@@ -40,6 +40,9 @@ const LINES: &[Line] = &[
     ("haul spdcp -r pl", &["plain"], &[]),
     ("haul spdcp plain fold", &["folder/"], &[]),
     ("haul help ", &["cp", "bench"], &["plain"]),
+    ("haul ctl pl", &["plain"], &["status"]),
+    ("haul ctl plain ", &["status", "pause", "bwlimit", "max-latency"], &["plain/", "folder/"]),
+    ("haul ctl plain iops", &["iops-limit"], &[]),
     ("cp --arch", &["--archive"], &[]),
     ("cp plain fold", &["folder/"], &[]),
 ];

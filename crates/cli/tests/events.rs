@@ -157,6 +157,47 @@ fn other_commands_have_events_too() {
     }
 }
 
+/// Runs a command line, and checks that these files failed: each has an error and isn't done.
+fn check_failed(scene: &Scene, line: &str, (done, failed): (&[&str], &[&str])) {
+    let events = follow(scene, line, &[]);
+    assert_eq!(paths(&events, "done"), done, "{line}: {events:#?}");
+    let errors = events.iter().filter(|event| word(event, "event") == "error");
+    let mut errors: Vec<_> = errors.map(|event| word(event, "path")).collect();
+    errors.sort_unstable();
+    assert_eq!(errors, failed, "{line}: {events:#?}");
+    assert_ne!(events.last().unwrap()["status"], 0, "{line}");
+}
+
+const FAILING: [(&str, &[&str], &[&str]); 12] = [
+    ("sum -c S", &["q/a"], &["q/b", "q/gone"]),
+    ("sum -c --status S", &["q/a"], &["q/b", "q/gone"]),
+    ("sum -c --ignore-missing S", &["q/a"], &["q/b"]),
+    ("each q -- test {/} = a", &["q/a"], &["q/b"]),
+    ("each --batch=2 q -- false", &[], &["q/a", "q/b"]),
+    ("each --block=1k q -- grep -q one", &["q/a"], &["q/b"]),
+    ("each q -- /dev/null", &[], &["/dev/null"]),
+    ("grep -s one q/a missing", &["q/a"], &["missing"]),
+    ("cmp -L u v", &["u", "u/a"], &["v/b"]),
+    ("bzip2 -tv q/a.bz2 q/bad.bz2", &["q/a.bz2"], &["q/bad.bz2"]),
+    ("bzip2 -tq q/a.bz2 q/a", &["q/a.bz2"], &["q/a"]),
+    ("bzip2 -d q/bad.bz2", &[], &["q/bad.bz2"]),
+];
+
+#[test]
+fn what_failed_has_an_error_and_is_not_done() {
+    require!(needs::python_module("jsonschema"));
+    let scene = Scene::of(
+        "mkdir q; echo one >q/a; echo two >q/b; echo x >q/gone; $HAUL sum q >S; rm q/gone; echo twx >q/b
+        mkdir u v; echo 1 | tee u/a u/b >v/a; ln -s b v/b",
+    );
+    for (line, done, failed) in FAILING {
+        if line.starts_with("bzip2") {
+            scene.script("$HAUL bzip2 -kf q/a; head -c 20 q/a.bz2 >q/bad.bz2");
+        }
+        check_failed(&scene, line, (done, failed));
+    }
+}
+
 #[test]
 fn ranks_report_what_one_process_reports() {
     require!(needs::python_module("jsonschema"));

@@ -128,3 +128,30 @@ fn no_tool_takes_its_log_for_a_file_of_the_tree() {
         assert_eq!(scene.script(result), wanted, "{context}");
     }
 }
+
+#[test]
+fn two_options_that_name_one_file_are_refused_before_anything_is_touched() {
+    let scene = two_trees();
+    scene.script("mkdir d; ln -s d e; echo kept >old; ln -s old link; ln -s new dangling; ls >names");
+    let files = [("x", "./x"), ("d/x", "e/x"), ("old", "link"), ("dangling", "new")];
+    for (command, flags) in [("cp -a", WRITTEN), ("sum", &["--events=", "--log-file=", "--output="])] {
+        for (index, first) in flags.iter().enumerate() {
+            for (second, (one, other)) in flags[index + 1..].iter().zip(files.iter().cycle().skip(index)) {
+                if (*first, *second) == ("--journal=", "--manifest=") {
+                    continue; // They exclude each other.
+                }
+                let outcome = copy(&scene, command, &format!("{second}{other} {first}{one}"));
+                let context = format!("{command} {first}{one} {second}{other}: {}", outcome.errors());
+                assert_eq!(outcome.status(), Some(1), "{context}");
+                let told = [first, " and ", second].concat().replace('=', "");
+                let pair = |one: &str| outcome.errors().contains(one);
+                let turned = [second, " and ", first].concat().replace('=', "");
+                assert!(pair(&told) || pair(&turned), "{context}");
+                assert!(outcome.errors().contains(" name the same file"), "{context}");
+                scene.script("ls | cmp names -; test ! -e t/s -a ! -e d/x; test $(cat old) = kept");
+            }
+        }
+    }
+    scene.script("$HAUL sum --events=fd:5 --log-file=x s 5>x && exit 1; test ! -s x");
+    scene.script("$HAUL cp -a --events=a --log-file=b --manifest=c s t && test -e t/s/own");
+}

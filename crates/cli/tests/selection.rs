@@ -185,6 +185,21 @@ fn copied(ours: &Program, options: &[&str]) -> Vec<String> {
 }
 
 #[test]
+fn a_rule_without_effect_is_named_as_it_was_typed() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for (option, told) in [
+        ("--exclude=!", "invalid argument '!' for '--exclude'"),
+        ("--exclude=!x", "--exclude='!GLOB' includes, so it needs a rule that excludes"),
+        ("--include=x", "option '--include' has no effect without '--exclude'"),
+    ] {
+        let outcome = ours.run_with(&["-r", option]).args(["s", "t"]).finish().unwrap();
+        assert_eq!(outcome.status(), Some(1), "{option}");
+        assert!(outcome.errors().contains(told), "{option}: {}", outcome.errors());
+    }
+}
+
+#[test]
 fn of_all_rules_the_last_that_matches_decides() {
     let ours = program!();
     require!(ours.needs_haul());

@@ -313,6 +313,10 @@ pub trait Report: Sync {
     /// Reports a problem. Called once for each.
     fn problem(&self, problem: Problem);
 
+    /// Reports a failure to programs that follow the run. People read about it in what the tool
+    /// prints, and the tool's outcome says that there was one.
+    fn record(&self, _problem: Problem) {}
+
     /// Prints a line that `--verbose` asked for.
     fn line(&self, line: Line);
 

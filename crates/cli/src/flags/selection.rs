@@ -98,6 +98,10 @@ impl Shared {
         if glob.is_empty() {
             return Err(value.refused("a pattern in UTF-8, like '*.o', 'build/' or '/docs/*.pdf'"));
         }
+        if glob == "!" {
+            return Err(value.refused("a pattern: '!GLOB' includes, and '\\!' is the character"));
+        }
+        self.includes |= before == "!";
         let rules = &mut self.run.config.selection.rules;
         rules.push(format!("{before}{}", as_line(glob)));
         Ok(())
@@ -194,6 +198,11 @@ impl Shared {
         let Selection { rules, gitignore, size_min, size_max, newer_than, older_than, .. } =
             &self.run.config.selection;
         let excludes = rules.iter().any(|rule| !rule.starts_with('!')) || *gitignore || self.rule_files;
+        if !rules.is_empty() && !excludes && !self.includes {
+            return Err(Error::Sentence(
+                "--exclude='!GLOB' includes, so it needs a rule that excludes".into(),
+            ));
+        }
         if !rules.is_empty() && !excludes {
             return Err(Error::Requires { flag: "--include", other: "--exclude" });
         }

@@ -63,6 +63,8 @@ pub(crate) struct Shared {
     pub(super) without_ranks: Option<&'static str>,
     /// True if rules were read from a file, which may have none.
     pub(super) rule_files: bool,
+    /// True if a rule is from `--include`.
+    pub(super) includes: bool,
     /// The file with a list of names, the flag that gave it, and the byte that ends a name.
     pub(super) list: Option<(&'static str, PathBuf, u8)>,
     /// True if names in the list end with NUL in any case.

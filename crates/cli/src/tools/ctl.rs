@@ -12,14 +12,14 @@ use haul_sys::reason;
 use super::{Call, Tool};
 use crate::control::protocol::{ControlRequest, ControlStatus, LINE_BYTES_MAX};
 use crate::flags::Action::Plain;
-use crate::flags::{Arguments, Command, Error, Flag, Shared, Sharing};
+use crate::flags::{Argument, Arguments, Command, Documented, Error, Flag, Shared, Sharing};
 use crate::report::{complain, print_information};
 
 pub(super) const TOOL: Tool = Tool {
     name: "ctl",
     programs: &[],
     about: "query, pause, throttle or stop a running command",
-    document: || COMMAND.document(),
+    document: || Documented { operands: operands(), ..COMMAND.document() },
     main,
 };
 
@@ -70,6 +70,19 @@ Examples:
   haul ctl /run/nightly.sock status
   haul ctl /run/nightly.sock bwlimit 20M",
 };
+
+const COMMANDS: [&str; 7] = ["status", "pause", "resume", "stop", "bwlimit", "iops-limit", "max-latency"];
+
+/// Describes the first two operands, for completions.
+fn operands() -> Vec<Argument> {
+    let operand = |name: &str, words: &[&str]| Argument {
+        name: name.to_owned(),
+        optional: false,
+        words: words.iter().map(|&word| word.to_owned()).collect(),
+        list: false,
+    };
+    vec![operand("FILE", &[]), operand("COMMAND", &COMMANDS)]
+}
 
 static FLAGS: &[Flag<Line>] = &[
     Flag::gnu("--json", Plain(|line| line.json = true), "print the status as a JSON object"),

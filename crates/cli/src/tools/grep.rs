@@ -408,6 +408,7 @@ impl Report for Listener<'_> {
             if problem.severity == Severity::Error {
                 self.console.fail();
             }
+            self.console.record(problem);
             return;
         }
         if self.is_here {

@@ -19,7 +19,8 @@ use haul_sys::Fd;
 
 use crate::flags::{self, Arguments, Command, Documented, Environment, Error, Information};
 use crate::messages::Messages;
-use crate::report::{complain_of_usage, print_information};
+use crate::own_files;
+use crate::report::{complain, complain_of_usage, print_information};
 use crate::task::{RunOptions, Work};
 use crate::work;
 
@@ -139,6 +140,11 @@ impl Call<'_> {
         run_options: &RunOptions,
         work: &impl Work,
     ) -> ExitCode {
+        if let Err(why) = own_files::check(run_options, work) {
+            return self.refuse_with(work.exit_status(0, true), || {
+                complain(&messages.debug(&why));
+            });
+        }
         if self.stands_in && run_options.hosts.clients.is_none() {
             return work::by(messages, run_options, None, work);
         }

@@ -292,6 +292,13 @@ impl Work for Summing {
         }
     }
 
+    fn listed_in(&self) -> Option<(&'static str, &Path)> {
+        match &self.aim {
+            Aim::Sum(_, Some(output)) => Some(("--output", Path::new(OsStr::from_bytes(output.to_bytes())))),
+            Aim::Sum(..) | Aim::Check(_) => None,
+        }
+    }
+
     fn operands(&self) -> Vec<&CStr> {
         let paths = self.named.iter().filter_map(|named| match named {
             Named::Path(path) => Some(path.as_c_str()),

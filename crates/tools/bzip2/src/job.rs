@@ -16,6 +16,11 @@ use haul_bzip2_codec::unpack::Stop;
 /// Exit status that a shell reports for SIGPIPE.
 const NOBODY_READS: u8 = 128 + 13;
 
+/// Second byte of a result: a failure, if there was one, was reported.
+const REPORTED: u8 = 0;
+/// Second byte of a result: a failure is to be recorded.
+pub(super) const UNREPORTED: u8 = 1;
+
 pub(super) const STANDARD_INPUT: &[u8] = b"(stdin)";
 
 const STANDARD_OUTPUT: &[u8] = b"(stdout)";
@@ -116,7 +121,7 @@ impl Job {
             Err(cause) if cause.is(Errno::PIPE) => {
                 self.stop_reading();
                 self.failed.store(true, Ordering::Relaxed);
-                cx.emit(&self.entry, vec![NOBODY_READS]);
+                cx.emit(&self.entry, vec![NOBODY_READS, REPORTED]);
             }
             Err(cause) => self.fail(cx, FlowKind::ErrorWriting, &self.names.1, cause),
         }
@@ -142,6 +147,7 @@ impl Job {
     /// Ends the job: closes both files and reports. `stop` is why decompression stopped early, if
     /// it did.
     pub(super) fn finish(&self, cx: &Context<'_, Bzip2>, stop: Option<Stop>) {
+        let errors_before = cx.errors();
         let take = |input: &Mutex<Option<Input>>| lock(input).take();
         if let Some(Err(cause)) = take(&self.input).map(Input::close) {
             self.fail(cx, FlowKind::FailedToClose, &self.names.0, cause);
@@ -151,7 +157,7 @@ impl Job {
         let ended = output.map_or(Some(None), |output| self.finish_output(cx, output, stands));
         match (stop, ended) {
             (Some(stop), _) if !self.failed.load(Ordering::Relaxed) => self.tell_stop(cx, stop),
-            (_, Some(whole)) if stands => self.is_done(cx, whole),
+            (_, Some(whole)) if stands => self.is_done(cx, whole, errors_before),
             _ => {}
         }
         if self.settles {
@@ -188,15 +194,18 @@ impl Job {
         outcome.map_err(told).ok()
     }
 
-    /// Completes a job whose output stands: removes the input if the output replaces it.
-    fn is_done(&self, cx: &Context<'_, Bzip2>, whole: Option<WholeFile>) {
+    /// Completes a job whose output stands: removes the input if the output replaces it. Counts it
+    /// unless this worker has reported an error since it had reported `errors_before`.
+    fn is_done(&self, cx: &Context<'_, Bzip2>, whole: Option<WholeFile>, errors_before: u64) {
         if let Some((directory, stat)) = &self.replaced
             && let Some(whole) = whole
             && !cx.tool().options.keep
         {
             self.remove_input(cx, (directory, stat), &whole);
         }
-        cx.count_entry(EntryOutcome::File, |outcome| EntryReport::new(outcome, self.names.0.clone()));
+        if cx.errors() == errors_before {
+            cx.count_entry(EntryOutcome::File, |outcome| EntryReport::new(outcome, self.names.0.clone()));
+        }
         let options = &cx.tool().options;
         if options.verbosity > 0 {
             let what = match options.action {
@@ -263,7 +272,7 @@ impl Job {
             return self.tell_line(cx, CORRUPT, what);
         }
         if options.quiet && stop == Stop::Ended && !is_test {
-            return cx.emit(&self.entry, vec![CORRUPT]);
+            return cx.emit(&self.entry, vec![CORRUPT, UNREPORTED]);
         }
         let (input, output) = &self.names;
         let problem = match (stop, is_test) {
@@ -275,16 +284,16 @@ impl Job {
             (Stop::Damaged, false) => Problem::new(Bzip2Kind::Damaged),
         };
         cx.problem(problem.naming(input.clone()).naming(output.clone()));
-        cx.emit(&self.entry, vec![CORRUPT]);
+        cx.emit(&self.entry, vec![CORRUPT, REPORTED]);
     }
 
     /// Emits an exit status and a line that begins with the input's name.
     fn tell_line(&self, cx: &Context<'_, Bzip2>, status: u8, what: &str) {
         let name = &self.names.0;
         let pad = " ".repeat(cx.tool().options.longest_name.saturating_sub(name.len()));
-        let line =
-            [&[status], b"  ".as_slice(), name, b": ", pad.as_bytes(), what.as_bytes(), b"\n"].concat();
-        cx.emit(&self.entry, line);
+        let report = if status == 0 { REPORTED } else { UNREPORTED };
+        let line = [b"  ".as_slice(), name, b": ", pad.as_bytes(), what.as_bytes(), b"\n"].concat();
+        cx.emit(&self.entry, [&[status, report], line.as_slice()].concat());
     }
 }
 
@@ -298,7 +307,7 @@ pub(super) fn refuse(cx: &Context<'_, Bzip2>, entry: &Entry<Bzip2>, problem: Pro
     if important || !cx.tool().options.quiet {
         cx.problem(problem);
     } else {
-        cx.emit(entry, vec![TROUBLE]);
+        cx.emit(entry, vec![TROUBLE, UNREPORTED]);
     }
 }
 

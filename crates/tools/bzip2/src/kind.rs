@@ -39,6 +39,8 @@ haul_flow::kinds! {
         TestEnded = "{escape}: file ends unexpectedly",
         /// A test found a foreign format.
         TestNotBzip2 = "{escape}: bad magic number (file not created by bzip2)",
+        /// An input could not be processed, which is the result of a test or was to be left unsaid.
+        Failed = "{escape}: failed",
         CannotKeep = "failed to preserve the attributes of {escape}",
         /// An input can't be removed although its output is complete.
         CannotRemove = "cannot remove {escape}",

@@ -41,7 +41,7 @@ use decompress::Decompress;
 use haul_bzip2_codec::decode::Decoder;
 use haul_bzip2_codec::encode::Encoder;
 use input::Input;
-use job::{Job, STANDARD_INPUT, c_name, refuse};
+use job::{Job, STANDARD_INPUT, UNREPORTED, c_name, refuse};
 use output::{NewFile, Output, OutputsGuard};
 
 /// Maximum size of a compressed file that one worker decompresses, in bytes: a block or two.
@@ -454,8 +454,11 @@ impl Tool for Bzip2 {
     }
 
     /// Accepts an exit status, and a line for standard error if there is one.
-    fn emitted(&self, cx: &Context<'_, Self>, _entry: &Entry<Self>, result: &[u8]) {
-        let Some((status, line)) = result.split_first() else { return };
+    fn emitted(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, result: &[u8]) {
+        let [status, report, line @ ..] = result else { return };
+        if *report == UNREPORTED {
+            cx.report().record(Problem::new(Bzip2Kind::Failed).naming(entry.path()));
+        }
         self.status.fetch_max(*status, Ordering::Relaxed);
         if !line.is_empty() {
             cx.report().output(Standard::Error, line);

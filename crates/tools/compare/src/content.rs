@@ -44,7 +44,20 @@ impl Comparer {
         entry: &Entry<Self>,
         opened: &OpenSource<'_>,
     ) -> Start<Compared> {
-        Self::count(cx, entry, EntryOutcome::File);
+        let errors_before = cx.errors();
+        let start = self.begin_compared(cx, entry, opened);
+        if matches!(start, Start::Done) {
+            Self::count(cx, entry, EntryOutcome::File, errors_before);
+        }
+        start
+    }
+
+    fn begin_compared(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        opened: &OpenSource<'_>,
+    ) -> Start<Compared> {
         let Some(pair) = self.pair(cx, entry, opened.stat) else { return Start::Done };
         let Some(second) = self.open_second(cx, entry, Open::READ) else { return Start::Done };
         let sizes = (pair.first.size, pair.second.size);
@@ -118,7 +131,7 @@ impl Comparer {
     }
 
     /// Emits the result for two files that were read to the end, and reports those that changed
-    /// meanwhile. Returns true if neither did.
+    /// meanwhile. Returns true if neither did, and their attributes could be read.
     pub(super) fn conclude(
         &self,
         cx: &Context<'_, Self>,
@@ -128,18 +141,17 @@ impl Comparer {
         mut result: EntryResult,
     ) -> bool {
         let sides = [(first, &pair.first, entry.path()), (second, &pair.second, second_path(entry))];
-        let mut is_certain = true;
+        let errors_before = cx.errors();
         for (file, stat, path) in sides {
             match has_changed(file, stat) {
-                Ok(false) => continue,
+                Ok(false) => {}
                 Ok(true) => cx.problem(Problem::new(CompareKind::Changed).naming(path)),
                 Err(cause) => Self::trouble(cx, CompareKind::CannotStat, path, cause),
             }
-            is_certain = false;
         }
         self.add_attributes(cx, entry, pair, (first, second), &mut result);
         Self::tell(cx, entry, &result);
-        is_certain
+        cx.errors() == errors_before
     }
 
     fn add_attributes(
@@ -160,9 +172,13 @@ impl Comparer {
         }
     }
 
-    pub(super) fn end_file(cx: &Context<'_, Self>, entry: &Entry<Self>, own: Compared) {
+    pub(super) fn end_file(cx: &Context<'_, Self>, entry: &Entry<Self>, own: Compared, is_compared: bool) {
+        let errors_before = cx.errors();
         if let Some(second) = Arc::into_inner(own.second) {
             Self::close(cx, second, || second_path(entry));
+        }
+        if is_compared {
+            Self::count(cx, entry, EntryOutcome::File, errors_before);
         }
     }
 }

@@ -168,8 +168,12 @@ impl Comparer {
         self.options.listing == Listing::Nothing && self.findings.are_different()
     }
 
-    /// Counts an entry that has been looked at.
-    fn count(cx: &Context<'_, Self>, entry: &Entry<Self>, outcome: EntryOutcome) {
+    /// Counts an entry that was compared, unless this worker has reported an error since it had
+    /// reported `errors_before`.
+    fn count(cx: &Context<'_, Self>, entry: &Entry<Self>, outcome: EntryOutcome, errors_before: u64) {
+        if cx.errors() > errors_before {
+            return;
+        }
         cx.count_entry(outcome, |outcome| EntryReport {
             target: Some(second_path(entry)),
             ..EntryReport::new(outcome, entry.path())
@@ -178,7 +182,6 @@ impl Comparer {
 
     /// Enters a directory if its counterpart is one too.
     fn enter_both(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Beside> {
-        Self::count(cx, entry, EntryOutcome::Directory);
         if self.options.dereference && entry.node.is_within(opened.stat.identity) {
             cx.problem(Problem::new(CompareKind::Loop).naming(entry.path()));
             return Enter::Over;
@@ -206,6 +209,7 @@ impl Comparer {
 
     /// Compares entries that are neither directories nor regular files.
     fn compare_other(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) {
+        let errors_before = cx.errors();
         let directory = match cx.cache().open(&entry.node.source) {
             Ok(directory) => directory,
             Err(cause) => return Self::trouble(cx, CompareKind::CannotStat, entry.path(), cause),
@@ -220,8 +224,6 @@ impl Comparer {
             Err(cause) => return Self::trouble(cx, CompareKind::CannotStat, entry.path(), cause),
         };
         let Some(pair) = self.pair(cx, entry, &first) else { return };
-        let is_link = first.kind == FileType::Symlink;
-        Self::count(cx, entry, if is_link { EntryOutcome::Symlink } else { EntryOutcome::Special });
         let mut result = EntryResult { differences: Vec::new(), linked: self.linked(entry, &pair) };
         match self.essence(cx, entry, &pair, &directory) {
             Ok(what) => result.differences.extend(what.map(|what| difference(entry, what))),
@@ -243,6 +245,9 @@ impl Comparer {
         };
         result.differences.extend(self.attributes(cx, entry, &pair, (&objects.0, &objects.1)));
         Self::tell(cx, entry, &result);
+        let is_link = first.kind == FileType::Symlink;
+        let outcome = if is_link { EntryOutcome::Symlink } else { EntryOutcome::Special };
+        Self::count(cx, entry, outcome, errors_before);
     }
 
     /// Compares link targets and device numbers.
@@ -294,7 +299,10 @@ impl Tool for Comparer {
     }
 
     fn enter_dir(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Beside> {
-        self.enter_both(cx, entry, opened)
+        let errors_before = cx.errors();
+        let enter = self.enter_both(cx, entry, opened);
+        Self::count(cx, entry, EntryOutcome::Directory, errors_before);
+        enter
     }
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
@@ -328,8 +336,8 @@ impl Tool for Comparer {
         Finished::if_complete(self.complete_blocks(cx, file))
     }
 
-    fn close_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, own: Compared, _: bool) {
-        Self::end_file(cx, entry, own);
+    fn close_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, own: Compared, was_read: bool) {
+        Self::end_file(cx, entry, own, was_read);
     }
 
     fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use haul_flow::{BLOCK_BYTES, Context, Entry, Stages, Tally, lock};
+use haul_flow::{BLOCK_BYTES, Context, Entry, EntryOutcome, Stages, Tally, lock};
 use haul_sys::{Advice, Buffer, Error, Fd, Seek, advise_range, read_all};
 
 use super::CompareKind;
@@ -232,8 +232,10 @@ impl Stages<Comparer> for Ranges {
     fn end(&self, cx: &Context<'_, Comparer>) {
         let tool = cx.tool();
         let Some((first, second)) = self.files() else { return cx.complete(&self.entry) };
+        let errors_before = cx.errors();
         let mut sum = lock(&self.sum);
-        if !sum.failed {
+        let is_read = !sum.failed;
+        if is_read {
             let what = sum.what.take().or_else(|| self.at_the_end(&sum));
             let mut result =
                 EntryResult { differences: Vec::new(), linked: tool.linked(&self.entry, &self.pair) };
@@ -247,6 +249,9 @@ impl Stages<Comparer> for Ranges {
             if let Some(file) = file.and_then(Arc::into_inner) {
                 Comparer::close(cx, file, || path);
             }
+        }
+        if is_read {
+            Comparer::count(cx, &self.entry, EntryOutcome::File, errors_before);
         }
         cx.complete(&self.entry);
     }

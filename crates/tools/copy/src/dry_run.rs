@@ -23,7 +23,7 @@ use super::entry_copy::EntryCopy;
 use super::existing::looks_at_link;
 use super::links::{self, MadeFile, NameClaim};
 use super::mend;
-use super::options::{Atomic, Make};
+use super::options::Make;
 use super::other;
 use super::place::{self, Foreseen, Left, Made};
 use super::target::{CreationModes, MadeDirectory, TargetDirectory};
@@ -52,7 +52,7 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
             copy.tell_copied();
             None
         }
-        Foreseen::Removed => {
+        Foreseen::Removed | Foreseen::Replaced(_) => {
             copy.tell_removed();
             copy.tell_copied();
             None
@@ -163,6 +163,10 @@ fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Problem> {
             copy.tell_removed();
             copy.tell_copied();
         }
+        Foreseen::Replaced(there) => {
+            copy.tell_replaced();
+            copy.tell_copied_onto(Some(there), None);
+        }
         Foreseen::BackedUp(there, backup) => copy.tell_copied_onto(Some(there), Some(backup)),
     }
     if let Some(problem) = failure(copy, source, &foreseen) {
@@ -189,7 +193,7 @@ fn failure(copy: EntryCopy<'_>, source: &Stat, foreseen: &Foreseen) -> Option<Pr
     let of_target = |kind: CopyKind| Problem::new(kind).naming(copy.target_path());
     let is_written = options.make == Make::Copy && source.kind == FileType::Regular;
     let replaces = match (options.make, source.kind) {
-        _ if is_written || options.existing.update.syncs() || options.atomic == Atomic::Always => true,
+        _ if is_written || options.existing.update.syncs() => true,
         (Make::HardLink, _) => options.existing.force || options.existing.ask,
         (Make::Symlink, _) | (Make::Copy, FileType::Symlink) => options.existing.force,
         (Make::Copy, _) => options.reads_special(),

@@ -213,7 +213,7 @@ fn foresee_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Prob
         Foreseen::Left(Left::AsItIs) => return Ok(Linking::Left),
         Foreseen::Left(Left::AsCopy) if !copy.options.existing.update.syncs() => copy.tell_replaced(),
         Foreseen::BackedUp(_, backup) => copy.tell_linked(first, there.as_ref(), Some(&backup)),
-        Foreseen::Stays(_) | Foreseen::Left(Left::AsCopy) => {
+        Foreseen::Stays(_) | Foreseen::Replaced(_) | Foreseen::Left(Left::AsCopy) => {
             copy.tell_linked(first, there.as_ref(), None);
             copy.tell_replaced();
         }
@@ -221,7 +221,13 @@ fn foresee_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Prob
             copy.tell_removed();
             copy.tell_linked(first, there.as_ref(), None);
         }
-        Foreseen::Made | Foreseen::Dangling => copy.tell_linked(first, None, None),
+        Foreseen::Made | Foreseen::Dangling => {
+            copy.tell_linked(first, None, None);
+            // A dangling symbolic link.
+            if there.is_some() {
+                copy.tell_replaced();
+            }
+        }
     }
     Ok(Linking::Done)
 }

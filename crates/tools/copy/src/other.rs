@@ -240,8 +240,9 @@ fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<M
             return Err(problem);
         }
     }
-    give_pinned_attributes(copy, source_directory, (&directory, creation.get()), source)?;
-    count_remade(copy, source.kind);
+    if give_pinned_attributes(copy, source_directory, (&directory, creation.get()), source)? {
+        count_remade(copy, source.kind);
+    }
     Ok(Made::Whole)
 }
 
@@ -277,7 +278,7 @@ fn make_in_place(
     }
 }
 
-/// Sets a new entry's attributes. Failures are reported; the copy counts anyway.
+/// Sets a new entry's attributes. Returns false if that failed, which is reported.
 ///
 /// # Errors
 /// When it was replaced, or can't be pinned.
@@ -286,7 +287,7 @@ fn give_pinned_attributes(
     source_directory: &Fd,
     (directory, creation): (&Fd, Creation),
     source: &Stat,
-) -> Result<(), Problem> {
+) -> Result<bool, Problem> {
     let plain = source.mode.without(copy.copier.umask);
     let made_with =
         source.mode.without(creation_mode::omitted(copy.copier, source.kind)).without(copy.copier.umask);
@@ -297,15 +298,14 @@ fn give_pinned_attributes(
     let gets_mode = plain_mode.is_some() && source.kind != FileType::Symlink;
     let keeps = copy.options.preserve.difference(Preserve::LINKS);
     if keeps.is_empty() && !copy.options.reads_xattrs() && !gets_mode {
-        return Ok(());
+        return Ok(true);
     }
     let pinned = creation
         .pin(directory, copy.target_name(), copy.entry.node.own.is_shared)
         .map_err(|cause| copy.not_ours(CopyKind::Permissions, cause))?;
     let xattrs = source_xattrs::read_named(copy, (source_directory, copy.entry.name()));
     let object = Object::Pinned(&pinned);
-    NewAttributes { plain_mode, ..NewAttributes::of(copy, object, source, &xattrs) }.give();
-    Ok(())
+    Ok(NewAttributes { plain_mode, ..NewAttributes::of(copy, object, source, &xattrs) }.give())
 }
 
 fn count_remade(copy: EntryCopy<'_>, kind: FileType) {

@@ -195,6 +195,8 @@ pub(super) enum Foreseen {
     Stays(Stat),
     /// It would be removed first.
     Removed,
+    /// The copy would be renamed over it (`--atomic`).
+    Replaced(Stat),
     /// It would be renamed to this first.
     BackedUp(Stat, CString),
     /// It would stay, and nothing would be copied. Everything has been reported.
@@ -232,7 +234,7 @@ pub(super) fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Foreseen, Pr
     let scene = Scene { copy, directory: &directory, source, there: &there };
     Ok(match decide(&scene.case(), &scene) {
         Decision::Stays => Foreseen::Stays(there),
-        Decision::Remove if is_replaced(copy, source) => Foreseen::Stays(there),
+        Decision::Remove if is_replaced(copy, source) => Foreseen::Replaced(there),
         Decision::Remove if copy.options.existing.update.syncs() && source.kind != FileType::Directory => {
             Foreseen::Stays(there)
         }

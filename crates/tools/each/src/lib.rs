@@ -192,7 +192,6 @@ impl Runner {
 
     /// Runs the command for an entry, or adds it to the next batch.
     fn serve(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
-        cx.count_entry(EntryOutcome::File, |outcome| EntryReport::new(outcome, entry.path()));
         if self.options.batch <= 1 {
             return self.run_for(cx, std::slice::from_ref(entry));
         }
@@ -206,13 +205,26 @@ impl Runner {
         }
     }
 
+    /// Counts a file that no command failed for.
+    fn count(cx: &Context<'_, Self>, entry: &Entry<Self>) {
+        cx.count_entry(EntryOutcome::File, |outcome| EntryReport::new(outcome, entry.path()));
+    }
+
     /// Runs one command for a batch; the result is that of the last entry. A batch too long for the
     /// kernel is split in halves.
     fn run_for(&self, cx: &Context<'_, Self>, batch: &[Entry<Self>]) {
-        let paths: Vec<_> = batch.iter().map(Entry::path).collect();
+        let mut paths: Vec<_> = batch.iter().map(Entry::path).collect();
         let Some(last) = batch.last() else { return };
         match self.run(cx, &paths, None) {
-            Ran::Ended(result) => cx.emit(last, result.pack()),
+            Ran::Ended(mut result) => {
+                if result.failures.is_empty() {
+                    batch.iter().for_each(|entry| Self::count(cx, entry));
+                } else {
+                    paths.pop();
+                    result.others = paths;
+                }
+                cx.emit(last, result.pack());
+            }
             Ran::Nothing => {}
             Ran::TooLong => {
                 let (first, second) = batch.split_at(batch.len() / 2);
@@ -289,7 +301,6 @@ impl Tool for Runner {
         let Some(block_bytes) = self.options.block_bytes.filter(|_| self.admits(opened.stat)) else {
             return Start::Done;
         };
-        cx.count_entry(EntryOutcome::File, |outcome| EntryReport::new(outcome, entry.path()));
         let alone = self.one_root && entry.is_operand() && !self.options.sorted;
         Lines::begin(cx, entry.clone(), Arc::clone(opened.source), block_bytes, alone);
         Start::Deferred

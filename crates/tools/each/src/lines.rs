@@ -3,6 +3,7 @@
 //! The file is cut at line ends. Each block is the standard input of its own command, and these run
 //! in parallel. Their output is joined in block order.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{Context, Entry, Problem, Stages, Tally, lock};
@@ -24,6 +25,8 @@ pub(super) struct Lines {
     position: Mutex<u64>,
     /// The results so far, unless they are emitted at once.
     whole: Option<Mutex<CommandResult>>,
+    /// True if a command has failed, or if some of the file was not passed to one.
+    has_failed: AtomicBool,
 }
 
 impl Lines {
@@ -42,8 +45,13 @@ impl Lines {
             block_bytes: block_bytes.max(1),
             position: Mutex::new(0),
             whole: (!alone).then(Mutex::default),
+            has_failed: AtomicBool::new(false),
         };
         cx.begin_sequence(Arc::new(lines), 2 * cx.settings().jobs);
+    }
+
+    fn fail(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
     }
 
     fn source(&self) -> Option<Arc<Fd>> {
@@ -91,7 +99,11 @@ impl Stages<Runner> for Lines {
     type Made = CommandResult;
 
     fn next(&self, cx: &Context<'_, Runner>) -> Option<Vec<u8>> {
-        let source = self.source().filter(|_| !cx.tool().running.is_stopped())?;
+        if cx.tool().running.is_stopped() {
+            self.fail();
+            return None;
+        }
+        let source = self.source()?;
         let mut position = lock(&self.position);
         match self.block(&source, *position) {
             Ok(block) => {
@@ -101,6 +113,7 @@ impl Stages<Runner> for Lines {
             Err(cause) => {
                 let problem = Problem::new(EachKind::ErrorReading).naming(self.entry.path());
                 cx.problem(problem.because(cause));
+                self.fail();
                 None
             }
         }
@@ -110,8 +123,16 @@ impl Stages<Runner> for Lines {
         let ran = cx.tool().run(cx, &[self.entry.path()], Some(&block));
         cx.count(Tally { bytes: block.len() as u64, ..Tally::default() });
         match ran {
-            Ran::Ended(result) => result,
-            Ran::Nothing | Ran::TooLong => CommandResult::default(),
+            Ran::Ended(result) => {
+                if !result.failures.is_empty() {
+                    self.fail();
+                }
+                result
+            }
+            Ran::Nothing | Ran::TooLong => {
+                self.fail();
+                CommandResult::default()
+            }
         }
     }
 
@@ -131,6 +152,11 @@ impl Stages<Runner> for Lines {
         if let Some(Err(cause)) = source.and_then(Arc::into_inner).map(Fd::close) {
             let problem = Problem::new(EachKind::FailedToClose).naming(self.entry.path());
             cx.problem(problem.because(cause));
+            self.fail();
+        }
+        // Relaxed: the sequence ends after everything that it did.
+        if !self.has_failed.load(Ordering::Relaxed) {
+            Runner::count(cx, &self.entry);
         }
         cx.complete(&self.entry);
     }

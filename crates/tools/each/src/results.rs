@@ -18,6 +18,17 @@ pub(super) enum Failure {
     NotStarted,
 }
 
+impl Failure {
+    fn problem(self, path: &[u8]) -> Problem {
+        let problem = |kind: EachKind| Problem::new(kind).naming(path);
+        match self {
+            Self::Status(status) => problem(EachKind::Failed).naming(status.to_string()),
+            Self::Signal(signal) => problem(EachKind::Signalled).naming(signal.to_string()),
+            Self::NotStarted => problem(EachKind::NotStarted),
+        }
+    }
+}
+
 /// The result of a command, or of several for the blocks of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct CommandResult {
@@ -25,6 +36,8 @@ pub(super) struct CommandResult {
     pub(super) errors: Vec<u8>,
     pub(super) commands: u64,
     pub(super) failures: Vec<Failure>,
+    /// Paths of a failed command's files, except the one that the result belongs to.
+    pub(super) others: Vec<Vec<u8>>,
 }
 
 /// Header of a serialised result, followed by the output and the errors.
@@ -32,6 +45,7 @@ pub(super) struct CommandResult {
 struct Head {
     commands: u64,
     failures: Vec<Failure>,
+    others: Vec<Vec<u8>>,
     output_bytes: usize,
 }
 
@@ -42,7 +56,7 @@ impl CommandResult {
             Ok(status) => vec![Failure::Status(status)],
             Err(signal) => vec![Failure::Signal(signal)],
         };
-        Self { output: ended.output, errors: ended.errors, commands: 1, failures }
+        Self { output: ended.output, errors: ended.errors, commands: 1, failures, ..Self::default() }
     }
 
     pub(super) fn not_started() -> Self {
@@ -54,10 +68,13 @@ impl CommandResult {
         self.errors.extend(more.errors);
         self.commands += more.commands;
         self.failures.extend(more.failures);
+        self.others.extend(more.others);
     }
 
     pub(super) fn pack(self) -> Vec<u8> {
-        let head = Head { commands: self.commands, failures: self.failures, output_bytes: self.output.len() };
+        let output_bytes = self.output.len();
+        let head =
+            Head { commands: self.commands, failures: self.failures, others: self.others, output_bytes };
         let mut packed = postcard::to_allocvec(&head).unwrap_or_default();
         packed.extend(self.output);
         packed.extend(self.errors);
@@ -67,8 +84,8 @@ impl CommandResult {
     pub(super) fn unpack(packed: &[u8]) -> Option<Self> {
         let (head, rest) = postcard::take_from_bytes::<Head>(packed).ok()?;
         let (output, errors) = rest.split_at_checked(head.output_bytes)?;
-        let (output, errors) = (output.to_vec(), errors.to_vec());
-        Some(Self { output, errors, commands: head.commands, failures: head.failures })
+        let Head { commands, failures, others, .. } = head;
+        Some(Self { output: output.to_vec(), errors: errors.to_vec(), commands, failures, others })
     }
 }
 
@@ -85,11 +102,15 @@ struct Kept {
 }
 
 impl Results {
-    /// Adds the result for a path. Output that is not sorted is emitted at once.
+    /// Adds the result for a path. Failures are recorded, and output that is not sorted is emitted,
+    /// at once.
     pub(super) fn take(&self, path: Vec<u8>, mut result: CommandResult, sorted: bool, report: &dyn Report) {
         let mut kept = lock(&self.0);
         kept.commands += result.commands;
+        let others = std::mem::take(&mut result.others);
         for failure in std::mem::take(&mut result.failures) {
+            let paths = others.iter().chain([&path]);
+            paths.for_each(|path| report.record(failure.problem(path)));
             kept.failed += 1;
             if kept.listed.len() < LISTED_MAX {
                 kept.listed.push((path.clone(), failure));
@@ -117,16 +138,7 @@ impl Results {
         kept.listed.sort_by(|(one, _), (other, _)| order(one).cmp(order(other)));
         let unlisted = kept.failed - kept.listed.len() as u64;
         for (path, failure) in kept.listed.drain(..) {
-            let (kind, code) = match failure {
-                Failure::Status(status) => (EachKind::Failed, Some(status)),
-                Failure::Signal(signal) => (EachKind::Signalled, Some(signal)),
-                Failure::NotStarted => (EachKind::NotStarted, None),
-            };
-            let problem = Problem::new(kind).naming(path);
-            tell(match code {
-                Some(code) => problem.naming(code.to_string()),
-                None => problem,
-            });
+            tell(failure.problem(&path));
         }
         if unlisted > 0 {
             tell(Problem::new(EachKind::More).naming(number(unlisted)));
@@ -155,7 +167,13 @@ mod tests {
     #[test]
     fn a_result_arrives_as_it_was_sent() {
         let failures = vec![Failure::Status(3), Failure::Signal(9), Failure::NotStarted];
-        let result = CommandResult { output: b"out".to_vec(), errors: vec![0; 300], commands: 2, failures };
+        let result = CommandResult {
+            output: b"out".to_vec(),
+            errors: vec![0; 300],
+            commands: 2,
+            failures,
+            others: vec![b"a".to_vec()],
+        };
         assert_eq!(CommandResult::unpack(&result.clone().pack()), Some(result));
         assert_eq!(CommandResult::unpack(b"\x01\x00\x7f"), None);
     }

@@ -47,6 +47,7 @@ pub(super) struct Large {
     next: AtomicU64,
     skips_holes: bool,
     stop: AtomicBool,
+    has_failed: AtomicBool,
     page: Mutex<Page>,
 }
 
@@ -67,10 +68,10 @@ impl Large {
         page: Page,
         selects_empty: bool,
     ) -> Self {
-        let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+        let (next, stop, has_failed) = (AtomicU64::new(0), AtomicBool::new(false), AtomicBool::new(false));
         let skips_holes = page.binary && !selects_empty;
         let source = Mutex::new(Some(source));
-        Self { entry, source, size, next, skips_holes, stop, page: Mutex::new(page) }
+        Self { entry, source, size, next, skips_holes, stop, has_failed, page: Mutex::new(page) }
     }
 
     fn source(&self) -> Option<Arc<Fd>> {
@@ -204,6 +205,7 @@ impl Stages<Grep> for Large {
         if let Some(problem) = problem.filter(|_| !page.done) {
             cx.problem(problem.naming(tool.path(&self.entry)));
             page.done = true;
+            self.has_failed.store(true, Ordering::Relaxed);
         }
         if page.done {
             self.stop.store(true, Ordering::Relaxed);
@@ -216,12 +218,17 @@ impl Stages<Grep> for Large {
 
     fn end(&self, cx: &Context<'_, Grep>) {
         let page = std::mem::take(&mut *lock(&self.page));
+        let errors_before = cx.errors();
         cx.tool().tell(cx, &self.entry, page);
         let source = lock(&self.source).take();
         let closed = source.and_then(Arc::into_inner).map_or(Ok(()), Fd::close);
         if let Err(cause) = closed {
             let name = cx.tool().path(&self.entry);
             cx.problem(Problem::new(GrepKind::CannotRead).naming(name).because(cause));
+        }
+        // Relaxed: the sequence ends after everything that it did.
+        if !self.has_failed.load(Ordering::Relaxed) && cx.errors() == errors_before {
+            cx.tool().count(cx, &self.entry);
         }
         cx.tool().large_is_over(cx);
         cx.complete(&self.entry);

@@ -310,6 +310,11 @@ impl Grep {
         cx.emit(entry, Told { matched: false, hidden: false, more: true, apart, out }.pack());
     }
 
+    /// Counts a file that was searched.
+    fn count(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
+        cx.count_entry(EntryOutcome::File, |outcome| EntryReport::new(outcome, self.path(entry)));
+    }
+
     /// Completes a page and emits the rest of it.
     fn tell(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, mut page: Page) {
         if !matches!(self.options().show, Show::Lines | Show::Nothing) {
@@ -464,8 +469,10 @@ impl Tool for Grep {
         }
         // The size may be meaningless, as in /proc.
         if opened.stat.size == 0 {
-            cx.count_entry(EntryOutcome::File, |outcome| EntryReport::new(outcome, self.path(entry)));
-            self.search_stream(cx, entry, &**opened.source, opened.stat);
+            let stopped = self.search_stream(cx, entry, &**opened.source, opened.stat);
+            if !stopped.has_failed {
+                self.count(cx, entry);
+            }
             return Start::Done;
         }
         let mut page = self.page(entry, Some(opened.stat));
@@ -494,14 +501,16 @@ impl Tool for Grep {
         Write::Nothing
     }
 
-    fn close_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, own: Searched, _: bool) {
+    fn close_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, own: Searched, was_read: bool) {
         let mut stream = own.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         if !stream.is_empty() {
             self.with_scratch(|scratch| {
                 stream.feed(&self.search, scratch, (&[], Until::End), || self.path(entry))
             });
         }
-        cx.count_entry(EntryOutcome::File, |outcome| EntryReport::new(outcome, self.path(entry)));
+        if was_read && stream.page.given_up.is_none() {
+            self.count(cx, entry);
+        }
         self.tell(cx, entry, stream.page);
     }
 

@@ -20,6 +20,8 @@ pub(super) struct Stopped {
     line_end: Option<u64>,
     /// True if the search ended before EOF.
     is_early: bool,
+    /// True if an error was reported, or is held back.
+    pub(super) has_failed: bool,
 }
 
 impl Grep {
@@ -36,7 +38,7 @@ impl Grep {
         let mut buffer = vec![0; READ_BYTES];
         let (mut room, mut left) = (READ_BYTES, bytes_left(&source, status));
         let mut seems_empty = status.kind == FileType::Regular && status.size == 0;
-        let mut is_ended = false;
+        let (mut is_ended, mut has_failed) = (false, false);
         while !stream.page.done && !self.is_over() && !is_ended && left != Some(0) {
             let most = left.map_or(room, |left| usize::try_from(left).unwrap_or(room).min(room));
             match read_on(&source, &mut buffer[..most]) {
@@ -57,7 +59,7 @@ impl Grep {
                 }
                 Err(cause) => {
                     self.cannot_read(cx, entry, cause);
-                    is_ended = true;
+                    (is_ended, has_failed) = (true, true);
                 }
             }
             if !stream.page.out.is_empty() {
@@ -67,9 +69,10 @@ impl Grep {
         self.with_scratch(|scratch| {
             stream.feed(&self.search, scratch, (&[], Until::End), || self.path(entry))
         });
-        let stopped = Stopped { line_end: stream.page.end, is_early: !is_ended && left != Some(0) };
+        let (line_end, is_early) = (stream.page.end, !is_ended && left != Some(0));
+        has_failed |= stream.page.given_up.is_some();
         self.tell(cx, entry, stream.page);
-        stopped
+        Stopped { line_end, is_early, has_failed }
     }
 
     /// Searches standard input, leaving its offset where GNU grep would for the next reader.

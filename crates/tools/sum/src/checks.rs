@@ -170,8 +170,22 @@ impl Checks {
         None
     }
 
+    /// True if a file with this verdict counts as done. A difference is what a comparison looks
+    /// for; in a check it is a failure.
+    pub(super) fn is_done(&self, verdict: Verdict) -> bool {
+        match verdict {
+            Verdict::Same => true,
+            Verdict::Differs => self.collected.is_some(),
+            Verdict::Unreadable | Verdict::Missing => false,
+        }
+    }
+
     /// Accepts the verdict on a record, and prints all that are due.
     pub(super) fn take(&self, report: &dyn Report, number: u64, verdict: Verdict) {
+        if verdict == Verdict::Differs && !self.is_done(verdict) {
+            let path = self.path(number).unwrap_or_default();
+            report.record(Problem::new(SumKind::Mismatch).naming(path));
+        }
         let mut state = lock(&self.state);
         state.waiting.insert(number, verdict);
         let mut text = Vec::new();

@@ -7,10 +7,7 @@
 use std::sync::Mutex;
 
 use haul_digest::{Algorithm, Digest, StreamHash};
-use haul_flow::{
-    BLOCK_BYTES, Block, Context, Entry, EntryOutcome, EntryReport, FlowKind, OpenFile, OpenSource, Problem,
-    Start, Tally,
-};
+use haul_flow::{BLOCK_BYTES, Block, Context, Entry, FlowKind, OpenFile, OpenSource, Problem, Start, Tally};
 use haul_flow::{Holes, Transfer, lock};
 use haul_sys::{Advice, Buffer, Errno, Error, Fd, Operation, advise_range, read_all, read_on, stat};
 
@@ -137,7 +134,6 @@ impl Summer {
 
     pub(super) fn tell(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, result: Option<FileResult>) {
         if let Some(result) = result {
-            cx.count_entry(EntryOutcome::File, |outcome| EntryReport::new(outcome, self.path(entry)));
             // Plain data always serialises.
             cx.emit(entry, postcard::to_allocvec(&result).unwrap_or_default());
         }

@@ -13,6 +13,8 @@ haul_flow::kinds! {
         /// The manifest can't be written.
         CannotWrite = "cannot write {}",
         NotRegular = "cannot write {}: not a regular file",
+        /// A file has another hash than its record says.
+        Mismatch = "{plain}: the checksum does not match",
         /// A name can't be written in an MHL file.
         NotInMhl = "{plain}: cannot be listed in an MHL file",
         /// The result for a file can't be decoded.

@@ -135,12 +135,9 @@ impl Large {
                 None => Err(Error::new(Operation::Read, String::new(), Errno::IO)),
             },
         };
+        let closed = Arc::into_inner(source).map_or(Ok(()), Fd::close);
+        let result = result.and_then(|result| closed.map(|()| result));
         tool.conclude(cx, &self.entry, &self.task, result);
-        if let Some(file) = Arc::into_inner(source)
-            && let Err(cause) = file.close()
-        {
-            cx.problem(Summer::unread(self.entry.path(), cause));
-        }
         cx.complete(&self.entry);
     }
 }

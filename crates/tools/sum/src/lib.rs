@@ -222,6 +222,10 @@ impl Summer {
         if entry.node.own.is_input() { b"-".to_vec() } else { entry.path() }
     }
 
+    fn count(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
+        cx.count_entry(EntryOutcome::File, |outcome| EntryReport::new(outcome, self.path(entry)));
+    }
+
     /// Hashes a FIFO or a device, or standard input, to its end.
     fn hash_stream(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
         let Some(task) = self.task(entry) else { return };
@@ -369,8 +373,14 @@ impl Tool for Summer {
                 Use::Sum { hashes, .. },
                 Place::Below(index) | Place::Input(index),
                 Ok(FileResult::Summed(size, digest)),
-            ) => hashes.take(*index, self.path(entry), size, digest),
+            ) => {
+                self.count(cx, entry);
+                hashes.take(*index, self.path(entry), size, digest);
+            }
             (Use::Check(checks), _, Ok(FileResult::Checked(number, verdict))) => {
+                if checks.is_done(verdict) {
+                    self.count(cx, entry);
+                }
                 checks.take(cx.report(), number, verdict);
             }
             _ => cx.problem(Problem::new(SumKind::BadResult).naming(entry.path())),

@@ -255,11 +255,13 @@ impl Tool for AppendWriter {
 
     fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, _: EntryType) -> Handled {
         let mut handled = Handled::Over;
-        self.examiner.handle(cx, entry, |_, member| {
-            if let Added::Deferred = self.add(cx, entry, member, None) {
+        self.examiner.handle(cx, entry, |_, member| match self.add(cx, entry, member, None) {
+            Added::Whole(_) | Added::Reserved(_) => true,
+            Added::Unfit => false,
+            Added::Deferred => {
                 handled = Handled::Deferred;
+                false
             }
-            handled == Handled::Over
         });
         handled
     }

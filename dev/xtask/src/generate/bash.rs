@@ -102,6 +102,11 @@ fn options(place: &Place<'_>) -> String {
 }
 
 fn operands(place: &Place<'_>) -> String {
+    if let Some(words) = place.command.second_words() {
+        let first = place.path.len() - 1;
+        let arms = format!("{first}) names=files ;; {}) words='{words}' ;;", first + 1);
+        return format!("            {}) case $position in {arms} esac ;;\n", place.identifier());
+    }
     let words = place.command.words();
     let words = if words.is_empty() { String::new() } else { format!("words='{}' ", words.join(" ")) };
     let files = if place.command.takes_files() { "names=files " } else { "" };
@@ -127,6 +132,7 @@ mod tests {
             "haul_cp:--preserve) list='mode links' ;;",
             "haul_cp) words='-a --archive -t --target-directory= --reflink --reflink= --preserve --preserve= -j --jobs=' ;;",
             "haul_cp) names=files ;;",
+            "haul_ctl) case $position in 1) names=files ;; 2) words='status stop' ;; esac ;;",
         ] {
             assert!(text.lines().any(|written| written.trim() == line), "{line}\n{text}");
         }

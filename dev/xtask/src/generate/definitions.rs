@@ -111,6 +111,16 @@ impl Command {
         self.commands.is_empty() && (self.operands.is_empty() || self.operands.iter().any(takes))
     }
 
+    /// Returns the words of its second operand, if only that has any.
+    pub(super) fn second_words(&self) -> Option<String> {
+        match self.operands.as_slice() {
+            [first, second] if first.words.is_empty() && !second.words.is_empty() => {
+                Some(second.words.join(" "))
+            }
+            _ => None,
+        }
+    }
+
     /// Lists the fixed words that may follow it.
     pub(super) fn words(&self) -> Vec<&str> {
         let of_operands = self.operands.iter().flat_map(|operand| &operand.words).map(String::as_str);
@@ -167,7 +177,10 @@ pub(super) mod tests {
             {"letters": [], "long": "preserve", "help": "keep", "gnu": true, "cluster": false,
              "argument": {"name": "ATTR_LIST", "optional": true, "words": ["mode", "links"], "list": true}},
             {"letters": ["j"], "long": "jobs", "help": "workers", "gnu": false, "cluster": true,
-             "argument": {"name": "N", "optional": false, "words": [], "list": false}}]}]"#;
+             "argument": {"name": "N", "optional": false, "words": [], "list": false}}]},
+            {"name": "ctl", "about": "control", "flags": [], "operands": [
+            {"name": "FILE", "optional": false, "words": [], "list": false},
+            {"name": "COMMAND", "optional": false, "words": ["status", "stop"], "list": false}]}]"#;
         serde_json::from_str(json).unwrap_or_default()
     }
 
@@ -177,7 +190,7 @@ pub(super) mod tests {
         assert_eq!(in_short("tell; more"), "tell");
         assert_eq!(in_short("whole"), "whole");
         assert!(in_short(&"word ".repeat(50)).len() <= 100);
-        assert_eq!(sample().len(), 1);
+        assert_eq!(sample().len(), 2);
         assert_eq!(sample()[0].flags[1].forms(), ["-t", "--target-directory"]);
     }
 }

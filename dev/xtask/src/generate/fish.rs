@@ -17,6 +17,12 @@ function __haul_exactly
     test \"$words\" = \"$argv\"
 end
 
+# True if one word follows these, ignoring options.
+function __haul_after
+    set -l words (string match -v -- '-*' (commandline -opc)[2..])
+    test (count $words) -gt (count $argv); and test \"$words[1..-2]\" = \"$argv\"
+end
+
 ";
 
 pub(super) fn completion(commands: &[Command]) -> String {
@@ -76,6 +82,10 @@ fn below(place: &Place<'_>) -> String {
             .filter(|_| place.command.commands.is_empty())
             .map(|flag| option(flag, &to)),
     );
+    if let Some(operands) = place.command.second_words() {
+        text += &format!("complete -c haul -n '__haul_after {words}' -f -a '{operands}'\n");
+        return text;
+    }
     let operands = place.command.operands.iter().flat_map(|operand| &operand.words);
     let operands = operands.map(String::as_str).collect::<Vec<_>>().join(" ");
     if !operands.is_empty() {
@@ -123,6 +133,7 @@ mod tests {
             "complete -c $argv[1] -n $argv[2] -l reflink -f -a 'auto never' -d 'share'",
             "complete -c $argv[1] -n $argv[2] -l preserve -f -a '(__fish_append , mode links)' -d 'keep'",
             "complete -c haul -n __haul_exactly -f -a cp -d 'copy'",
+            "complete -c haul -n '__haul_after ctl' -f -a 'status stop'",
         ] {
             assert!(text.lines().any(|written| written.trim() == line), "{line}\n{text}");
         }

@@ -75,7 +75,8 @@ fn function(place: &Place<'_>) -> String {
     let identifier = place.identifier();
     let command = place.command;
     let flags = command.flags.iter().flat_map(specifications);
-    let files = command.takes_files().then(|| "'*:file:_files'".to_owned());
+    let files =
+        (command.takes_files() && command.second_words().is_none()).then(|| "'*:file:_files'".to_owned());
     let rest: Vec<String> = match command.commands.is_empty() {
         true => command.operands.iter().map(operand).chain(files).collect(),
         false => vec!["'1: :->command'".to_owned(), "'*:: :->rest'".to_owned()],
@@ -162,6 +163,8 @@ mod tests {
             r"'*'{-j+,--jobs=}'[workers]:N: ' \",
             "cp) _haul_cp && ret=0 ;;",
             "copy) _haul_cp; return ;;",
+            r"':FILE:_files' \",
+            "':COMMAND:(status stop)'",
             "compdef _haul copy",
         ] {
             assert!(text.lines().any(|written| written.trim() == line), "{line}\n{text}");

@@ -43,6 +43,7 @@ impl Extractor {
             if !finished.insert(held.identity()) {
                 continue;
             }
+            let errors_before = cx.errors();
             match cx.cache().open(held) {
                 Ok(fd) => {
                     // A descriptor that serves only to resolve names (`O_PATH`) takes no attributes
@@ -54,7 +55,9 @@ impl Extractor {
                         Ok(Some(pinned)) => self.give(cx, Object::Pinned(pinned), &wanted, &path, false),
                         Err(cause) => cx.problem(path_problem(&path, cause.clone())),
                     }
-                    cx.count_entry(EntryOutcome::Directory, |outcome| EntryReport::new(outcome, path));
+                    if cx.errors() == errors_before {
+                        cx.count_entry(EntryOutcome::Directory, |outcome| EntryReport::new(outcome, path));
+                    }
                 }
                 Err(cause) => cx.problem(Problem::new(TarKind::CannotOpen).naming(path).because(cause)),
             }

@@ -159,14 +159,14 @@ impl Extractor {
         outcome: Result<(), content::Failure>,
         size: u64,
     ) {
-        let is_whole = outcome.is_ok();
+        let errors_before = cx.errors();
         if let Err(failure) = outcome {
             cx.problem(self.content_problem(failure, path));
         }
         self.give(cx, Object::Open(&file.fd), wanted, path, file.has_final_mode);
         if let Err(cause) = file.fd.close() {
             cx.problem(Problem::new(TarKind::CannotClose).naming(path).because(cause));
-        } else if is_whole {
+        } else if cx.errors() == errors_before {
             cx.count(Tally { bytes: size, ..Tally::default() });
             cx.count_entry(EntryOutcome::File, |outcome| EntryReport {
                 bytes: Some(size),
@@ -230,11 +230,14 @@ impl Extractor {
             Ok(creation) => creation,
             Err(outcome) => return outcome,
         };
+        let errors_before = cx.errors();
         match creation.pin(directory, name, member_dir.is_shared(directory)) {
             Ok(pinned) => self.give(cx, Object::Pinned(&pinned), wanted, path, false),
             Err(cause) => return fail(cx, path_problem(path, cause)),
         }
-        cx.count_entry(outcome_if_made, |outcome| EntryReport::new(outcome, path.to_vec()));
+        if cx.errors() == errors_before {
+            cx.count_entry(outcome_if_made, |outcome| EntryReport::new(outcome, path.to_vec()));
+        }
         MemberOutcome::Over
     }
 

@@ -31,8 +31,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use haul_flow::{
-    Block, Context, DirNode, Enter, Entry, Failure, Finished, Holes, OpenDir, OpenFile, OpenSource, Operand,
-    Probe, Problem, Report, Reported, Start, Tally, Tool, Transfer, Write, lock,
+    Block, Context, DirNode, Enter, Entry, EntryOutcome, EntryReport, Failure, Finished, Holes, OpenDir,
+    OpenFile, OpenSource, Operand, Probe, Problem, Report, Reported, Start, Tally, Tool, Transfer, Write,
+    lock,
 };
 use haul_sys::{EntryType, Names};
 
@@ -83,6 +84,8 @@ struct Large {
     verdict: OnceLock<Verdict>,
     missing: AtomicU64,
     changed: AtomicBool,
+    /// True if a piece could not be read.
+    has_failed: AtomicBool,
 }
 
 impl Large {
@@ -225,16 +228,14 @@ impl PositionedWriter {
         }
         let read = span_file.read(opened.source, &mut self.bytes(buffer));
         let changed = was_changed(opened.source, &span_file.stat);
-        let missing = match read {
-            Ok(missing) => missing,
-            Err(cause) => {
-                cx.problem(Problem::new(TarKind::CannotRead).naming(entry.path()).because(cause));
-                0
-            }
-        };
+        let has_failed = read.is_err();
+        let missing = read.unwrap_or_else(|cause| {
+            cx.problem(Problem::new(TarKind::CannotRead).naming(entry.path()).because(cause));
+            0
+        });
         let bytes = (span_file.stored.end - span_file.stored.start) - missing;
         cx.count(Tally { bytes, ..Tally::default() });
-        cx.emit(entry, ReadOutcome::Read { missing, changed }.packed());
+        cx.emit(entry, ReadOutcome::Read { missing, changed, has_failed }.packed());
     }
 }
 
@@ -393,7 +394,8 @@ impl PositionedWriter {
         let Some(span_file) = group.file(entry.name()) else { return };
         if span_file.is_piece && self.decide(span_file.member, Verdict::LeftOut) == Verdict::Kept {
             // The other pieces are there: this one is zeros, and an error was told.
-            return cx.emit(entry, ReadOutcome::Read { missing: 0, changed: false }.packed());
+            return cx
+                .emit(entry, ReadOutcome::Read { missing: 0, changed: false, has_failed: true }.packed());
         }
         fill(&mut self.bytes(&group.buffer)[span_file.span.clone()]);
         cx.emit(entry, ReadOutcome::LeftOut.packed());
@@ -478,7 +480,7 @@ impl Tool for PositionedWriter {
         let span_file = &file.entry.node.own.files[file.own.place];
         let missing = span_file.stored.end - file.own.got.load(Ordering::Relaxed);
         let changed = was_changed(&file.source, &span_file.stat);
-        cx.emit(&file.entry, ReadOutcome::Read { missing, changed }.packed());
+        cx.emit(&file.entry, ReadOutcome::Read { missing, changed, has_failed: false }.packed());
         Finished::Done
     }
 
@@ -495,20 +497,27 @@ impl Tool for PositionedWriter {
                 cx.problem(Problem::new(TarKind::LinksLost).naming(entry.path()));
             }
         }
-        let (missing, changed) = match outcome {
-            ReadOutcome::LeftOut => (0, false),
-            ReadOutcome::Read { missing, changed } => (missing, changed),
+        let (missing, changed, mut has_failed) = match outcome {
+            ReadOutcome::LeftOut => (0, false, false),
+            ReadOutcome::Read { missing, changed, has_failed } => (missing, changed, has_failed),
         };
         let (missing, changed) = match launch.large.get(&span_file.member) {
             None => (missing, changed),
             Some(large) => {
                 large.add(missing, changed);
+                large.has_failed.fetch_or(has_failed, Ordering::Relaxed);
                 let Some(sums) = large.complete_piece() else { return };
+                has_failed |= large.has_failed.load(Ordering::Relaxed);
                 sums
             }
         };
         if outcome != ReadOutcome::LeftOut {
-            cx.count(Tally { files: 1, ..Tally::default() });
+            if !has_failed {
+                cx.count_entry(EntryOutcome::File, |outcome| EntryReport {
+                    bytes: Some(span_file.stat.size),
+                    ..EntryReport::new(outcome, entry.path())
+                });
+            }
             self.report_differences(cx, entry, missing, changed);
         }
     }

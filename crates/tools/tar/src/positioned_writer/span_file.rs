@@ -38,6 +38,8 @@ pub(super) enum ReadOutcome {
         missing: u64,
         /// True if the file changed since the survey.
         changed: bool,
+        /// True if it could not be read.
+        has_failed: bool,
     },
 }
 
@@ -49,7 +51,7 @@ impl ReadOutcome {
 
     /// Decodes it. Malformed bytes count as a change, so that the file is reported.
     pub(super) fn unpack(packed: &[u8]) -> Self {
-        postcard::from_bytes(packed).unwrap_or(Self::Read { missing: 0, changed: true })
+        postcard::from_bytes(packed).unwrap_or(Self::Read { missing: 0, changed: true, has_failed: false })
     }
 }
 

@@ -1,0 +1,63 @@
+//! The files that a run writes for its user: events, a log, a manifest, a journal, the control
+//! socket. Each needs a file of its own, which is checked before any of them is opened.
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use haul_sys::{Identity, stat};
+
+use crate::line_file::Destination;
+use crate::task::{RunOptions, Work};
+use crate::work::{c_path, identity_of};
+
+/// Maximum number of symbolic links that are followed, which is the kernel's.
+const LINKS_MAX: usize = 40;
+
+/// A file as its name leads to it.
+#[derive(PartialEq, Eq)]
+enum Place {
+    There(Identity),
+    /// It is to be made in this directory.
+    New(Identity, PathBuf),
+}
+
+/// Returns a sentence if two options name the same file.
+pub(crate) fn check(run_options: &RunOptions, work: &impl Work) -> Result<(), String> {
+    let events = run_options.events.as_ref().and_then(|destination| match destination {
+        Destination::File(path) => place(path),
+        Destination::Descriptor(_, fd) => stat(fd.as_fd()).ok().map(|stat| Place::There(stat.identity)),
+    });
+    let path = |path: Option<&PathBuf>| path.and_then(|path| place(path));
+    let (flag, listed) = work.listed_in().unzip();
+    let files = [
+        ("--events", events),
+        ("--log-file", path(run_options.log_file.as_ref())),
+        (flag.unwrap_or_default(), listed.and_then(place)),
+        ("--journal", path(run_options.hosts.journal.as_ref())),
+        ("--control", path(run_options.control.as_ref())),
+    ];
+    for (index, (flag, file)) in files.iter().enumerate() {
+        let same = files[index + 1..].iter().find(|(_, other)| file.is_some() && file == other);
+        if let Some((other, _)) = same {
+            return Err(format!("{flag} and {other} name the same file"));
+        }
+    }
+    Ok(())
+}
+
+/// Finds out where a name leads. `None` if its directory doesn't exist, which whoever opens the
+/// file reports.
+fn place(path: &Path) -> Option<Place> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        if let Some(identity) = identity_of(&c_path(&path)) {
+            return Some(Place::There(identity));
+        }
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        match std::fs::read_link(&path) {
+            Ok(link) => path = above.join(link),
+            Err(_) => return Some(Place::New(identity_of(&c_path(above))?, path.file_name()?.into())),
+        }
+    }
+    None
+}
