@@ -51,6 +51,8 @@ pub enum JournalError {
     OtherRun,
     /// Another user has made it, or something that isn't a file.
     Foreign,
+    /// Its first records are damaged or missing. They were flushed before anything was copied.
+    Damaged,
     /// A record is too long for the format.
     RecordTooLong,
     /// The file can't be read or written.
@@ -65,6 +67,7 @@ impl fmt::Display for JournalError {
             Self::OtherRelease => out.write_str("another release of haul wrote it"),
             Self::OtherRun => out.write_str("it is the journal of another copy"),
             Self::Foreign => out.write_str("it is not a file of this user"),
+            Self::Damaged => out.write_str("its beginning is damaged"),
             Self::RecordTooLong => out.write_str("a record is too long"),
             Self::Io(cause) => cause.fmt(out),
         }
@@ -149,13 +152,25 @@ impl Journal {
         file.read_to_end(&mut bytes)?;
         let (records, end) = parse(&bytes)?;
         let Known { run, starts, done, begun } = Known::of(records, spec)?;
-        // A damaged record would hide those appended after it.
-        file.set_len(end as u64)?;
+        let is_new = bytes.is_empty();
+        if !is_new && (run.is_none() || starts == 0) {
+            return Err(JournalError::Damaged);
+        }
         let (number, note) = run.unwrap_or_else(|| (RandomState::new().hash_one(0), note));
         let run_id = RunId { number, epoch: starts.saturating_add(1) };
-        if end == 0 {
-            file.write_all(MAGIC)?;
+        // Without this record a later run would reuse this run's temporary names.
+        let mut first = Record::Start.framed()?;
+        if is_new {
+            first = [MAGIC, &Record::Run { number, spec, note }.framed()?, &first].concat();
         }
+        // A damaged record would hide those appended after it.
+        file.set_len(end as u64)?;
+        // At once: a run that is killed here leaves all of it or nothing.
+        file.write_all(&first)?;
+        // Before anything is copied: without its first record a later run would not know that this
+        // one has made the target.
+        file.sync_all()?;
+        File::open(parent_of(path)).and_then(|directory| directory.sync_all())?;
         let appended = Appended {
             file,
             has_work: false,
@@ -166,17 +181,7 @@ impl Journal {
         };
         let (path, cut_off) = (path.to_owned(), (bytes.len() - end) as u64);
         let file = Mutex::new(appended);
-        let journal = Self { path, run: run_id, note, done, begun, file, not_locked, cut_off };
-        if run.is_none() {
-            journal.lock().add(&Record::Run { number, spec, note });
-        }
-        // Without this record a later run would reuse this run's temporary names.
-        journal.lock().add(&Record::Start);
-        // Before anything is copied: without its first record a later run would not know that this
-        // one has made the target.
-        journal.lock().file.sync_all()?;
-        File::open(parent_of(&journal.path)).and_then(|directory| directory.sync_all())?;
-        journal.take_failure().map_or(Ok(journal), Err)
+        Ok(Self { path, run: run_id, note, done, begun, file, not_locked, cut_off })
     }
 
     /// Returns the path it was opened with.
@@ -519,17 +524,33 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_that_was_cut_off_in_its_first_bytes_begins_anew() {
+    fn a_journal_that_was_cut_off_in_its_first_bytes_is_refused_and_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
-        for length in [1, MAGIC.len() - 1, MAGIC.len(), MAGIC.len() + 3] {
-            drop(Journal::open(&path, 7, 1).unwrap());
-            let whole = std::fs::read(&path).unwrap();
+        drop(Journal::open(&path, 7, 1).unwrap());
+        let whole = std::fs::read(&path).unwrap();
+        for length in 1..whole.len() {
             std::fs::write(&path, &whole[..length]).unwrap();
-            drop(Journal::open(&path, 7, 1).unwrap());
-            assert_eq!(Journal::open(&path, 7, 1).unwrap().run().epoch, 2, "cut at {length}");
-            std::fs::remove_file(&path).unwrap();
+            let refused = Journal::open(&path, 7, 1);
+            assert!(matches!(refused, Err(JournalError::Damaged)), "cut at {length}");
+            assert_eq!(std::fs::read(&path).unwrap(), whole[..length]);
         }
+        for at in MAGIC.len()..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0x10;
+            std::fs::write(&path, &damaged).unwrap();
+            assert!(matches!(Journal::open(&path, 7, 1), Err(JournalError::Damaged)), "byte {at}");
+        }
+    }
+
+    /// A run that was killed between creating the file and writing to it leaves an empty one.
+    #[test]
+    fn an_empty_file_becomes_a_journal() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(Journal::open(&path, 7, 1).unwrap().run().epoch, 1);
+        assert_eq!(Journal::open(&path, 7, 1).unwrap().run().epoch, 2);
     }
 
     #[test]
