@@ -115,6 +115,9 @@ pub(crate) fn remark(journal: &Journal, mut tell: impl FnMut(&str)) {
 
 /// Ends a run with a journal. Returns false if the journal lacks something, which is reported.
 pub(crate) fn conclude(journal: &Journal, request: &Request, succeeded: bool, console: &Console) -> bool {
+    if succeeded {
+        journal.complete();
+    }
     journal.flush();
     let failed = |kind, cause: String| {
         let path = journal.path().as_os_str().as_bytes();

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::PartialFile;
 use crate::record::{MAGIC, Record, parse};
-use crate::stamp::{EntryKey, Stamp};
+use crate::stamp::{EntryKey, MadeDirectory, Stamp};
 
 /// Completed entries are written when this many wait, or when the first has waited for
 /// [`WRITTEN_WITHIN`]: a killed run loses no more.
@@ -51,6 +51,8 @@ pub enum JournalError {
     OtherRun,
     /// Another user has made it, or something that isn't a file.
     Foreign,
+    /// Its first records are damaged or missing. They were flushed before anything was copied.
+    Damaged,
     /// A record is too long for the format.
     RecordTooLong,
     /// The file can't be read or written.
@@ -65,6 +67,7 @@ impl fmt::Display for JournalError {
             Self::OtherRelease => out.write_str("another release of haul wrote it"),
             Self::OtherRun => out.write_str("it is the journal of another copy"),
             Self::Foreign => out.write_str("it is not a file of this user"),
+            Self::Damaged => out.write_str("its beginning is damaged"),
             Self::RecordTooLong => out.write_str("a record is too long"),
             Self::Io(cause) => cause.fmt(out),
         }
@@ -86,6 +89,7 @@ struct Known {
     starts: u32,
     done: HashMap<EntryKey, Stamp>,
     begun: HashMap<EntryKey, PartialFile>,
+    unfinished: HashMap<EntryKey, MadeDirectory>,
 }
 
 /// The journal of a run.
@@ -96,6 +100,7 @@ pub struct Journal {
     note: u8,
     done: HashMap<EntryKey, Stamp>,
     begun: HashMap<EntryKey, PartialFile>,
+    unfinished: HashMap<EntryKey, MadeDirectory>,
     file: Mutex<Appended>,
     not_locked: Option<io::Error>,
     cut_off: u64,
@@ -148,14 +153,26 @@ impl Journal {
         parse(&bytes)?;
         file.read_to_end(&mut bytes)?;
         let (records, end) = parse(&bytes)?;
-        let Known { run, starts, done, begun } = Known::of(records, spec)?;
-        // A damaged record would hide those appended after it.
-        file.set_len(end as u64)?;
+        let Known { run, starts, done, begun, unfinished } = Known::of(records, spec)?;
+        let is_new = bytes.is_empty();
+        if !is_new && (run.is_none() || starts == 0) {
+            return Err(JournalError::Damaged);
+        }
         let (number, note) = run.unwrap_or_else(|| (RandomState::new().hash_one(0), note));
         let run_id = RunId { number, epoch: starts.saturating_add(1) };
-        if end == 0 {
-            file.write_all(MAGIC)?;
+        // Without this record a later run would reuse this run's temporary names.
+        let mut first = Record::Start.framed()?;
+        if is_new {
+            first = [MAGIC, &Record::Run { number, spec, note }.framed()?, &first].concat();
         }
+        // A damaged record would hide those appended after it.
+        file.set_len(end as u64)?;
+        // At once: a run that is killed here leaves all of it or nothing.
+        file.write_all(&first)?;
+        // Before anything is copied: without its first record a later run would not know that this
+        // one has made the target.
+        file.sync_all()?;
+        File::open(parent_of(path)).and_then(|directory| directory.sync_all())?;
         let appended = Appended {
             file,
             has_work: false,
@@ -166,17 +183,7 @@ impl Journal {
         };
         let (path, cut_off) = (path.to_owned(), (bytes.len() - end) as u64);
         let file = Mutex::new(appended);
-        let journal = Self { path, run: run_id, note, done, begun, file, not_locked, cut_off };
-        if run.is_none() {
-            journal.lock().add(&Record::Run { number, spec, note });
-        }
-        // Without this record a later run would reuse this run's temporary names.
-        journal.lock().add(&Record::Start);
-        // Before anything is copied: without its first record a later run would not know that this
-        // one has made the target.
-        journal.lock().file.sync_all()?;
-        File::open(parent_of(&journal.path)).and_then(|directory| directory.sync_all())?;
-        journal.take_failure().map_or(Ok(journal), Err)
+        Ok(Self { path, run: run_id, note, done, begun, unfinished, file, not_locked, cut_off })
     }
 
     /// Returns the path it was opened with.
@@ -227,6 +234,12 @@ impl Journal {
         !self.begun.is_empty()
     }
 
+    /// True if an earlier run has made this directory, and none has completed the copy since.
+    #[must_use]
+    pub fn is_unfinished(&self, entry: EntryKey, directory: MadeDirectory) -> bool {
+        self.unfinished.get(&entry) == Some(&directory)
+    }
+
     /// True if it contains any work, of this run or of an earlier one.
     #[must_use]
     pub fn has_work(&self) -> bool {
@@ -256,6 +269,17 @@ impl Journal {
     /// Its data must be on storage.
     pub fn range_moved(&self, entry: EntryKey, range: Range<u64>, hashes: Vec<u8>) {
         self.add_work(&Record::Moved { entry, range, hashes });
+    }
+
+    /// Records that a directory was made. Unless this is flushed before the directory is used, a
+    /// power cut may leave a directory whose attributes no run finishes.
+    pub fn directory_made(&self, entry: EntryKey, directory: MadeDirectory) {
+        self.add_work(&Record::Made { entry, directory });
+    }
+
+    /// Records that the copy is complete: later runs find every directory as any other.
+    pub fn complete(&self) {
+        self.lock().add(&Record::Complete);
     }
 
     /// Writes what waits, and flushes the file.
@@ -353,6 +377,10 @@ impl Known {
                         *begun = PartialFile { ticket, ..PartialFile::default() };
                     }
                 }
+                Record::Made { entry, directory } => {
+                    known.unfinished.insert(entry, directory);
+                }
+                Record::Complete => known.unfinished.clear(),
                 Record::Moved { entry, range, hashes } => {
                     if let Some(begun) = known.begun.get_mut(&entry) {
                         begun.done.push(range.clone());
@@ -417,183 +445,4 @@ fn open_locked(path: &Path, access: Access) -> Result<(File, Option<io::Error>),
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn done(journal: &Journal, keys: Range<u64>) {
-        journal.done(keys.map(|key| (EntryKey(key), Stamp(key + 1))));
-    }
-
-    fn knows(journal: &Journal, key: u64) -> bool {
-        journal.stamp(EntryKey(key)) == Stamp(key + 1)
-    }
-
-    #[test]
-    fn a_record_that_is_too_long_is_an_error() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("journal");
-        let journal = Journal::open(&path, 7, 1).unwrap();
-        journal.file_begun(EntryKey(6), vec![0; 1 << 16]);
-        assert!(matches!(journal.take_failure(), Some(JournalError::RecordTooLong)));
-        assert!(journal.take_failure().is_none(), "told twice");
-        drop(journal);
-        assert!(Journal::open(&path, 7, 1).unwrap().begun(EntryKey(6)).is_none());
-    }
-
-    #[test]
-    fn records_are_known_to_the_next_run_up_to_where_they_were_cut_off() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("journal");
-        let journal = Journal::open(&path, 7, 1).unwrap();
-        let RunId { number, epoch } = journal.run();
-        assert!(!journal.has_work() && epoch == 1 && journal.cut_off() == 0);
-        done(&journal, 0..5000);
-        journal.flush();
-        journal.file_begun(EntryKey(5), b"ticket".to_vec());
-        journal.range_moved(EntryKey(5), 0..10, vec![7; 32]);
-        assert!(journal.take_failure().is_none() && journal.has_work());
-        drop(journal);
-        let whole = std::fs::read(&path).unwrap();
-        for cut in [0, 1, 5, 20] {
-            std::fs::write(&path, &whole[..whole.len() - cut]).unwrap();
-            let journal = Journal::open(&path, 7, 1).unwrap();
-            assert_eq!(journal.run(), RunId { number, epoch: 2 });
-            assert_eq!(journal.cut_off() > 0, cut > 0);
-            assert!((0..5000).all(|key| knows(&journal, key)) && !knows(&journal, 5000));
-            let moved = journal.begun(EntryKey(5)).map(|begun| begun.done.clone());
-            assert_eq!(moved.unwrap_or_default(), Vec::from_iter((cut == 0).then_some(0..10)));
-            let hashes = journal.begun(EntryKey(5)).map(|begun| begun.hashes.clone());
-            assert_eq!(hashes.unwrap_or_default(), Vec::from_iter((cut == 0).then(|| (0..10, vec![7; 32]))));
-            done(&journal, 5000..5001);
-            drop(journal);
-            let journal = Journal::open(&path, 7, 1).unwrap();
-            assert!(knows(&journal, 5000) && journal.run().epoch == 3 && journal.cut_off() == 0);
-        }
-        assert!(Journal::open(&path, 8, 1).is_err(), "the journal of another copy was taken");
-    }
-
-    #[test]
-    fn the_last_record_of_an_entry_counts() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("journal");
-        for stamp in 1..=3 {
-            let journal = Journal::open(&path, 7, 1).unwrap();
-            journal.done([(EntryKey(4), Stamp(stamp)), (EntryKey(9), Stamp(stamp * 10))]);
-        }
-        let journal = Journal::open(&path, 7, 1).unwrap();
-        assert_eq!((journal.stamp(EntryKey(4)), journal.stamp(EntryKey(9))), (Stamp(3), Stamp(30)));
-    }
-
-    #[test]
-    fn an_entry_is_written_soon() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("journal");
-        let journal = Journal::open(&path, 7, 1).unwrap();
-        let length = || std::fs::metadata(&path).unwrap().len();
-        let before = length();
-        done(&journal, 0..1);
-        assert_eq!(length(), before);
-        std::thread::sleep(WRITTEN_WITHIN);
-        done(&journal, 1..2);
-        assert!(length() > before);
-        let before = length();
-        done(&journal, 2..2 + WAITING_MAX as u64);
-        assert!(length() > before);
-    }
-
-    #[test]
-    fn after_an_error_nothing_is_written() {
-        if !Path::new("/dev/full").exists() {
-            return;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let journal = Journal::open(&folder.path().join("journal"), 7, 1).unwrap();
-        journal.lock().file = File::options().write(true).open("/dev/full").unwrap();
-        journal.range_moved(EntryKey(1), 0..1, Vec::new());
-        assert!(matches!(journal.take_failure(), Some(JournalError::Io(_))));
-        journal.lock().file = File::options().write(true).open(folder.path().join("journal")).unwrap();
-        let length = || std::fs::metadata(folder.path().join("journal")).unwrap().len();
-        let before = length();
-        journal.range_moved(EntryKey(1), 0..1, Vec::new());
-        assert!(length() == before && journal.take_failure().is_none());
-    }
-
-    #[test]
-    fn a_journal_that_was_cut_off_in_its_first_bytes_begins_anew() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("journal");
-        for length in [1, MAGIC.len() - 1, MAGIC.len(), MAGIC.len() + 3] {
-            drop(Journal::open(&path, 7, 1).unwrap());
-            let whole = std::fs::read(&path).unwrap();
-            std::fs::write(&path, &whole[..length]).unwrap();
-            drop(Journal::open(&path, 7, 1).unwrap());
-            assert_eq!(Journal::open(&path, 7, 1).unwrap().run().epoch, 2, "cut at {length}");
-            std::fs::remove_file(&path).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_file_that_is_no_journal_is_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("journal");
-        for content in [&b"a letter to my aunt"[..], b"haul journal 2\n"] {
-            std::fs::write(&path, content).unwrap();
-            assert!(Journal::open(&path, 7, 1).is_err());
-            assert_eq!(std::fs::read(&path).unwrap(), content);
-        }
-    }
-
-    #[test]
-    fn what_is_no_journal_is_not_read_to_its_end() {
-        let folder = tempfile::tempdir().unwrap();
-        let large = folder.path().join("large");
-        std::fs::File::create(&large).unwrap().set_len(1 << 40).unwrap();
-        for path in [Path::new("/dev/zero"), Path::new("/dev/full"), &large] {
-            let refused = Journal::open(path, 7, 1);
-            assert!(matches!(refused, Err(JournalError::NoJournal | JournalError::Io(_))), "{path:?}");
-        }
-    }
-
-    #[test]
-    fn a_private_journal_is_a_file_of_this_user() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, other) = (folder.path().join("journal"), folder.path().join("other"));
-        std::os::unix::fs::symlink(&other, &path).unwrap();
-        assert!(Journal::open_private(&path, 7, 1).is_err() && !other.exists());
-        std::fs::remove_file(&path).unwrap();
-        drop(Journal::open_private(&path, 7, 1).unwrap());
-        let facts = std::fs::metadata(&path).unwrap();
-        assert_eq!(facts.mode() & 0o777, 0o600);
-        if facts.uid() == 0 {
-            std::os::unix::fs::chown(&path, Some(1), None).unwrap();
-            assert!(matches!(Journal::open_private(&path, 7, 1), Err(JournalError::Foreign)));
-        }
-    }
-
-    #[test]
-    fn a_journal_that_is_in_use_is_refused_and_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("journal");
-        let journal = Journal::open(&path, 7, 1).unwrap();
-        let before = std::fs::read(&path).unwrap();
-        let error = Journal::open(&path, 7, 1).err().unwrap();
-        assert!(matches!(error, JournalError::InUse));
-        assert_eq!(std::fs::read(&path).unwrap(), before);
-        drop(journal);
-        assert_eq!(Journal::open(&path, 7, 1).unwrap().run().epoch, 2);
-    }
-
-    #[test]
-    fn a_program_that_a_run_started_does_not_keep_its_journal_locked() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("journal");
-        let journal = Journal::open(&path, 7, 1).unwrap();
-        // `spawn` returns after the child's `exec`.
-        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-        drop(journal);
-        let again = Journal::open(&path, 7, 1);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!(again.unwrap().run().epoch, 2);
-    }
-}
+mod tests;

@@ -13,7 +13,7 @@ use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::journal::JournalError;
-use crate::stamp::{EntryKey, Stamp};
+use crate::stamp::{EntryKey, MadeDirectory, Stamp};
 
 /// First bytes of a journal, with the format's version.
 pub(crate) const MAGIC: &[u8] = b"haul journal 3\n";
@@ -37,6 +37,10 @@ pub(crate) enum Record {
     Begun { entry: EntryKey, ticket: Vec<u8> },
     /// A range of it was moved. Its content has these hashes, if they are known.
     Moved { entry: EntryKey, range: Range<u64>, hashes: Vec<u8> },
+    /// A directory was made.
+    Made { entry: EntryKey, directory: MadeDirectory },
+    /// The whole copy is complete.
+    Complete,
 }
 
 impl Record {
@@ -57,6 +61,8 @@ impl Record {
             }
             Self::Begun { entry, ticket } => put(4, &[entry.0], ticket),
             Self::Moved { entry, range, hashes } => put(5, &[entry.0, range.start, range.end], hashes),
+            Self::Made { entry, directory } => put(6, &[entry.0, directory.inode, directory.born], &[]),
+            Self::Complete => put(7, &[], &[]),
         }
         bytes
     }
@@ -83,6 +89,12 @@ impl Record {
                 let (entry, range) = (EntryKey(number()?), number()?..number()?);
                 Self::Moved { entry, range, hashes: std::mem::take(&mut rest).to_vec() }
             }
+            6 => {
+                let (entry, directory) =
+                    (EntryKey(number()?), MadeDirectory { inode: number()?, born: number()? });
+                Self::Made { entry, directory }
+            }
+            7 => Self::Complete,
             _ => return None,
         };
         rest.is_empty().then_some(record)
@@ -143,6 +155,8 @@ mod tests {
             Record::Begun { entry: EntryKey(6), ticket: b"ticket".to_vec() },
             Record::Moved { entry: EntryKey(6), range: 1..u64::MAX, hashes: Vec::new() },
             Record::Moved { entry: EntryKey(6), range: 1..7, hashes: vec![8; 4096] },
+            Record::Made { entry: EntryKey(8), directory: MadeDirectory { inode: 9, born: u64::MAX } },
+            Record::Complete,
         ];
         let mut bytes = MAGIC.to_vec();
         records.iter().for_each(|record| bytes.extend(record.framed().unwrap()));

@@ -51,6 +51,24 @@ impl Stamp {
     }
 }
 
+/// Identifies a directory that a run has made, on any host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MadeDirectory {
+    pub(crate) inode: u64,
+    /// Its birth time in nanoseconds. It tells a directory that got the same inode number later.
+    pub(crate) born: u64,
+}
+
+impl MadeDirectory {
+    /// Returns the identity of a directory; `None` if its file system records no birth times.
+    #[must_use]
+    pub fn of(directory: &Stat) -> Option<Self> {
+        let Timestamp { seconds, nanoseconds } = directory.born?;
+        let born = seconds.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(nanoseconds.into());
+        Some(Self { inode: directory.identity.inode, born })
+    }
+}
+
 /// State of one side of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {

@@ -109,7 +109,7 @@ pub use stat::{
     FileType, Identity, Mode, Stat, Timestamp, device_number, device_of, device_parts, is_mount_root,
     may_write, stat, stat_at, stat_path,
 };
-pub use temporary::{TEMPORARY_PREFIX, is_left_behind, temporary_name};
+pub use temporary::{TEMPORARY_PREFIX, is_left_behind, run_of, temporary_name, temporary_name_of_run};
 pub use transfer::{Transfer, Transferred};
 pub use used::Used;
 pub use users::{group_name, group_number, user_name, user_number};

@@ -19,35 +19,63 @@ pub const TEMPORARY_PREFIX: &str = ".haul-";
 /// processes and hosts, because the entry is eventually removed by name.
 #[must_use]
 pub fn temporary_name() -> CString {
-    static PROCESS: LazyLock<String> = LazyLock::new(|| {
-        let (id, random) = (std::process::id(), RandomState::new().hash_one(0));
-        let started = start_of(id).unwrap_or_default();
-        format!("{TEMPORARY_PREFIX}{:016x}-{random:016x}-{id}-{started}", host())
+    static RANDOM: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0));
+    temporary_name_of_run(*RANDOM)
+}
+
+/// Like [`temporary_name`], with the number of a run: [`run_of`] returns it, on any host.
+#[must_use]
+pub fn temporary_name_of_run(run: u64) -> CString {
+    static PROCESS: LazyLock<(u32, u64)> = LazyLock::new(|| {
+        let id = std::process::id();
+        (id, life_of(id).map_or(0, |life| life.started))
     });
     static NEXT: AtomicU64 = AtomicU64::new(0);
+    let (id, started) = *PROCESS;
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    CString::new(format!("{}-{number}", *PROCESS)).unwrap_or_default()
+    let name = format!("{TEMPORARY_PREFIX}{:016x}-{run:016x}-{id}-{started}-{number}", host());
+    CString::new(name).unwrap_or_default()
+}
+
+/// The parts of a temporary name.
+struct Parts {
+    host: u64,
+    run: u64,
+    process: u32,
+    started: u64,
+}
+
+impl Parts {
+    fn of(name: &CStr) -> Option<Self> {
+        let rest = name.to_str().ok()?.strip_prefix(TEMPORARY_PREFIX)?;
+        let parts: Vec<&str> = rest.split('-').collect();
+        let &[host, run, process, started, number] = parts.as_slice() else { return None };
+        let is_hex = |part: &&str| part.len() == 16 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let hex = |part: &str| Some(part).filter(is_hex).and_then(|part| u64::from_str_radix(part, 16).ok());
+        number.parse::<u64>().ok()?;
+        let (process, started) = (process.parse().ok()?, started.parse().ok()?);
+        Some(Self { host: hex(host)?, run: hex(run)?, process, started })
+    }
+}
+
+/// Returns the number that a temporary name was made with; `None` for another name.
+#[must_use]
+pub fn run_of(name: &CStr) -> Option<u64> {
+    Parts::of(name).map(|parts| parts.run)
 }
 
 /// Returns true for a temporary name whose process ran on this host and has ended.
 #[must_use]
 pub fn is_left_behind(name: &CStr) -> bool {
-    let rest = name.to_str().ok().and_then(|name| name.strip_prefix(TEMPORARY_PREFIX)).unwrap_or_default();
-    let parts: Vec<&str> = rest.split('-').collect();
-    let &[owner_host, random, id, started, number] = parts.as_slice() else { return false };
-    let is_hex = |part: &str| part.len() == 16 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let is_own_host = u64::from_str_radix(owner_host, 16) == Ok(host()) && is_hex(owner_host);
-    let (Ok(id), Ok(started), Ok(_)) = (id.parse(), started.parse::<u64>(), number.parse::<u64>()) else {
-        return false;
-    };
+    let Some(Parts { host: owner_host, process, started, .. }) = Parts::of(name) else { return false };
     // Without /proc nothing is known about any process, not even this one.
-    let is_known = start_of(std::process::id()).is_some();
-    is_hex(random) && is_own_host && is_known && started > 0 && !is_running(id, started)
+    let is_known = life_of(std::process::id()).is_some();
+    owner_host == host() && is_known && started > 0 && !is_running(process, started)
 }
 
 fn is_running(process: u32, started: u64) -> bool {
-    match start_of(process) {
-        Some(start) => start == started,
+    match life_of(process) {
+        Some(life) => life.started == started && !life.has_ended,
         // It may only be hidden: `/proc` can be mounted with `hidepid`.
         None => {
             let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
@@ -69,12 +97,24 @@ fn host() -> u64 {
     *HOST
 }
 
-/// Returns when a process started, in ticks since boot; `None` if `/proc` doesn't show it. This is
-/// the twentieth field after the command name, which may contain parentheses itself.
-fn start_of(process: u32) -> Option<u64> {
+/// What `/proc` says about a process.
+struct Life {
+    /// When it started, in ticks since boot.
+    started: u64,
+    /// True if only its entry in the process table is left: nobody has waited for it yet.
+    has_ended: bool,
+}
+
+/// Reads `/proc/PID/stat`; `None` if `/proc` doesn't show the process. The fields after the command
+/// name, which may contain parentheses itself, begin with the state.
+fn life_of(process: u32) -> Option<Life> {
     let text = fs::read(format!("/proc/{process}/stat")).ok()?;
     let after = text.iter().rposition(|byte| *byte == b')')? + 1;
-    std::str::from_utf8(&text[after..]).ok()?.split_ascii_whitespace().nth(19)?.parse().ok()
+    let fields: Vec<&str> = std::str::from_utf8(&text[after..]).ok()?.split_ascii_whitespace().collect();
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    // The first thread is also a zombie if it alone has ended (pthread_exit).
+    let has_ended = matches!(fields.first(), Some(&("Z" | "X"))) && number(17)? <= 1;
+    Some(Life { started: number(19)?, has_ended })
 }
 
 #[cfg(test)]
@@ -87,6 +127,7 @@ mod tests {
         assert_ne!(own, temporary_name().into_string().unwrap());
         let is_left = |name: &str| is_left_behind(&CString::new(name).unwrap());
         assert!(!is_left(&own), "{own} is in use");
+        assert_eq!(run_of(&temporary_name_of_run(7)), Some(7));
         let parts: Vec<_> = own.split('-').collect();
         let with = |index: usize, other: &str| {
             let mut parts = parts.clone();
@@ -110,5 +151,22 @@ mod tests {
         ] {
             assert!(!is_left(&not_ours), "{not_ours}");
         }
+    }
+
+    /// A killed process whose parent hasn't waited for it holds nothing any more.
+    #[test]
+    fn a_zombie_has_ended() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let id = child.id();
+        let started = life_of(id).unwrap().started;
+        assert!(is_running(id, started) && !is_running(id, started + 1));
+        child.kill().unwrap();
+        let stat = || fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+        while !stat().contains(") Z ") {
+            std::thread::yield_now();
+        }
+        assert!(!is_running(id, started));
+        child.wait().unwrap();
+        assert!(!is_running(id, started));
     }
 }

@@ -20,6 +20,10 @@ pub(crate) fn not_shut_down(why: &dyn Display) -> String {
 pub(crate) fn journal(path: &Path, error: &JournalError) -> String {
     let hint = match error {
         JournalError::OtherRelease => "; remove it to copy everything again",
+        // It also recorded if the interrupted run has made the target.
+        JournalError::Damaged => {
+            "; remove it to copy everything again, with -T if the target directory is the copy itself"
+        }
         _ => "",
     };
     format!("cannot use the journal {}: {error}{hint}", path.display())
@@ -91,9 +95,10 @@ mod tests {
     }
 
     #[test]
-    fn only_the_journal_of_another_release_is_to_be_removed() {
+    fn only_a_journal_that_no_run_can_use_is_to_be_removed() {
         let text = |error| journal(Path::new("j"), &error);
         assert_eq!(text(JournalError::NoJournal), "cannot use the journal j: it is not a journal");
         assert!(text(JournalError::OtherRelease).ends_with("; remove it to copy everything again"));
+        assert!(text(JournalError::Damaged).contains("; remove it to copy everything again, with -T"));
     }
 }

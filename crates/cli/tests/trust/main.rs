@@ -17,6 +17,7 @@ mod power;
 mod replaced;
 mod resume;
 mod turns;
+mod unfinished;
 mod verify;
 mod whole;
 

@@ -431,9 +431,14 @@ fn a_journal_that_cannot_be_used_is_refused_before_anything_is_touched() {
     fs::write(&journal, "a letter to my aunt").unwrap();
     refuse("it is not a journal");
     fs::remove_file(&journal).unwrap();
-    let other = scene.ours.run().args(["-a", "--journal=journal", "source/folder-0", "other"]);
-    other.in_folder(scene.sandbox.path()).succeed().unwrap();
+    let other = || scene.ours.run().args(["-a", "--journal=journal", "source/folder-0", "other"]);
+    other().in_folder(scene.sandbox.path()).succeed().unwrap();
     refuse("it is the journal of another copy");
+    // Where it begins to say which copy it belongs to.
+    File::options().write(true).open(&journal).unwrap().set_len(25).unwrap();
+    refuse("its beginning is damaged; remove it");
+    fs::remove_file(&journal).unwrap();
+    other().in_folder(scene.sandbox.path()).succeed().unwrap();
     let file = File::open(&journal).unwrap();
     file.try_lock().unwrap();
     refuse("another run is using it");

@@ -18,11 +18,12 @@ use super::durable;
 use super::earlier;
 use super::entry_copy::EntryCopy;
 use super::existing::looks_at_link;
+use super::journaled;
 use super::layouts;
 use super::mend;
 use super::named::NamedCopy;
 use super::object::Object;
-use super::options::Dereference;
+use super::options::{Dereference, Preserve};
 use super::place::{self, Freed, Place};
 use super::source_xattrs;
 use super::target::{CreationModes, MadeDirectory, TargetDirectory, gives_access_list};
@@ -35,11 +36,19 @@ struct Ready {
     fd: Arc<Fd>,
     stat: Stat,
     is_new: bool,
+    /// True if an interrupted run with the same journal made it.
+    is_unfinished: bool,
     /// The mode that an existing one has until it is left, if not its own.
     working_mode: Option<Mode>,
 }
 
 impl Ready {
+    /// One that this run has made.
+    fn made(fd: Fd, stat: Stat) -> Self {
+        let fd = Arc::new(fd);
+        Self { fd, stat, is_new: true, is_unfinished: false, working_mode: None }
+    }
+
     /// Its `stat` with the mode it has now.
     fn now(&self) -> Stat {
         Stat { mode: self.working_mode.unwrap_or(self.stat.mode), ..self.stat }
@@ -72,8 +81,7 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
     let above = &copy.entry.node.own;
     record_named(copy, opened.stat.identity);
     if ready.is_new {
-        if !above.is_new() && !copy.copier.tops.record(ready.stat.identity, above.operand.index) {
-            copy.cx.problem(Problem::new(CopyKind::ReplacedWhileMade).naming(copy.target_path()));
+        if !record_new(copy, &ready.stat) {
             return Enter::Over;
         }
         copy.tell_copied();
@@ -108,6 +116,7 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
         operand: Arc::clone(&above.operand),
         made: Some(MadeDirectory {
             before: (!ready.is_new).then(|| ready.now()),
+            is_unfinished: ready.is_unfinished,
             plain_mode: plain_directory_mode(copy.copier, opened.stat, &ready),
             xattrs,
         }),
@@ -117,6 +126,25 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
         creation_modes: CreationModes::default(),
     };
     if copy.options.one_file_system && crossing { Enter::Bare(own) } else { Enter::Visit(own) }
+}
+
+/// Records a directory that this run has just made. Returns false if it made it under another name,
+/// which was reported.
+fn record_new(copy: EntryCopy<'_>, made: &Stat) -> bool {
+    let (copier, above) = (copy.copier, &copy.entry.node.own);
+    if above.is_new() {
+        return true;
+    }
+    if !copier.tops.record(made.identity, above.operand.index) {
+        copy.cx.problem(Problem::new(CopyKind::ReplacedWhileMade).naming(copy.target_path()));
+        return false;
+    }
+    if copier.journal.is_some() && !above.holds_unfinished() {
+        journaled::record_directory(copier, &copy.target_path(), made);
+        // Before it is used: a power cut may leave it with the mode it has now.
+        journaled::flush(copier).into_iter().for_each(|problem| copy.cx.problem(problem));
+    }
+    true
 }
 
 /// Records the copy of a directory that was named as an operand.
@@ -214,15 +242,13 @@ fn make_new_directory(
     let opened = creation.open_directory(parent, name, copy.entry.node.own.is_shared);
     // `stat` has the mode it was created with, so that finishing knows the effect of the umask
     // and the parent.
-    Ok(opened.map(|(fd, stat)| Ready { fd: Arc::new(fd), stat, is_new: true, working_mode: None }).map_err(
-        |cause| {
-            let kind = match cause.operation() {
-                Operation::Fchmod => CopyKind::SettingPermissions,
-                _ => CopyKind::CannotStat,
-            };
-            copy.not_ours(kind, cause)
-        },
-    ))
+    Ok(opened.map(|(fd, stat)| Ready::made(fd, stat)).map_err(|cause| {
+        let kind = match cause.operation() {
+            Operation::Fchmod => CopyKind::SettingPermissions,
+            _ => CopyKind::CannotStat,
+        };
+        copy.not_ours(kind, cause)
+    }))
 }
 
 fn existing_directory(copy: EntryCopy<'_>, parent: &Fd) -> Result<Ready, Problem> {
@@ -246,7 +272,9 @@ fn existing_directory(copy: EntryCopy<'_>, parent: &Fd) -> Result<Ready, Problem
         Some(Ok(again)) if haul_sys::stat(&again).is_ok_and(|now| now.identity == stat.identity) => again,
         _ => fd,
     };
-    Ok(Ready { fd: Arc::new(fd), stat, is_new: false, working_mode })
+    let is_unfinished = copy.entry.node.own.holds_unfinished()
+        || copy.copier.journal.is_some() && journaled::is_unfinished(copy.copier, &copy.target_path(), &stat);
+    Ok(Ready { fd: Arc::new(fd), stat, is_new: false, is_unfinished, working_mode })
 }
 
 /// Gives an ordinary user who keeps two trees equal all permissions in an existing directory of
@@ -275,8 +303,9 @@ fn pinned(copier: &Copier, directory: &Fd) -> Option<Pinned> {
 }
 
 /// Mode a directory gets at the end if the source's is not preserved. For a new one it is the
-/// source's less the umask, with the set-id and sticky bits it was created with; for one that was
-/// made writable it is what it had. `None` if it already has it.
+/// source's less the umask, with the set-id and sticky bits it was created with, and so it is for
+/// one that an interrupted run made; for one that was made writable it is what it had. `None` if it
+/// already has it.
 fn plain_directory_mode(copier: &Copier, source: &Stat, ready: &Ready) -> Option<Mode> {
     let made = ready.stat.mode;
     if ready.working_mode.is_some() {
@@ -292,7 +321,7 @@ fn plain_directory_mode(copier: &Copier, source: &Stat, ready: &Ready) -> Option
         made.without(Mode::OWNER).or(owner).or(omitted)
     };
     let changes = copier.options.default_mode || plain != made.or(Mode::OWNER);
-    (ready.is_new && changes).then_some(plain)
+    ((ready.is_new || ready.is_unfinished) && changes).then_some(plain)
 }
 
 pub(super) fn leave(copier: &Copier, cx: &Context<'_, Copier>, node: &DirNode<Copier>) {
@@ -302,7 +331,7 @@ pub(super) fn leave(copier: &Copier, cx: &Context<'_, Copier>, node: &DirNode<Co
     let own = &node.own;
     let (Some(made), Some(source)) = (&own.made, &node.stat) else { return };
     let path = || own.held.path();
-    let keeps_its_own = copier.options.strict && made.before.is_some();
+    let keeps_its_own = copier.options.strict && made.before.is_some() && !made.is_unfinished;
     // Before its times are set.
     if made.before.is_some() {
         temporary::sweep(copier, cx.cache(), &own.held).into_iter().for_each(|problem| cx.problem(problem));
@@ -311,13 +340,15 @@ pub(super) fn leave(copier: &Copier, cx: &Context<'_, Copier>, node: &DirNode<Co
         Ok(_) if keeps_its_own => {}
         Ok(fd) => {
             let pinned = made.before.as_ref().and_then(|_| pinned(copier, &fd));
+            // The mode of one that an earlier run made is due as in the run that makes it.
+            let is_as_new = made.is_unfinished && !copier.options.preserves(Preserve::MODE);
             let attributes = NewAttributes {
                 copier,
                 cx,
                 object: pinned.as_ref().map_or(Object::Open(&fd), Object::Pinned),
                 stat: source,
                 xattrs: &made.xattrs,
-                before: made.before.as_ref(),
+                before: made.before.as_ref().filter(|_| !is_as_new),
                 plain_mode: made.plain_mode,
                 has_access_list: own.gives_access_list,
                 creation_mode: None,

@@ -73,7 +73,12 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
         rename: None,
         earlier: earlier::counterparts(copy),
         operand: Arc::clone(&above.operand),
-        made: Some(MadeDirectory { before: there, plain_mode: None, xattrs: SourceXattrs::default() }),
+        made: Some(MadeDirectory {
+            before: there,
+            is_unfinished: false,
+            plain_mode: None,
+            xattrs: SourceXattrs::default(),
+        }),
         reflink_refused: AtomicBool::new(false),
         is_shared: false,
         gives_access_list: false,

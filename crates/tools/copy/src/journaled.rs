@@ -13,6 +13,10 @@
 //! gave it. Hard links are recorded for each name, and with the target's mode and owner instead of
 //! its ctime, which every further link changes.
 //!
+//! New directories, except those in new directories, are recorded before anything is copied to
+//! them. Until the copy is complete, later runs finish them, and those in them, as if they had made
+//! them: the mode that an interrupted run left may be the one that it worked with.
+//!
 //! Invariant: data is flushed before its record is written (tests: `cli/tests/trust/resume.rs`).
 
 use std::collections::HashMap;
@@ -20,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_flow::{DirHandle, EntryOutcome, OpenFile, Problem, Tally, lock};
-use haul_journal::{EntryKey, Journal, Stamp, State, is_settled};
+use haul_journal::{EntryKey, Journal, MadeDirectory, Stamp, State, is_settled};
 use haul_sys::{Error, Fd, Stat, file_system_id, stat, stat_at};
 
 use super::durable;
@@ -184,10 +188,40 @@ fn record_if(copy: EntryCopy<'_>, source: &Stat, is_ours: impl Fn(&Stat) -> bool
         Some((key_of(copy)?, stamp(copy, state, source, &target)?))
     };
     state.journal.done(look().filter(|(_, stamp)| *stamp != Stamp::NONE));
-    if let Some(error) = state.journal.take_failure() {
-        let path = state.journal.path().as_os_str().as_encoded_bytes();
-        copy.cx.problem(Problem::new(CopyKind::JournalLost).naming(path).naming(error.to_string()));
+    failure(copy.copier).into_iter().for_each(|problem| copy.cx.problem(problem));
+}
+
+/// Returns the first error of writing to the journal, once.
+pub(super) fn failure(copier: &Copier) -> Option<Problem> {
+    let journal = &copier.journal.as_ref()?.journal;
+    let error = journal.take_failure()?;
+    let path = journal.path().as_os_str().as_encoded_bytes();
+    Some(Problem::new(CopyKind::JournalLost).naming(path).naming(error.to_string()))
+}
+
+/// Records a directory that this run has just made.
+pub(super) fn record_directory(copier: &Copier, path: &[u8], made: &Stat) {
+    // Without a birth time no later run could recognize it.
+    if let (Some(state), Some(made)) = (&copier.journal, MadeDirectory::of(made)) {
+        state.journal.directory_made(directory_key(path), made);
     }
+}
+
+/// True if an earlier run has made an existing directory, and none has completed the copy since.
+pub(super) fn is_unfinished(copier: &Copier, path: &[u8], there: &Stat) -> bool {
+    let (Some(state), Some(there)) = (&copier.journal, MadeDirectory::of(there)) else { return false };
+    state.journal.is_unfinished(directory_key(path), there)
+}
+
+/// Returns the key of a directory of the target. Several sources may be copied to it.
+fn directory_key(path: &[u8]) -> EntryKey {
+    EntryKey::new(b"", path)
+}
+
+/// Flushes what was recorded about directories.
+pub(super) fn flush(copier: &Copier) -> Option<Problem> {
+    copier.journal.as_ref()?.journal.flush();
+    failure(copier)
 }
 
 /// Returns the key of an entry. Only a plain name in a directory identifies it in later runs too.

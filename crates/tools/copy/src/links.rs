@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use haul_flow::{Claim, DirHandle, EntryOutcome, FileKey, Problem};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Pinned, Stat, Timestamp};
-use haul_sys::{link_at_path, remove, rename, stat_at, stat_path, temporary_name};
+use haul_sys::{link_at_path, remove, rename, stat_at, stat_path};
 
 use super::entry_copy::EntryCopy;
 use super::journaled;
 use super::options::Preserve;
 use super::place::{self, Foreseen, Freed, Left, Place};
+use super::temporary;
 use super::{Copier, CopyKind};
 
 /// Temporary names tried. None is in use, unless an earlier process left it.
@@ -297,7 +298,7 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
             }
         }
     }
-    replace(&new, copy.target_name(), &make).map_err(failed)?;
+    replace(copy.copier, &new, copy.target_name(), &make).map_err(failed)?;
     copy.tell_replaced();
     Ok(Linking::Done)
 }
@@ -305,13 +306,14 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
 /// Replaces `name` atomically with what `make` creates: observers see either the old entry or the
 /// new one.
 pub(super) fn replace(
+    copier: &Copier,
     directory: &Fd,
     name: &CStr,
     make: &dyn Fn(&CStr) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut tried = 0;
     let passing = loop {
-        let passing = temporary_name();
+        let passing = temporary::new_name(copier);
         match make(&passing) {
             Ok(()) => break passing,
             Err(cause) if cause.is(Errno::EXIST) && tried < TRIES => tried += 1,

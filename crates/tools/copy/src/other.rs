@@ -260,13 +260,17 @@ fn make_in_place(
         Place::Left(left) => Ok(Some(left)),
         Place::Taken(there) => {
             copy.tell_copied_onto(there.as_ref(), None);
-            let outcome = if replaces { replace(directory, copy.target_name(), make) } else { Err(exists) };
+            let outcome = if replaces {
+                replace(copy.copier, directory, copy.target_name(), make)
+            } else {
+                Err(exists)
+            };
             outcome.map(|()| None).map_err(failed)
         }
         Place::Replaced(there) => {
             copy.tell_replaced();
             copy.tell_copied_onto(Some(&there), None);
-            replace(directory, copy.target_name(), make).map(|()| None).map_err(failed)
+            replace(copy.copier, directory, copy.target_name(), make).map(|()| None).map_err(failed)
         }
         Place::Free(Freed { backup, before }) => {
             copy.tell_copied_onto(before.as_ref(), backup.as_deref());
@@ -382,7 +386,9 @@ fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Probl
         };
         copy.tell_copied_onto(freed.before.as_ref(), freed.backup.as_deref());
         let outcome = match leads {
-            true if is_replaced => replace(&directory, copy.target_name(), &make).map_err(failed),
+            true if is_replaced => {
+                replace(copy.copier, &directory, copy.target_name(), &make).map_err(failed)
+            }
             true => make_or_replace(copy.copier, &directory, copy.target_name(), &make).map_err(failed),
             false => Err(Problem::new(CopyKind::RelativeLink).naming(copy.target_path())),
         };
@@ -412,7 +418,7 @@ fn make_or_replace(
 ) -> Result<(), Error> {
     match make(name) {
         Err(cause) if cause.is(Errno::EXIST) && copier.options.existing.force => {
-            replace(directory, name, make)
+            replace(copier, directory, name, make)
         }
         outcome => outcome,
     }

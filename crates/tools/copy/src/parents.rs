@@ -18,8 +18,10 @@ use haul_sys::{
 };
 use haul_sys::{c_string, make_directory, open, open_path, stat, stat_path};
 
+use super::creation_mode;
 use super::default_label;
 use super::durable;
+use super::journaled;
 use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object};
 use super::operands::Assignment;
 use super::options::Preserve;
@@ -35,6 +37,8 @@ pub(super) struct Parents<'a> {
     /// Parents to get attributes at the end, in the order met, and each one's index.
     changed: Vec<Changed>,
     places: HashMap<Identity, usize>,
+    /// Parents that an interrupted run with the same journal made, with their modes.
+    unfinished: HashMap<Identity, Mode>,
     status: Status,
 }
 
@@ -61,8 +65,16 @@ struct Component<'w> {
 
 impl<'a> Parents<'a> {
     pub(super) fn new(copier: &'a Copier, cache: &'a DirCache, report: &'a dyn Report) -> Self {
-        let (known, changed, places) = (HashMap::new(), Vec::new(), HashMap::new());
-        Self { copier, cache, report, known, changed, places, status: Status::Success }
+        Self {
+            copier,
+            cache,
+            report,
+            known: HashMap::new(),
+            changed: Vec::new(),
+            places: HashMap::new(),
+            unfinished: HashMap::new(),
+            status: Status::Success,
+        }
     }
 
     /// Returns the directory for a copy, after making missing parents; `None` if that failed and
@@ -96,8 +108,8 @@ impl<'a> Parents<'a> {
         Err(problem.because(exists))
     }
 
-    /// Walks the path; `None` if it is incomplete. As with GNU, a path that ends in a file is
-    /// reported before the sources are examined.
+    /// Walks the path; `None` if it is incomplete, or an interrupted run has left it unfinished. As
+    /// with GNU, a path that ends in a file is reported before the sources are examined.
     fn find(
         &mut self,
         target: &Arc<DirHandle>,
@@ -106,6 +118,7 @@ impl<'a> Parents<'a> {
         let mut held = Arc::clone(target);
         for (index, component) in way.iter().enumerate() {
             held = match self.step(&held, component) {
+                Ok(there) if self.is_due(&there) => return Ok(None),
                 Ok(there) => there,
                 Err(_) if index + 1 == way.len() && self.is_other(&held, component) => {
                     return Err(Problem::new(CopyKind::ParentIsOther).naming(component.shown));
@@ -116,6 +129,11 @@ impl<'a> Parents<'a> {
         Ok(Some(held))
     }
 
+    /// True if an interrupted run made a directory, and it isn't to get its attributes yet.
+    fn is_due(&self, there: &DirHandle) -> bool {
+        self.unfinished.contains_key(&there.identity()) && !self.places.contains_key(&there.identity())
+    }
+
     /// Descends one component.
     fn step(&mut self, above: &Arc<DirHandle>, component: &Component<'_>) -> Result<Arc<DirHandle>, Error> {
         if let Some(held) = self.known.get(&component.key) {
@@ -123,8 +141,11 @@ impl<'a> Parents<'a> {
         }
         let how = if self.copier.options.strict { Open::SEARCH } else { Open::SEARCH.following() };
         let fd = open(self.cache.open(above)?, &component.name, how)?;
-        let identity = stat(&fd)?.identity;
-        Ok(self.hold(above, component, how, (identity, fd)))
+        let there = stat(&fd)?;
+        if journaled::is_unfinished(self.copier, component.shown, &there) {
+            self.unfinished.insert(there.identity, there.mode);
+        }
+        Ok(self.hold(above, component, how, (there.identity, fd)))
     }
 
     fn hold(
@@ -156,8 +177,11 @@ impl<'a> Parents<'a> {
         for component in way {
             match self.step(&held, component) {
                 Ok(there) => {
-                    if preserves && !self.copier.options.strict {
-                        changes.push((Arc::clone(&there), component, source_stat(component)?, None));
+                    let unfinished = self.unfinished.get(&there.identity()).copied();
+                    if unfinished.is_some() || preserves && !self.copier.options.strict {
+                        let source = source_stat(component)?;
+                        let plain_mode = unfinished.and_then(|mode| self.unfinished_mode(&source, mode));
+                        changes.push((Arc::clone(&there), component, source, plain_mode));
                     }
                     (held, is_new) = (there, false);
                 }
@@ -211,7 +235,11 @@ impl<'a> Parents<'a> {
         let omitted = self.omitted(&source);
         let wanted = if self.copier.options.default_mode { Mode::ALL } else { source.mode };
         let is_shared = stat(&*directory).map_or(true, |above| is_shared(&above, self.copier.process.user));
-        let mode = wanted.without(omitted);
+        let early = match self.copier.options.preserves(Preserve::MODE) {
+            true => Mode::default(),
+            false => creation_mode::common(self.copier, wanted),
+        };
+        let mode = wanted.without(omitted).or(early);
         let creation =
             Creation::begin(Special { kind: FileType::Directory, mode, device_number: 0 }, is_shared);
         let make = || make_directory(&directory, &component.name, mode);
@@ -230,6 +258,8 @@ impl<'a> Parents<'a> {
         if self.places.contains_key(&made.identity) {
             return Err(replaced(component));
         }
+        // They are flushed together, before anything is copied.
+        journaled::record_directory(self.copier, component.shown, &made);
         let held = self.hold(above, component, Open::SEARCH, (made.identity, fd));
         Ok((held, source, self.plain_mode(omitted, made.mode)))
     }
@@ -259,6 +289,14 @@ impl<'a> Parents<'a> {
         let due = omitted.without(self.copier.umask);
         let complete = made.contains(Mode::OWNER) && made.contains(due);
         (!complete && !self.copier.options.preserves(Preserve::MODE)).then(|| made.or(due))
+    }
+
+    /// Returns [`Parents::plain_mode`] of a directory that an interrupted run made, which has
+    /// `mode`: it was given all owner permissions.
+    fn unfinished_mode(&self, source: &Stat, mode: Mode) -> Option<Mode> {
+        let owner = if self.copier.options.default_mode { Mode::OWNER } else { source.mode.and(Mode::OWNER) };
+        let made = mode.without(Mode::OWNER).or(mode.and(owner));
+        self.plain_mode(self.omitted(source), made)
     }
 
     /// Schedules a directory to get its source's attributes. The last operand that passes through

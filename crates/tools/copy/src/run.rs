@@ -9,7 +9,7 @@ use haul_flow::{
 use haul_journal::Journal;
 use haul_sys::{c_string, set_creation_label};
 
-use super::journaled::JournalState;
+use super::journaled::{self, JournalState};
 use super::operands::{self, Assignment};
 use super::parents::Parents;
 use super::target::{TargetDirectory, gives_operands_access_list};
@@ -139,6 +139,7 @@ fn copy_groups(
         let (operands, problems) = places(group, first, copier, cache, &mut parents);
         first += group.len();
         status = status.max(report_all(problems, report));
+        status = status.max(report_all(journaled::flush(copier).into_iter().collect(), report));
         let mut targets: Vec<_> = operands.iter().map(|operand| Arc::clone(&operand.own.held)).collect();
         targets.sort_unstable_by_key(|held| (held.identity().device, held.identity().inode));
         targets.dedup_by_key(|held| held.identity());

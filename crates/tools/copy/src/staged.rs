@@ -31,7 +31,7 @@ use haul_flow::{Problem, lock};
 use haul_sys::{Errno, Error, Fd, FileType, Mode, Open, Owner, Stat};
 use haul_sys::{
     change_mode, change_owner, flush_as_close_does, get_xattr, interposer, link_unnamed, list_xattrs, open,
-    remove, rename, rename_to_new, set_xattr, stat_at, temporary_name,
+    remove, rename, rename_to_new, set_xattr, stat_at,
 };
 
 use super::CopyKind;
@@ -44,6 +44,7 @@ use super::open_target::OpenTarget;
 use super::options::{Atomic, Update};
 use super::partial;
 use super::target::is_plain_name;
+use super::temporary;
 
 /// Minimum size, in bytes, of a new file that is staged without `--atomic`: from there on the cost
 /// of naming it later is below the noise. Of small files it is 15 to 30 percent, and a factor of
@@ -218,7 +219,7 @@ fn create_incomplete(
     {
         return Ok(target);
     }
-    let name = temporary_name();
+    let name = temporary::new_name(copy.copier);
     let file = copy.with_room(|| layouts::make_file(copy, (directory, &name), mode, source.layout))?;
     Ok(OpenTarget { staged: Some(Staged::named(name)), ..OpenTarget::new(file) })
 }
@@ -259,7 +260,9 @@ pub(super) fn name_open(copy: EntryCopy<'_>, staged: Option<&Staged>, file: &Fd)
             }
         }
         // linkat(2) can't replace a name.
-        replace(&directory, name, &|passing| copy.with_room(|| link_unnamed(file, &directory, passing)))
+        replace(copy.copier, &directory, name, &|passing| {
+            copy.with_room(|| link_unnamed(file, &directory, passing))
+        })
     });
     named.map_err(|cause| copy.cx.problem(copy.problem(CopyKind::CannotCreateFile, cause))).is_ok()
 }

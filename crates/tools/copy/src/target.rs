@@ -174,6 +174,8 @@ pub struct TargetDirectory {
 pub(super) struct MadeDirectory {
     /// The directory before this run; `None` if this run made it.
     pub(super) before: Option<Stat>,
+    /// True if an interrupted run with the same journal made it.
+    pub(super) is_unfinished: bool,
     /// Mode to set if the source's is not preserved; `None` if it already has it.
     pub(super) plain_mode: Option<Mode>,
     /// The source's xattrs, read while it was open.
@@ -212,6 +214,13 @@ impl TargetDirectory {
     /// True if this run made it.
     pub(super) fn is_new(&self) -> bool {
         self.made.as_ref().is_some_and(|made| made.before.is_none())
+    }
+
+    /// True if interrupted runs with the same journal made every directory that is in it. Not where
+    /// others may write: what those runs made there is finished, because its own permissions come
+    /// last.
+    pub(super) fn holds_unfinished(&self) -> bool {
+        !self.is_shared && self.made.as_ref().is_some_and(|made| made.is_unfinished)
     }
 
     pub(super) fn refuse_reflink(&self) {

@@ -5,17 +5,32 @@
 //! attempt knows what an earlier one may have left, and removes it, and a process that was given up
 //! but lives on uses names no one else does. A run that resumes from a journal removes what earlier
 //! runs left in a directory before it finishes that directory. A copy on one machine uses
-//! `haul_sys::temporary_name`.
+//! `haul_sys::temporary_name`, and with a journal names that contain its number, so that a run on
+//! another host, or in another container, recognizes them.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use haul_flow::{DirCache, DirHandle, Problem, lock};
-use haul_sys::{TEMPORARY_PREFIX, is_left_behind};
+use haul_sys::{TEMPORARY_PREFIX, is_left_behind, run_of, temporary_name, temporary_name_of_run};
 
 use super::options::{Atomic, TemporaryNames};
 use super::{Copier, CopyKind};
+
+/// Returns a name for an entry that is renamed or removed later.
+pub(super) fn new_name(copier: &Copier) -> CString {
+    match copier.temporary_names.get() {
+        Some(run) => temporary_name_of_run(run.number.wrapping_add(run.epoch.into())),
+        None => temporary_name(),
+    }
+}
+
+/// True if an earlier run with this number got the name from [`new_name`].
+fn is_earlier_name(name: &CStr, run: TemporaryNames) -> bool {
+    let epoch = run_of(name).map_or(0, |of| of.wrapping_sub(run.number));
+    (1..run.epoch.into()).contains(&epoch)
+}
 
 /// True if runs with this number may have given the name to an incomplete file.
 fn is_temporary_name(name: &CStr, run: TemporaryNames) -> bool {
@@ -47,8 +62,9 @@ pub(super) fn sweep(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) ->
     let told = |cause| Problem::new(CopyKind::CannotSweep).naming(held.path()).because(cause).as_warning();
     let kept = lock(&copier.kept_names).clone();
     let is_leftover = |name: &CStr| {
-        let is_earlier = run.is_some_and(|run| is_temporary_name(name, *run)) && !kept.contains(name);
-        is_earlier || is_left_behind(name)
+        let is_incomplete = run.is_some_and(|run| is_temporary_name(name, *run)) && !kept.contains(name);
+        let is_earlier = run.is_some_and(|run| is_earlier_name(name, *run));
+        is_incomplete || is_earlier || is_left_behind(name)
     };
     let swept = haul_flow::sweep(cache, held, is_leftover);
     swept.unwrap_or_else(|cause| vec![cause]).into_iter().map(told).collect()

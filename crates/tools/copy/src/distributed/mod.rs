@@ -63,6 +63,7 @@ struct PackedTarget {
     source: Vec<u8>,
     target: Vec<u8>,
     is_new: bool,
+    is_unfinished: bool,
     is_place: bool,
     is_shared: bool,
     gives_access_list: bool,
@@ -261,6 +262,7 @@ impl Distributed for Copier {
             source: own.operand.source.clone(),
             target: own.operand.target.clone(),
             is_new: own.is_new(),
+            is_unfinished: own.made.as_ref().is_some_and(|made| made.is_unfinished),
             is_place: own.made.is_none(),
             is_shared: own.is_shared,
             gives_access_list: own.gives_access_list,
@@ -288,8 +290,12 @@ impl Distributed for Copier {
             let looked = receiver.cache.open(&held).and_then(|fd| stat(&*fd));
             Some(looked.map_err(|cause| (held.path(), cause))?)
         };
-        let made =
-            MadeDirectory { before, plain_mode: None, xattrs: crate::xattr_rules::SourceXattrs::default() };
+        let made = MadeDirectory {
+            before,
+            is_unfinished: packed.is_unfinished,
+            plain_mode: None,
+            xattrs: crate::xattr_rules::SourceXattrs::default(),
+        };
         let operand = OperandCopy::new(packed.index, packed.source, packed.target);
         // What can't be found any more, or is another directory, is not linked to.
         let earlier = packed.earlier.iter().filter_map(|way| receiver.hold(way).ok()).collect();
@@ -314,7 +320,8 @@ impl Distributed for Copier {
         // A directory that the run created, or that is another operand, is refused by identity,
         // which only this process knows. A named directory is recorded when entered, and refused
         // once copied.
-        let is_named_here = node.is_operands_place() && self.named.are_kept();
+        // Only this process has the journal, where the tops of new trees are recorded.
+        let is_named_here = node.is_operands_place() && (self.named.are_kept() || self.journal.is_some());
         let may_be_refused = is_named_here || self.named.may_have(inode) || self.tops.may_be(inode);
         self.options.dereference != Dereference::Always && !node.own.held.is_absent() && !may_be_refused
     }
