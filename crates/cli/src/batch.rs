@@ -6,7 +6,7 @@
 //! ┌────────────────────────────┐    submits    ┌───────────────────────────────────────────────┐
 //! │ forwards output and errors │ ────────────► │ copies with its process group, by the journal │
 //! │ shows progress             │ ◄──────────── │ in the job directory                          │
-//! │ exits with its status      │ job directory │ Teller: writes progress about once a second   │
+//! │ exits with its status      │ job directory │ feed: writes progress about once a second     │
 //! └────────────────────────────┘               └───────────────────────────────────────────────┘
 //! ```
 //!
@@ -44,7 +44,7 @@ use crate::report::{Console, complain};
 use crate::task::{RunOptions, Work, count_meanwhile};
 
 /// Interval between a job's progress updates.
-const TELL: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Added by shells to the number of the signal that ended a program.
 const SIGNALLED: u8 = 128;
@@ -273,18 +273,18 @@ struct ProgressFile {
 }
 
 /// Sends progress to the process that follows this job, until dropped.
-pub(crate) struct Teller {
+pub(crate) struct ProgressFeed {
     over: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Teller {
+impl ProgressFeed {
     /// Starts if this is a followed job that is to show progress.
     pub(crate) fn begin(options: ProgressOptions, source: Arc<dyn Source>) -> Option<Self> {
         let spool = spool().filter(|_| options.when != When::Never)?;
         let (over, heard) = channel::<()>();
         let tell = move || loop {
-            let waited = heard.recv_timeout(TELL);
+            let waited = heard.recv_timeout(INTERVAL);
             let content = ProgressFile { done: source.done(), slow_ranks: source.slow_ranks() };
             let content = serde_json::to_vec(&content).unwrap_or_default();
             // A lost update is no reason to fail; the next one may succeed.
@@ -293,12 +293,12 @@ impl Teller {
                 return;
             }
         };
-        let thread = std::thread::Builder::new().name("teller".to_owned()).spawn(tell).ok();
+        let thread = std::thread::Builder::new().name("progress-feed".to_owned()).spawn(tell).ok();
         Some(Self { over: Some(over), thread })
     }
 }
 
-impl Drop for Teller {
+impl Drop for ProgressFeed {
     fn drop(&mut self) {
         drop(self.over.take());
         if let Some(thread) = self.thread.take() {

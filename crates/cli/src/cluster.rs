@@ -60,7 +60,7 @@ pub(crate) fn stdout_is_terminal() -> bool {
 }
 
 /// True if this process prints messages for all that were started with the same command line.
-pub(crate) fn speaks() -> bool {
+pub(crate) fn prints_messages() -> bool {
     !is_under_launcher() || launched().is_none_or(|launched| launched.rank == 0)
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn speaks() -> bool {
 /// die before it has reported, so the others wait to be killed. A rank that isn't killed fails in
 /// the end: the reason was its host's alone, or its launcher kills nothing.
 pub(crate) fn refuse(status: ExitCode, report: impl FnOnce()) -> ExitCode {
-    if speaks() {
+    if prints_messages() {
         report();
     } else {
         std::thread::sleep(JOB_END);

@@ -30,8 +30,8 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     let messages = Messages::in_locale(program);
     let mut is_reported = true;
     // A script under mpirun that calls `cp` means one copy, with messages, in each process.
-    let speaks = program == "cp" || cluster::speaks();
-    let mut warn = |warning| is_reported &= !speaks || complain(&messages.warning(warning));
+    let prints_messages = program == "cp" || cluster::prints_messages();
+    let mut warn = |warning| is_reported &= !prints_messages || complain(&messages.warning(warning));
     let environment = match program {
         "cp" => Environment::of_stand_in(),
         _ => Environment::of_command("cp"),
@@ -41,7 +41,7 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
             copy_alone(messages, &request)
         }
         Ok(Parsed::Copy(request)) => copy(messages, &request),
-        Ok(Parsed::Tell(_)) if !speaks => ExitCode::SUCCESS,
+        Ok(Parsed::Tell(_)) if !prints_messages => ExitCode::SUCCESS,
         Ok(Parsed::Tell(Information::Help)) => print_information(messages, &flags::COMMAND.help(program)),
         Ok(Parsed::Tell(Information::Version)) => {
             print_information(messages, concat!("cp (haul) ", env!("CARGO_PKG_VERSION"), "\n"))
@@ -107,7 +107,7 @@ fn with_journal(
             complain(&messages.debug(text));
         });
     }
-    let request = &journal::going_on(request, journal.as_deref());
+    let request = &journal::resumed_request(request, journal.as_deref());
     run(messages, journal.clone(), &Copy { journal, ..Copy::of(request) })
 }
 

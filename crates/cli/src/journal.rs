@@ -17,7 +17,7 @@ use haul_flow::{Problem, Report};
 use haul_journal::{Journal, RunId};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::cluster::{is_under_launcher, speaks};
+use crate::cluster::{is_under_launcher, prints_messages};
 use crate::flags::{Request, StatisticsForm};
 use crate::messages;
 use crate::report::Console;
@@ -25,7 +25,7 @@ use crate::report::Console;
 /// Opens the journal of a copy, if it has one: the user's, or that of the batch job this process
 /// runs in.
 pub(crate) fn open(request: &Request) -> Result<Option<Arc<Journal>>, String> {
-    if !speaks() {
+    if !prints_messages() {
         return Ok(None);
     }
     let Request { operands, run, resume, .. } = request;
@@ -83,7 +83,7 @@ fn copies_to_a_name(operands: &Operands) -> bool {
 }
 
 /// Adapts a request to the run that its journal records.
-pub(crate) fn going_on(request: &Request, journal: Option<&Journal>) -> Request {
+pub(crate) fn resumed_request(request: &Request, journal: Option<&Journal>) -> Request {
     let mut request = request.clone();
     let Some(journal) = journal else { return request };
     let RunId { number, epoch } = journal.run();

@@ -29,7 +29,7 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
             request.run.hosts.clients = request.run.hosts.clients.or_else(clients_at_hand);
             copy::copy(messages, &request)
         }
-        Ok(Parsed::Targets(_) | Parsed::Tell(_)) if !cluster::speaks() => ExitCode::SUCCESS,
+        Ok(Parsed::Targets(_) | Parsed::Tell(_)) if !cluster::prints_messages() => ExitCode::SUCCESS,
         Ok(Parsed::Targets(request)) => {
             let console = Console::new(messages, Output::standard());
             targets::list(&request, &console);

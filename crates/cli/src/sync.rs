@@ -24,7 +24,7 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
                 complain(&messages.problem(&why));
             }),
         },
-        Ok(Parsed::Tell(_)) if !cluster::speaks() => ExitCode::SUCCESS,
+        Ok(Parsed::Tell(_)) if !cluster::prints_messages() => ExitCode::SUCCESS,
         Ok(Parsed::Tell(Information::Help)) => print_information(messages, &COMMAND.help(PROGRAM)),
         Ok(Parsed::Tell(Information::Version)) => {
             print_information(messages, concat!("sync (haul) ", env!("CARGO_PKG_VERSION"), "\n"))
@@ -40,7 +40,7 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
 fn prepare(request: &mut Request, messages: &Messages) -> Result<(), Problem> {
     // Of several ranks, one prints it.
     let mut warn = |warning: Problem| {
-        if cluster::speaks() {
+        if cluster::prints_messages() {
             complain(&messages.problem(&warning));
         }
     };

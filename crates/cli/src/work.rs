@@ -14,7 +14,7 @@ use haul_journal::Journal;
 use haul_sys::{Fd, Identity, c_string, reason, stat_path};
 use signal_hook::consts::SIGINT;
 
-use crate::batch::{self, Teller};
+use crate::batch::{self, ProgressFeed};
 use crate::cluster;
 use crate::control::{Control, ControlSocket, Controlled};
 use crate::flags::StatisticsForm;
@@ -96,7 +96,7 @@ pub(crate) fn by(
         .with_progress(batch::shown_here(run_options.progress))
         .with_run_log(Arc::clone(&run_log))
         .with_status_line();
-    let teller = Teller::begin(run_options.progress, console.figures());
+    let feed = ProgressFeed::begin(run_options.progress, console.figures());
     let control = socket.and_then(|socket| controlled(socket, run_options, &console, work));
     let config = &config_of_run(run_options, &run_log);
     let status = std::thread::scope(|scope| {
@@ -108,7 +108,7 @@ pub(crate) fn by(
         console.end_progress();
         status
     });
-    drop(teller);
+    drop(feed);
     let statistics = (run_options.statistics.is_some() || run_log.is_wanted()).then(|| {
         let (tally, problems) = console.counted();
         Statistics::of_run(tally, problems, began.elapsed(), console.means())

@@ -72,7 +72,7 @@ pub(crate) fn enter<T: Distributed>(
     }
     let own = match cx.tool().enter_dir(cx, entry, &OpenDir { source: Ok(fd), stat: seen, scope: None }) {
         Enter::Visit(own) => own,
-        Enter::Bare(_) | Enter::Over => return Elsewhere::Over,
+        Enter::Bare(_) | Enter::Done => return Elsewhere::Over,
     };
     Elsewhere::Entered(Box::new(Entered {
         name: entry.name().to_owned(),

@@ -9,7 +9,7 @@
 //!
 //! When the work of a tool is done, another init message may come instead of `Stop`.
 //!
-//! It ends when all ranks have said goodbye, or with [`Broken`] when the link or a rank is gone.
+//! It ends when all ranks have shut down, or with [`Broken`] when the link or a rank is gone.
 //! The launch process is sent the reason if possible.
 
 use std::time::{Duration, Instant};
@@ -106,19 +106,19 @@ impl Master {
         std::mem::take(&mut self.outgoing).into_iter()
     }
 
-    /// True if all ranks have said goodbye.
+    /// True if all ranks have shut down.
     pub(crate) fn is_over(&self) -> bool {
         self.peers.iter().all(|peer| peer.gone)
     }
 
     /// Reports to the launch process that all ranks have shut down.
-    pub(crate) fn farewell(&mut self) {
+    pub(crate) fn report_stopped(&mut self) {
         // A launch process that didn't wait for this has everything it needs.
         self.tell(ToLaunch::Stopped { messages: self.messages }).unwrap_or_default();
     }
 
     /// Reports to the launch process why the job is lost, if possible.
-    pub(crate) fn lament(&mut self, why: &Broken) {
+    pub(crate) fn report_lost(&mut self, why: &Broken) {
         // If this fails, the launch process will find the link closed.
         self.tell(ToLaunch::Lost { why: why.to_string() }).unwrap_or_default();
     }
@@ -241,7 +241,7 @@ impl Master {
         for over in &report.files {
             self.event(Event::FileOver { file: over.file });
         }
-        if report.called_off {
+        if report.cancelled {
             self.tell_all(&Message::CalledOff);
         }
         self.tell(ToLaunch::Report { rank: from, report: Box::new(report) })
@@ -286,7 +286,7 @@ impl Master {
         Ok(())
     }
 
-    /// Grants what the limits allow. After `Stop` nobody needs it, and a rank that has said goodbye
+    /// Grants what the limits allow. After `Stop` nobody needs it, and a rank that has shut down
     /// receives nothing.
     pub(crate) fn grant(&mut self, now: Instant) -> Result<(), Broken> {
         if self.stopping {

@@ -15,11 +15,11 @@
 
 mod abi;
 mod flight;
-mod goodbye;
 mod launched;
 mod library;
 mod one_host;
 mod refusal;
+mod shutdown;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub use refusal::{Refusal, Unusable};
 const TAG: i32 = 0;
 
 /// Maximum time a rank waits for the others to reach the end.
-pub const GOODBYE_MAX: Duration = Duration::from_secs(60);
+pub const SHUTDOWN_MAX: Duration = Duration::from_secs(60);
 
 /// Maximum time for a library to finalize, once all ranks have reached the end.
 pub const FINALIZE_MAX: Duration = Duration::from_secs(2);
@@ -141,11 +141,11 @@ impl World {
     /// within [`FINALIZE_MAX`], the process exits with `status`.
     ///
     /// # Errors
-    /// If other ranks don't reach the end or don't receive their messages within [`GOODBYE_MAX`],
+    /// If other ranks don't reach the end or don't receive their messages within [`SHUTDOWN_MAX`],
     /// if received messages were not taken, or if the library fails.
     pub fn finish_or_exit(mut self, status: u8) -> Result<(), Broken> {
-        let mut deadline = Deadline::new(Instant::now(), GOODBYE_MAX);
-        goodbye::until(&mut deadline, || self.settle())?;
+        let mut deadline = Deadline::new(Instant::now(), SHUTDOWN_MAX);
+        shutdown::until(&mut deadline, || self.settle())?;
         if !self.receiving.is_empty() {
             return Err(Broken::Transport {
                 doing: "ending MPI",
@@ -153,9 +153,9 @@ impl World {
             });
         }
         // Before `MPI_Finalize`, in which some libraries stop moving messages that others still
-        // wait for (`goodbye.rs`).
-        goodbye::agree(&self.library, self.rank, self.size, &mut deadline)?;
-        goodbye::guarded(&self.library, FINALIZE_MAX, status)
+        // wait for (`shutdown.rs`).
+        shutdown::agree(&self.library, self.rank, self.size, &mut deadline)?;
+        shutdown::guarded(&self.library, FINALIZE_MAX, status)
     }
 
     /// Ends the processes of all ranks, as far as the library can, and this one.

@@ -120,7 +120,7 @@ impl<X: Transport> RankLoop<X> {
     fn turn(&mut self, work: &mut dyn FnMut(Message) -> Option<Message>) -> Result<Turn, Broken> {
         let outcome = self.try_turn(work);
         if let (Err(broken), Some(master)) = (&outcome, &mut self.master) {
-            master.lament(broken);
+            master.report_lost(broken);
         }
         outcome
     }
@@ -352,14 +352,14 @@ impl<X: Transport> RankLoop<X> {
         self.leave()
     }
 
-    /// Sends the goodbye message. The master waits for that of every rank.
+    /// Sends the last message. The master waits for that of every rank.
     fn leave(mut self) -> Result<X, Broken> {
         self.send(Rank::MASTER, &Message::Bye)?;
         while self.master.as_ref().is_some_and(|master| !master.is_over()) {
             self.turn(&mut Some)?;
         }
         if let Some(master) = &mut self.master {
-            master.farewell();
+            master.report_stopped();
         }
         while !self.transport.settle()? {
             std::thread::sleep(PAUSES.0);

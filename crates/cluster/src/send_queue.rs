@@ -254,7 +254,7 @@ impl<T: Distributed + 'static> SendQueue<T> {
         // Others wait for these: rank 0 to give more work, a file's leader for its ranges,
         // everybody for a cancellation.
         let urgent = collected.whole
-            || collected.report.called_off
+            || collected.report.cancelled
             || !collected.report.opened.is_empty()
             || !collected.report.files.is_empty()
             || !collected.report.ranges.is_empty();
@@ -266,7 +266,7 @@ impl<T: Distributed + 'static> SendQueue<T> {
 
     /// Records that the run is cancelled, for the next report.
     pub(crate) fn note_cancelled(&self) {
-        self.add(|report| report.called_off = true);
+        self.add(|report| report.cancelled = true);
     }
 
     /// Returns everything collected so far, in at least one report.

@@ -237,7 +237,7 @@ pub struct Report {
     /// Output for the user.
     pub news: News,
     /// True if the tool has cancelled the run.
-    pub called_off: bool,
+    pub cancelled: bool,
 }
 
 /// Output for the user.

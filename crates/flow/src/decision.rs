@@ -207,7 +207,7 @@ pub enum Enter<D> {
     /// Skip its entries, but finish it as if it had been visited.
     Bare(D),
     /// Skip it. If that is an error, the tool has reported it.
-    Over,
+    Done,
 }
 
 /// Method of moving a file's content.
@@ -352,7 +352,7 @@ impl Finished {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handled {
     /// The entry is complete.
-    Over,
+    Done,
     /// The tool keeps the entry and completes it later.
     Deferred,
 }

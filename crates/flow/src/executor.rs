@@ -6,7 +6,7 @@ use haul_sys::has_coarse_locks;
 
 use crate::Status;
 use crate::config::Config;
-use crate::held::DirHandle;
+use crate::directory_cache::DirHandle;
 use crate::local::Local;
 use crate::operand::Operand;
 use crate::run::{RunSpec, run};

@@ -177,7 +177,7 @@ impl Growth {
     }
 
     /// Creates a governor that never changes the number of workers.
-    pub(crate) fn over() -> Self {
+    pub(crate) fn disabled() -> Self {
         Self { next_look: Duration::MAX, ..Self::new(1, 1) }
     }
 
@@ -187,7 +187,7 @@ impl Growth {
     }
 
     /// Ignores what the run has done until now.
-    pub(crate) fn pass_over(&mut self, now: Progress) {
+    pub(crate) fn restart_observation(&mut self, now: Progress) {
         self.last = now;
         self.next_look = now.elapsed + PERIOD;
     }
@@ -197,7 +197,7 @@ impl Growth {
         let Some(max) = now.latency_max else {
             // The limit was lifted: restore the number from before it.
             let before = self.held_back.take()?;
-            return Some(self.go_on(now, before));
+            return Some(self.restart_growth(now, before));
         };
         let as_now = self.held_back.map(|_| workers);
         let Some(latency) = self.latency(now, workers) else {
@@ -227,12 +227,12 @@ impl Growth {
         if self.held_back == Some(wanted) {
             self.held_back = None;
         }
-        Some(self.go_on(now, wanted))
+        Some(self.restart_growth(now, wanted))
     }
 
     /// Restarts growth a moment after the latency limit has changed the number of workers.
-    fn go_on(&mut self, now: Progress, workers: usize) -> usize {
-        self.pass_over(now);
+    fn restart_growth(&mut self, now: Progress, workers: usize) -> usize {
+        self.restart_observation(now);
         self.phase = Phase::Steady(now.elapsed + PAUSE);
         workers
     }
@@ -256,7 +256,7 @@ impl Growth {
 
     /// Observes a run of `workers`, all of which have work. Returns how many there should be.
     pub(crate) fn observe(&mut self, now: Progress, workers: usize) -> usize {
-        let Some(seen) = self.since_the_last(now, workers) else {
+        let Some(seen) = self.observation(now, workers) else {
             self.next_look = now.elapsed + RETRY;
             return workers;
         };
@@ -280,7 +280,7 @@ impl Growth {
         let wanted = match seen.waits {
             true if is_waiting && was_waiting => self.more(seen),
             true => workers,
-            false => self.other_of_the_first(seen),
+            false => self.half_or_all(seen),
         };
         if wanted != workers {
             self.phase = Phase::Changed(seen);
@@ -289,7 +289,7 @@ impl Growth {
     }
 
     /// Returns what was done since the latest observation, if that is enough to say something.
-    fn since_the_last(&mut self, now: Progress, workers: usize) -> Option<Observation> {
+    fn observation(&mut self, now: Progress, workers: usize) -> Option<Observation> {
         let elapsed = now.elapsed.saturating_sub(self.last.elapsed);
         let steps = now.steps.saturating_sub(self.last.steps);
         if elapsed < PERIOD || steps < STEPS_PER_WORKER * workers as u64 {
@@ -341,7 +341,7 @@ impl Growth {
 
     /// Returns half of the first workers instead of all, or all instead of half, if the processors
     /// have time left.
-    fn other_of_the_first(&self, Observation { workers, share, .. }: Observation) -> usize {
+    fn half_or_all(&self, Observation { workers, share, .. }: Observation) -> usize {
         match workers {
             _ if share >= FULL || workers > self.first => workers,
             few if few < self.first => self.first,

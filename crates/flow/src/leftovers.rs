@@ -8,7 +8,7 @@ use haul_sys::{
     stat_at,
 };
 
-use crate::held::{DirCache, DirHandle};
+use crate::directory_cache::{DirCache, DirHandle};
 use crate::plan::WINDOW_ENTRIES;
 
 /// Removes the files of a directory whose names `is_leftover` recognises as left by an earlier

@@ -21,10 +21,10 @@ mod cache_policy;
 mod config;
 mod creation;
 mod decision;
+mod directory_cache;
 mod driver;
 mod executor;
 mod growth;
-mod held;
 mod kind;
 mod leftovers;
 mod limits;
@@ -57,10 +57,10 @@ pub use decision::{
     Block, ClosedWaiting, Enter, Failure, FileRange, Finished, Handled, Holes, OpenDir, OpenSource,
     OpenSubdir, Order, Plan, Policy, Probe, Reported, Start, Transfer, Write,
 };
+pub use directory_cache::{DirCache, DirHandle};
 pub use driver::{Driver, JobWeight};
 pub use executor::{Alone, Executor, JobSpec};
 pub use haul_sys::Standard;
-pub use held::{DirCache, DirHandle};
 pub use kind::{FlowKind, Kind};
 pub use leftovers::sweep;
 pub use limits::{Granter, LimitValues, Limits, Load};

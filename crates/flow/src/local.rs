@@ -106,8 +106,8 @@ pub struct Local<J> {
     starts_late: AtomicBool,
     began: Instant,
     over: AtomicBool,
-    bed: Mutex<()>,
-    alarm: Condvar,
+    sleep_lock: Mutex<()>,
+    wakeup: Condvar,
     /// Wakes the workers that rest.
     rest_over: Condvar,
 }
@@ -139,8 +139,8 @@ impl<J: JobWeight + Send> Local<J> {
             starts_late: AtomicBool::new(false),
             began: Instant::now(),
             over: AtomicBool::new(false),
-            bed: Mutex::new(()),
-            alarm: Condvar::new(),
+            sleep_lock: Mutex::new(()),
+            wakeup: Condvar::new(),
             rest_over: Condvar::new(),
         }
     }
@@ -189,24 +189,24 @@ impl<J: JobWeight + Send> Local<J> {
     fn rest_from(&self, number: usize) {
         if self.resting_from.swap(number, Ordering::SeqCst) < number {
             // With the lock held: a worker about to rest sees the new number, or is woken.
-            let _bed = lock(&self.bed);
+            let _lock = lock(&self.sleep_lock);
             self.rest_over.notify_all();
         }
     }
 
-    /// Rests until the run is over or the worker is wanted again. The caller holds `bed`.
-    fn rest<'b>(&self, me: usize, mut bed: MutexGuard<'b, ()>) -> MutexGuard<'b, ()> {
+    /// Rests until the run is over or the worker is wanted again. The caller holds `sleep_lock`.
+    fn rest<'b>(&self, me: usize, mut sleep_lock: MutexGuard<'b, ()>) -> MutexGuard<'b, ()> {
         self.resting.fetch_add(1, Ordering::SeqCst);
         if self.queued.load(Ordering::SeqCst) > 0 {
             // It may be this worker that was woken for the job.
-            self.alarm.notify_one();
+            self.wakeup.notify_one();
         }
         self.end_if_idle();
         while self.rests(me) && !self.over.load(Ordering::SeqCst) {
-            bed = self.rest_over.wait(bed).unwrap_or_else(PoisonError::into_inner);
+            sleep_lock = self.rest_over.wait(sleep_lock).unwrap_or_else(PoisonError::into_inner);
         }
         self.resting.fetch_sub(1, Ordering::SeqCst);
-        bed
+        sleep_lock
     }
 
     fn rests(&self, me: usize) -> bool {
@@ -220,12 +220,12 @@ impl<J: JobWeight + Send> Local<J> {
     }
 
     /// Ends the run if all workers sleep, nothing is queued and no feed is left. The caller
-    /// holds `bed`.
+    /// holds `sleep_lock`.
     fn end_if_idle(&self) {
         let is_queued = self.queued.load(Ordering::SeqCst) > 0;
         if self.are_all_asleep() && !is_queued && self.feeds.load(Ordering::SeqCst) == 0 {
             self.over.store(true, Ordering::SeqCst);
-            self.alarm.notify_all();
+            self.wakeup.notify_all();
             self.rest_over.notify_all();
         }
     }
@@ -240,8 +240,8 @@ impl<J: JobWeight + Send> Local<J> {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             // A sleeper that has checked the count but doesn't wait yet would miss the notification
             // without the lock.
-            let _bed = lock(&self.bed);
-            self.alarm.notify_one();
+            let _lock = lock(&self.sleep_lock);
+            self.wakeup.notify_one();
         }
     }
 
@@ -278,7 +278,7 @@ impl<J: JobWeight + Send> Local<J> {
             match growth.regulate(progress, working) {
                 Some(wanted) => self.set_workers(wanted, present),
                 None if may_grow => self.set_workers(growth.observe(progress, working), present),
-                None => growth.pass_over(progress),
+                None => growth.restart_observation(progress),
             }
         }
     }
@@ -366,7 +366,7 @@ impl<J: JobWeight + Send> Drop for Feed<'_, J> {
     fn drop(&mut self) {
         // With the lock held: a worker about to sleep either sees that the feed is gone, or is seen
         // asleep.
-        let _bed = lock(&self.driver.bed);
+        let _lock = lock(&self.driver.sleep_lock);
         self.driver.feeds.fetch_sub(1, Ordering::SeqCst);
         self.driver.end_if_idle();
     }
@@ -401,7 +401,7 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
 
     fn not_started(&self) {
         let mut growth = lock(&self.growth);
-        *growth = Some(Growth::over());
+        *growth = Some(Growth::disabled());
         self.limit.store(0, Ordering::Relaxed);
         self.present.fetch_sub(1, Ordering::SeqCst);
     }
@@ -449,17 +449,17 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
     }
 
     fn wait(&self, me: usize) -> bool {
-        let mut bed = lock(&self.bed);
+        let mut sleep_lock = lock(&self.sleep_lock);
         if self.rests(me) {
-            drop(self.rest(me, bed));
+            drop(self.rest(me, sleep_lock));
             return !self.over.load(Ordering::SeqCst);
         }
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         self.end_if_idle();
-        // The alarm also rings when another worker gets the job, and condition variables wake
+        // The wakeup also rings when another worker gets the job, and condition variables wake
         // spuriously.
         while self.queued.load(Ordering::SeqCst) == 0 && !self.over.load(Ordering::SeqCst) {
-            bed = self.alarm.wait(bed).unwrap_or_else(PoisonError::into_inner);
+            sleep_lock = self.wakeup.wait(sleep_lock).unwrap_or_else(PoisonError::into_inner);
         }
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
         !self.over.load(Ordering::SeqCst)

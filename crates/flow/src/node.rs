@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use haul_sys::{EntryType, Identity, Name, Stat};
 
-use crate::held::DirHandle;
+use crate::directory_cache::DirHandle;
 use crate::selection::Scope;
 
 /// A directory being visited.

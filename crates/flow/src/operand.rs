@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use haul_sys::{EntryType, Error, Names, Open, c_string};
 
-use crate::held::{DirCache, DirHandle};
+use crate::directory_cache::{DirCache, DirHandle};
 
 /// Entries of one directory for a tool to run over, with the tool's state `D` for that directory.
 ///

@@ -9,8 +9,8 @@ use haul_sys::c_string;
 
 use crate::Status;
 use crate::config::Config;
+use crate::directory_cache::{DirCache, DirHandle};
 use crate::executor::{Alone, Executor, JobSpec};
-use crate::held::{DirCache, DirHandle};
 use crate::kind::FlowKind;
 use crate::operand::{Operand, Split};
 use crate::report::{Problem, Report};

@@ -40,8 +40,8 @@ use crate::decision::{
     Block, ClosedWaiting, Enter, Failure, Finished, Handled, OpenDir, OpenSource, OpenSubdir, Plan, Policy,
     Reported, Start, Transfer, Write,
 };
+use crate::directory_cache::DirCache;
 use crate::driver::{Driver, JobWeight};
-use crate::held::DirCache;
 use crate::kind::FlowKind;
 use crate::limits::{Limits, Load};
 use crate::operand::Operand;
@@ -96,7 +96,7 @@ pub trait Tool: Sync + Sized {
     /// Handles an entry for which [`Tool::plan`] returned [`Plan::Handle`]: a link, a device,
     /// another name of a file.
     fn handle(&self, _cx: &Context<'_, Self>, _entry: &Entry<Self>, _kind: EntryType) -> Handled {
-        Handled::Over
+        Handled::Done
     }
 
     /// Called when a file was opened and stat'ed. Decides what happens to its content.
@@ -436,7 +436,7 @@ impl<'r, T: Tool> Context<'r, T> {
 
     /// Passes an entry to [`Tool::handle`], and completes it unless that is deferred.
     pub(crate) fn handle(&self, entry: &Entry<T>, kind: EntryType) {
-        if self.run.tool.handle(self, entry, kind) == Handled::Over {
+        if self.run.tool.handle(self, entry, kind) == Handled::Done {
             self.complete(entry);
         }
     }

@@ -77,7 +77,7 @@ pub enum Gather {
 
 /// Requests in flight in the kernel's AIO contexts. See the module for its promises.
 pub struct KernelAio {
-    /// Indexed by [`Lane`].
+    /// Indexed by [`Direction`].
     queues: [Queue; 2],
     slots: Box<[Slot]>,
     blocks: Box<[ControlBlock]>,
@@ -97,13 +97,13 @@ pub struct KernelAio {
 
 /// The context an operation goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lane {
+enum Direction {
     Read,
     Write,
 }
 
-impl Lane {
-    const ALL: [Lane; 2] = [Lane::Read, Lane::Write];
+impl Direction {
+    const ALL: [Direction; 2] = [Direction::Read, Direction::Write];
 }
 
 /// A context, and the requests waiting to be submitted to it.
@@ -177,7 +177,7 @@ impl KernelAio {
     /// Returns how many operations the kernel has accepted: reads, then writes and fsyncs.
     #[must_use]
     pub fn taken(&self) -> [u64; 2] {
-        Lane::ALL.map(|lane| self.queues[lane as usize].taken)
+        Direction::ALL.map(|direction| self.queues[direction as usize].taken)
     }
 
     /// Returns the usage counters: only the calls made.
@@ -213,11 +213,11 @@ impl KernelAio {
     /// synchronously; accepted ones whose result is lost fail with `EIO`. The next
     /// [`KernelAio::reap`] returns both.
     pub fn flush(&mut self) -> Result<()> {
-        for lane in Lane::ALL {
+        for direction in Direction::ALL {
             // Terminates: on each turn the kernel accepts or refuses a request, or a stall counts
             // towards its limit, or AIO breaks down, which empties the queues.
-            while !self.queues[lane as usize].waiting.is_empty() {
-                self.submit(lane)?;
+            while !self.queues[direction as usize].waiting.is_empty() {
+                self.submit(direction)?;
             }
         }
         Ok(())
@@ -231,8 +231,8 @@ impl KernelAio {
     pub fn reap(&mut self, min: usize, mut take: impl FnMut(u64, Transferred)) -> Result<()> {
         let mut wanted = min.min(self.in_flight());
         loop {
-            for lane in Lane::ALL {
-                self.collect(lane, 0)?;
+            for direction in Direction::ALL {
+                self.collect(direction, 0)?;
             }
             wanted = wanted.saturating_sub(self.settle(&mut take));
             if mem::take(&mut self.restarted) {
@@ -254,11 +254,11 @@ impl KernelAio {
         let slot = &mut self.slots[index];
         let Some(transfer) = &mut slot.transfer else { return };
         let part = transfer.part(slot.read);
-        let lane = if part.operation == Operation::Read { Lane::Read } else { Lane::Write };
+        let direction = if part.operation == Operation::Read { Direction::Read } else { Direction::Write };
         match asked(part.operation, part.bytes.len()) {
             Ok(length) => {
                 self.blocks[index] = ControlBlock::new(index, part, length, self.signals.as_fd());
-                self.queues[lane as usize].waiting.push_back(index);
+                self.queues[direction as usize].waiting.push_back(index);
             }
             Err(answer) => self.finished.push_back((index, answer)),
         }
@@ -307,8 +307,8 @@ impl KernelAio {
     }
 
     /// Calls `io_submit` once and handles transient failures.
-    fn submit(&mut self, lane: Lane) -> Result<()> {
-        let queue = &mut self.queues[lane as usize];
+    fn submit(&mut self, direction: Direction) -> Result<()> {
+        let queue = &mut self.queues[direction as usize];
         // SAFETY: the blocks name memory in buffers owned by the slots. A buffer is neither freed
         // nor handed out before its event is seen (`settle`) or the context is destroyed; if it
         // can't be destroyed, the buffer is leaked (`let_go`).
@@ -329,7 +329,7 @@ impl KernelAio {
             Ok(0) | Err(Errno::AGAIN) => {
                 let in_kernel = queue.in_kernel;
                 self.stall(Operation::IoSubmit)?;
-                self.collect(lane, usize::from(in_kernel > 0))
+                self.collect(direction, usize::from(in_kernel > 0))
             }
             // If even submitting nothing fails, AIO itself is forbidden, not just this request.
             Err(errno @ (Errno::PERM | Errno::NOSYS)) if queue.context.try_submit().is_err() => {
@@ -348,9 +348,9 @@ impl KernelAio {
     }
 
     /// Moves all events of a context to `finished`. Waits for `min` events unless interrupted.
-    fn collect(&mut self, lane: Lane, min: usize) -> Result<()> {
-        while self.queues[lane as usize].in_kernel > 0 {
-            match self.fetch(lane, min) {
+    fn collect(&mut self, direction: Direction, min: usize) -> Result<()> {
+        while self.queues[direction as usize].in_kernel > 0 {
+            match self.fetch(direction, min) {
                 Ok(0) => break,
                 Ok(_) => {
                     self.stalls = 0;
@@ -366,8 +366,8 @@ impl KernelAio {
     }
 
     /// Calls `io_getevents` once; returns how many operations completed.
-    fn fetch(&mut self, lane: Lane, min: usize) -> std::result::Result<usize, Errno> {
-        let queue = &mut self.queues[lane as usize];
+    fn fetch(&mut self, direction: Direction, min: usize) -> std::result::Result<usize, Errno> {
+        let queue = &mut self.queues[direction as usize];
         let count = queue.context.fetch(min.min(queue.in_kernel), &mut self.events)?;
         for (index, result) in self.events[..count].iter().map(Event::take) {
             if let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.in_kernel) {
@@ -388,10 +388,10 @@ impl KernelAio {
             Gather::One => 1,
             Gather::Wanted => wanted,
         };
-        let [reads, writes] = Lane::ALL.map(|lane| self.queues[lane as usize].in_kernel);
+        let [reads, writes] = Direction::ALL.map(|direction| self.queues[direction as usize].in_kernel);
         match (reads, writes) {
-            (_, 0) => self.collect(Lane::Read, min),
-            (0, _) => self.collect(Lane::Write, min),
+            (_, 0) => self.collect(Direction::Read, min),
+            (0, _) => self.collect(Direction::Write, min),
             _ => self.wait_for_signal(),
         }
     }
@@ -427,14 +427,14 @@ impl KernelAio {
     fn break_down(&mut self, operation: Operation, errno: Errno) -> Error {
         let error = Error::new(operation, format!("{} in flight", self.in_flight()), errno);
         self.broken = true;
-        for lane in Lane::ALL {
-            let queue = &mut self.queues[lane as usize];
+        for direction in Direction::ALL {
+            let queue = &mut self.queues[direction as usize];
             for index in queue.waiting.drain(..) {
                 self.slots[index].attempts = ATTEMPTS_MAX;
                 self.finished.push_back((index, word(Errno::AGAIN)));
             }
             let in_kernel = queue.in_kernel;
-            if in_kernel > 0 && self.fetch(lane, in_kernel).is_err() {
+            if in_kernel > 0 && self.fetch(direction, in_kernel).is_err() {
                 // Destroying the context waits for them instead.
                 continue;
             }

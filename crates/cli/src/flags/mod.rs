@@ -333,8 +333,11 @@ impl Environment {
     /// Reads the environment for `haul COMMAND`, with the defaults that the user has set. Of
     /// several ranks only the first reads them: the others do as it says.
     pub(crate) fn of_command(name: &str) -> Self {
-        let defaults =
-            if crate::cluster::speaks() { crate::configuration::read(name) } else { Defaults::default() };
+        let defaults = if crate::cluster::prints_messages() {
+            crate::configuration::read(name)
+        } else {
+            Defaults::default()
+        };
         Self { defaults, ..Self::of_process() }
     }
 

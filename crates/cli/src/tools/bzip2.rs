@@ -261,7 +261,7 @@ fn main(call: &Call<'_>) -> ExitCode {
         Ok(line) => line,
         Err(status) => return status,
     };
-    for which in line.redundant.iter().filter(|_| call.speaks()) {
+    for which in line.redundant.iter().filter(|_| call.prints_messages()) {
         let remark = format!("--repetitive-{which} is redundant in versions 0.9.5 and above");
         complain(&call.messages().debug(&remark));
     }

@@ -65,7 +65,7 @@ fn main(call: &Call<'_>) -> ExitCode {
         Ok(grep) => grep,
         Err(error) => return refuse(&messages::grep::invalid_pattern(&error)),
     };
-    if call.speaks() {
+    if call.prints_messages() {
         warnings.iter().for_each(|warning| {
             complain(&messages.debug(messages::grep::of_warning(*warning)));
         });

@@ -100,7 +100,7 @@ impl Call<'_> {
         });
         match parsed {
             Ok(None) => Ok(line),
-            Ok(Some(_)) if !self.speaks() => Err(ExitCode::SUCCESS),
+            Ok(Some(_)) if !self.prints_messages() => Err(ExitCode::SUCCESS),
             Ok(Some(Information::Help)) => {
                 Err(print_information(self.messages(), &command.help(&self.program())))
             }
@@ -128,8 +128,8 @@ impl Call<'_> {
     }
 
     /// True if this process reports command-line errors: of several ranks, only one does.
-    pub(crate) fn speaks(&self) -> bool {
-        self.stands_in || crate::cluster::speaks()
+    pub(crate) fn prints_messages(&self) -> bool {
+        self.stands_in || crate::cluster::prints_messages()
     }
 
     /// Runs work. A script under mpirun that calls a program by its own name means one run in

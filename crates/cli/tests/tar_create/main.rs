@@ -10,10 +10,10 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod forms;
+mod messages;
 mod readers;
 #[path = "../scene/mod.rs"]
 mod scene;
-mod told;
 
 use scene::Scene;
 

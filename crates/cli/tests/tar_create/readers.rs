@@ -11,7 +11,7 @@ use super::Scene;
 fn archived(options: &str) -> Scene {
     let scene = Scene::on_disk("mkdir out");
     everything::spec().build(&scene.path().join("tree")).unwrap();
-    // Sockets are never archived (see told.rs); the huge hole needs -S.
+    // Sockets are never archived (see messages.rs); the huge hole needs -S.
     let too_large = if options.contains("-S") { "" } else { "-o -name hole-huge" };
     scene.good(&format!("find tree \\( -type s {too_large} \\) -delete; $HAUL tar {options} -cf a.tar tree"));
     scene

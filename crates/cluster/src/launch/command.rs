@@ -365,7 +365,7 @@ fn line_of(
     let mut environment: Vec<(String, OsString)> =
         wanted.environment.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
     // Hosts chosen explicitly have room for their ranks.
-    let crowded = surroundings.allocation.is_none() && wanted.places.is_empty();
+    let oversubscribed = surroundings.allocation.is_none() && wanted.places.is_empty();
     let ranks = wanted.ranks.to_string();
     if !wanted.places.is_empty() && family.chooses_hosts() {
         given = given.without_hosts();
@@ -381,8 +381,8 @@ fn line_of(
             if surroundings.root && !given.has(&["allow-run-as-root"]) {
                 add(&mut given.0, &["--allow-run-as-root"]);
             }
-            if crowded {
-                given.crowd(&surroundings.open_mpi, family == LauncherFamily::OpenMpi4);
+            if oversubscribed {
+                given.oversubscribe(&surroundings.open_mpi, family == LauncherFamily::OpenMpi4);
             }
             // By default Open MPI binds each rank to some of the processors (one core each, if
             // there are only two ranks), which all its workers would share.

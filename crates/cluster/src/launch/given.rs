@@ -47,10 +47,10 @@ const BINDING: [&str; 11] = [
 const BINDING_PARAMETERS: [&str; 2] = ["hwloc_base_binding_policy", "hwloc_default_binding_policy"];
 
 /// Options that allow or forbid more ranks than processors.
-const CROWDING: [&str; 2] = ["oversubscribe", "nooversubscribe"];
+const OVERSUBSCRIBE: [&str; 2] = ["oversubscribe", "nooversubscribe"];
 
 /// MCA parameters that do so in Open MPI 4.
-const CROWDING_PARAMETERS: [&str; 2] = ["rmaps_base_oversubscribe", "rmaps_base_no_oversubscribe"];
+const OVERSUBSCRIBE_PARAMETERS: [&str; 2] = ["rmaps_base_oversubscribe", "rmaps_base_no_oversubscribe"];
 
 /// Prefixes of variables that set an MCA parameter.
 const PREFIXES: [&str; 2] = ["OMPI_MCA_", "PRTE_MCA_"];
@@ -69,7 +69,7 @@ fn counts(family: LauncherFamily) -> &'static [&'static str] {
 pub(super) struct Variables {
     mapping: Option<OsString>,
     binds: bool,
-    crowds: bool,
+    oversubscribes: bool,
 }
 
 impl Variables {
@@ -81,7 +81,7 @@ impl Variables {
         Self {
             mapping: first(&MAPPING_PARAMETERS),
             binds: first(&BINDING_PARAMETERS).is_some(),
-            crowds: first(&CROWDING_PARAMETERS).is_some(),
+            oversubscribes: first(&OVERSUBSCRIBE_PARAMETERS).is_some(),
         }
     }
 }
@@ -167,13 +167,16 @@ impl Given {
     }
 
     /// Lets Open MPI start more ranks than processors, unless that is already configured.
-    pub(super) fn crowd(&mut self, variables: &Variables, is_release_4: bool) {
+    pub(super) fn oversubscribe(&mut self, variables: &Variables, is_release_4: bool) {
         let mapped = self.value(&MAPPING, &MAPPING_PARAMETERS);
         let mapping = mapped.map(|at| self.0[at].clone());
         let policy = mapping.as_ref().or(variables.mapping.as_ref());
         let says = policy
             .is_some_and(|policy| policy.to_string_lossy().to_ascii_lowercase().contains("oversubscribe"));
-        if says || variables.crowds || self.has(&CROWDING) || self.value(&[], &CROWDING_PARAMETERS).is_some()
+        if says
+            || variables.oversubscribes
+            || self.has(&OVERSUBSCRIBE)
+            || self.value(&[], &OVERSUBSCRIBE_PARAMETERS).is_some()
         {
             return;
         }

@@ -57,7 +57,7 @@ struct Remote<'a, T: Distributed> {
     failed: AtomicBool,
     cancel: CancelToken,
     /// True if the ranks know that the run is cancelled.
-    called_off: AtomicBool,
+    cancelled: AtomicBool,
     /// Number of changes of the limits of which the ranks know.
     limits_sent: AtomicU64,
 }
@@ -76,7 +76,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             seen: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             cancel: spec.run.tool.policy().cancel,
-            called_off: AtomicBool::new(false),
+            cancelled: AtomicBool::new(false),
             limits_sent: AtomicU64::new(0),
         }
     }
@@ -204,7 +204,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
 
     /// Sends the ranks, once, the cancellation of the run.
     fn call_off(&self) {
-        if self.cancel.is_cancelled() && !self.called_off.swap(true, Ordering::Relaxed) {
+        if self.cancel.is_cancelled() && !self.cancelled.swap(true, Ordering::Relaxed) {
             self.group.post(ToMaster::CallOff);
         }
     }
@@ -244,8 +244,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     }
 
     fn take(&self, host: &str, report: Report) {
-        let Report { opened, items, ranges, files, mut news, called_off } = report;
-        if called_off {
+        let Report { opened, items, ranges, files, mut news, cancelled } = report;
+        if cancelled {
             self.cancel.cancel();
         }
         let News { problems, .. } = &mut news;
@@ -317,7 +317,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.group.take_up(ready);
         // The new ranks have heard neither.
         self.closed.store(false, Ordering::Relaxed);
-        self.called_off.store(false, Ordering::Relaxed);
+        self.cancelled.store(false, Ordering::Relaxed);
         self.limits_sent.store(0, Ordering::Relaxed);
         // Nor the request that the old rank 0 had.
         self.with_limits(Limits::depend_on_grants);

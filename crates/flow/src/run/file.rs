@@ -52,9 +52,9 @@ pub(super) enum Next<T: Tool> {
     /// Begin these streams, the first ones in slots of their own.
     Streams(Vec<Stream<T>>),
     /// Free the slot. The worker has other streams of the file.
-    StreamOver,
+    StreamDone,
     /// Free the slot. The worker is done with the file.
-    FileOver,
+    FileDone,
     /// Keep this state: the outcome was of another call.
     Other(State<T>),
 }
@@ -95,7 +95,7 @@ impl<T: Tool> State<T> {
     fn after(cx: &Context<'_, T>, io: &mut Io, progress: Progress<T>) -> Next<T> {
         match progress {
             Progress::Call(stream, call) => Next::Call(Self::Moving(stream), call),
-            Progress::Over(stream) => {
+            Progress::Done(stream) => {
                 let (file, is_last_here) = stream.end();
                 release(cx, io, file, is_last_here)
             }
@@ -176,7 +176,7 @@ impl<T: Tool> Opening<T> {
             Err(cause) if replaced(&cause) => cx.give_up(&self.entry, Failure::Replaced),
             Err(cause) => cx.give_up(&self.entry, Failure::OpenFile(&cause)),
         }
-        Next::FileOver
+        Next::FileDone
     }
 
     fn stated(
@@ -379,7 +379,7 @@ fn share_ranges<T: Tool>(
 fn release<T: Tool>(cx: &Context<'_, T>, io: &mut Io, file: Arc<OpenFile<T>>, is_last_here: bool) -> Next<T> {
     // Of several workers that drop it at once, exactly one gets it (`Arc::into_inner`).
     let Some(mut file) = Arc::into_inner(file) else {
-        return if is_last_here { Next::FileOver } else { Next::StreamOver };
+        return if is_last_here { Next::FileDone } else { Next::StreamDone };
     };
     file.turns.take();
     if file.begin_sequential() && !file.has_failed() {
@@ -498,6 +498,6 @@ impl<T: Tool> Ending<T> {
             End::Skipped => cx.complete(&entry),
             End::Nothing => {}
         }
-        Next::FileOver
+        Next::FileDone
     }
 }

@@ -22,8 +22,8 @@ use crate::lock::lock;
 use haul_engine::{Choice, Engine, Made};
 
 use crate::Status;
+use crate::directory_cache::DirCache;
 use crate::driver::Driver;
-use crate::held::DirCache;
 use crate::kind::FlowKind;
 use crate::limits::Limits;
 use crate::operand::Operand;

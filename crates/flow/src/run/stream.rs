@@ -94,7 +94,7 @@ pub(super) enum Progress<T: Tool> {
     /// Submit a call, and continue with its outcome.
     Call(Stream<T>, Call),
     /// End the stream: its range is done, or its file has failed.
-    Over(Stream<T>),
+    Done(Stream<T>),
 }
 
 impl<T: Tool> Stream<T> {
@@ -148,7 +148,7 @@ impl<T: Tool> Stream<T> {
             || (self.position >= self.end && !self.take_next(io))
         {
             self.end_wait(cx);
-            return Progress::Over(self);
+            return Progress::Done(self);
         }
         if self.position >= self.data_end {
             match next_data(&self.file.source, self.position..self.end) {
@@ -159,7 +159,7 @@ impl<T: Tool> Stream<T> {
                 }
                 Ok(None) => {
                     cx.count(Tally { bytes: self.end - self.position, ..Tally::default() });
-                    return Progress::Over(self);
+                    return Progress::Done(self);
                 }
                 Err(cause) => return self.fail(cx, Failure::Read(&cause)),
             }
@@ -242,13 +242,13 @@ impl<T: Tool> Stream<T> {
                     return self.next(cx, io);
                 }
                 self.file.note_end(self.position);
-                return Progress::Over(self);
+                return Progress::Done(self);
             }
             Err(cause) => cause,
         };
         io.return_buffer(buffer);
         if cause.is(Errno::SPIPE) && self.file.refuse_offsets() {
-            return Progress::Over(self);
+            return Progress::Done(self);
         }
         // A few regular files honour the `O_NONBLOCK` of the open and have no data yet.
         if cause.is(Errno::AGAIN) && !self.waits && make_blocking(&self.file.source).is_ok() {
@@ -282,7 +282,7 @@ impl<T: Tool> Stream<T> {
             Write::End => {
                 io.return_buffer(buffer);
                 self.file.note_end(self.position);
-                return Progress::Over(self);
+                return Progress::Done(self);
             }
             _ if self.file.target.is_none() => (0..0, Vec::new()),
             Write::All => (0..length, Vec::new()),
@@ -295,7 +295,7 @@ impl<T: Tool> Stream<T> {
             && !turns.wait(self.position, || cx.flush())
         {
             io.return_buffer(buffer);
-            return Progress::Over(self);
+            return Progress::Done(self);
         }
         self.doing = Doing::Writing { read: length, current, rest };
         self.write(cx, io, buffer)
@@ -374,7 +374,7 @@ impl<T: Tool> Stream<T> {
         if self.file.fail() {
             cx.report_failure(&self.file.entry, failure);
         }
-        Progress::Over(self)
+        Progress::Done(self)
     }
 
     /// Returns true if the file's end is known, so that a read may ask for all remaining bytes.
@@ -517,7 +517,7 @@ impl<T: Tool> Stream<T> {
 
     /// Reads the same range of the compared file.
     fn read_other(mut self, io: &mut Io, (first, read): (Buffer, usize)) -> Progress<T> {
-        let Some(file) = self.file.other.clone() else { return Progress::Over(self) };
+        let Some(file) = self.file.other.clone() else { return Progress::Done(self) };
         let (offset, buffer) = (self.position, io.take_buffer(read));
         let length = read.min(buffer.capacity());
         self.doing = Doing::Comparing { buffer: first, read };

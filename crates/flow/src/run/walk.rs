@@ -17,7 +17,7 @@ use haul_sys::{open, stat, stat_at, stat_path};
 
 use crate::batch::Batch;
 use crate::decision::{Enter, Failure, OpenDir, OpenSubdir, Plan};
-use crate::held::DirHandle;
+use crate::directory_cache::DirHandle;
 use crate::kind::FlowKind;
 use crate::limits::{Load, Side, measured};
 use crate::plan::{self, WINDOW_ENTRIES};
@@ -143,7 +143,7 @@ pub(super) fn visit<T: Tool>(
     let (own, visit) = match cx.tool().enter_dir(cx, &entry, &opened) {
         Enter::Visit(own) => (own, true),
         Enter::Bare(own) => (own, false),
-        Enter::Over => return cx.complete(&entry),
+        Enter::Done => return cx.complete(&entry),
     };
     let open = fd.as_ref().ok().cloned();
     let source = cx.cache().hold(&entry.node.source, entry.name(), how, stat.identity, open);

@@ -218,7 +218,7 @@ impl<'r, T: Tool> Worker<'r, T> {
                 self.files += 1;
                 self.io.room = self.room();
                 let next = begin_range(&self.cx, &mut self.io, file, range, transfer);
-                self.go_on(slot, next);
+                self.drive(slot, next);
             }
             Some(Job::Fetch(file, range)) => {
                 self.cx.attend_entry(&file.entry);
@@ -226,7 +226,7 @@ impl<'r, T: Tool> Worker<'r, T> {
                 self.files += 1;
                 self.io.room = self.room();
                 let next = fetch(&self.cx, &mut self.io, file, &range);
-                self.go_on(slot, next);
+                self.drive(slot, next);
             }
         }
         true
@@ -265,7 +265,7 @@ impl<'r, T: Tool> Worker<'r, T> {
                 if let Some(next) = opening.begin(&self.cx) {
                     let slot = self.take_slot();
                     self.files += 1;
-                    self.go_on(slot, next);
+                    self.drive(slot, next);
                 }
             }
             Plan::Skip => self.cx.complete(&entry),
@@ -292,10 +292,10 @@ impl<'r, T: Tool> Worker<'r, T> {
             self.cx.attend_entry(state.entry());
             self.io.room = self.room();
             let next = state.advance(&self.cx, &mut self.io, outcome);
-            self.go_on(slot, next);
+            self.drive(slot, next);
         }
         if self.done.is_empty() {
-            // Reuse the allocation, unless `go_on` has reaped more.
+            // Reuse the allocation, unless `drive` has reaped more.
             self.done = done;
         }
     }
@@ -307,12 +307,12 @@ impl<'r, T: Tool> Worker<'r, T> {
             self.cx.attend_entry(&file.entry);
             self.io.room = self.room();
             let next = file.begin(&self.cx, &mut self.io, None);
-            self.go_on(slot, next);
+            self.drive(slot, next);
         }
     }
 
     /// Does what the file in a slot needs next.
-    fn go_on(&mut self, slot: usize, next: Next<T>) {
+    fn drive(&mut self, slot: usize, next: Next<T>) {
         match next {
             Next::Call(state, call) => self.submit(slot, state, call),
             Next::Park(file) => {
@@ -325,12 +325,12 @@ impl<'r, T: Tool> Worker<'r, T> {
                 for (index, stream) in streams.into_iter().enumerate() {
                     let slot = if index == last { slot } else { self.take_slot() };
                     let next = State::begin_stream(&self.cx, &mut self.io, stream);
-                    self.go_on(slot, next);
+                    self.drive(slot, next);
                 }
             }
             Next::Other(state) => self.slots[slot] = Some(state),
-            Next::StreamOver => self.free.push(slot),
-            Next::FileOver => {
+            Next::StreamDone => self.free.push(slot),
+            Next::FileDone => {
                 self.files -= 1;
                 self.free.push(slot);
             }

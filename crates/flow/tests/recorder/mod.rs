@@ -69,7 +69,7 @@ impl Tool for Recorder {
     }
     fn handle(&self, _: &Context<'_, Self>, entry: &Entry<Self>, _: EntryType) -> Handled {
         self.record(Event::Done(text(entry.path()), 0));
-        Handled::Over
+        Handled::Done
     }
     fn open_file(
         &self,

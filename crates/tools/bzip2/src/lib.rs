@@ -403,7 +403,7 @@ impl Tool for Bzip2 {
             Err(cause) => {
                 let reason = cause.to_string();
                 cx.problem(Problem::new(Bzip2Kind::CannotOpen).naming(name).naming(reason));
-                Handled::Over
+                Handled::Done
             }
         }
     }

@@ -9,7 +9,7 @@ use haul_sys::{Errno, Error, Fd, FileType, Pinned, Seek, Stat, get_xattr, list_x
 
 use super::CompareKind;
 use super::Comparer;
-use super::beside::{Pair, difference, second_path};
+use super::counterpart::{Pair, difference, second_path};
 use super::difference::{Difference, Has, Side, What};
 use super::options::Attributes;
 

@@ -13,7 +13,7 @@ use haul_sys::{Error, Fd, Open, Stat, read_all, stat};
 use super::CompareKind;
 use super::Comparer;
 use super::attributes::Object;
-use super::beside::{Pair, difference, second_path};
+use super::counterpart::{Pair, difference, second_path};
 use super::difference::What;
 use super::findings::EntryResult;
 use super::ranges::{Ranges, mismatch};

@@ -6,11 +6,11 @@
 use haul_flow::{BLOCK_BYTES, Context, Entry, OpenSource, Tally};
 use haul_sys::{Buffer, Cache, Errno, Error, Fd, Operation, bypass_cache, direct_alignment, read};
 
-use super::beside::{Pair, difference};
+use super::counterpart::{Pair, difference};
 use super::difference::{Side, What};
 use super::findings::EntryResult;
 use super::ranges::mismatch;
-use super::{CompareKind, Comparer, beside::second_path};
+use super::{CompareKind, Comparer, counterpart::second_path};
 
 /// Length to which reads are rounded up, in bytes. Devices have sectors of this length or shorter.
 const SECTOR_BYTES: usize = 4096;

@@ -2,7 +2,7 @@
 //! on request.
 //!
 //! The tool walks the first tree. For each entry it looks up the counterpart in the second tree
-//! (`beside.rs`), reads both files where that may show a difference (`content.rs`; large files in
+//! (`counterpart.rs`), reads both files where that may show a difference (`content.rs`; large files in
 //! ranges, `ranges.rs`; from the device on request, `direct.rs`), and compares attributes
 //! (`attributes.rs`). Differences are an entry's result (`difference.rs`), kept and emitted in path
 //! order (`findings.rs`).
@@ -14,8 +14,8 @@
 //! only claimed for what was compared.
 
 mod attributes;
-mod beside;
 mod content;
+mod counterpart;
 mod difference;
 mod direct;
 mod findings;
@@ -43,8 +43,8 @@ pub use kind::CompareKind;
 pub use options::{Attributes, Listing, Operands, Options};
 
 use attributes::Object;
-use beside::{Beside, Pair, difference, joined, second_path};
 use content::Compared;
+use counterpart::{Counterpart, Pair, difference, joined, second_path};
 use difference::What;
 use findings::{EntryResult, Findings};
 
@@ -128,13 +128,13 @@ fn resolved(operands: &Operands) -> Result<(CString, CString), Problem> {
     })
 }
 
-fn operand(session: &Session<'_>, operands: &Operands) -> Result<Operand<Beside>, Problem> {
+fn operand(session: &Session<'_>, operands: &Operands) -> Result<Operand<Counterpart>, Problem> {
     let (first, second) = resolved(operands)?;
     let place = Split::of(&second)
         .hold(&session.cache)
         .map_err(|cause| Problem::new(FlowKind::CannotAccess).naming(second.to_bytes()).because(cause))?;
     let name = CString::new(Split::of(&second).name).unwrap_or_default();
-    session.operand(&first, Beside { held: place, name: Some(name) })
+    session.operand(&first, Counterpart { held: place, name: Some(name) })
 }
 
 /// Returns the path in a directory for the last component of another path.
@@ -181,23 +181,28 @@ impl Comparer {
     }
 
     /// Enters a directory if its counterpart is one too.
-    fn enter_both(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Beside> {
+    fn enter_both(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        opened: &OpenDir<'_>,
+    ) -> Enter<Counterpart> {
         if self.options.dereference && entry.node.is_within(opened.stat.identity) {
             cx.problem(Problem::new(CompareKind::Loop).naming(entry.path()));
-            return Enter::Over;
+            return Enter::Done;
         }
-        let Some(pair) = self.pair(cx, entry, opened.stat) else { return Enter::Over };
+        let Some(pair) = self.pair(cx, entry, opened.stat) else { return Enter::Done };
         let crosses =
             entry.node.stat.is_some_and(|above| above.identity.device != pair.first.identity.device);
         if self.options.one_file_system && crosses {
-            return Enter::Over;
+            return Enter::Done;
         }
-        let Some(second) = self.open_second(cx, entry, Open::DIRECTORY) else { return Enter::Over };
+        let Some(second) = self.open_second(cx, entry, Open::DIRECTORY) else { return Enter::Done };
         let second_stat = match stat(&second) {
             Ok(stat) => stat,
             Err(cause) => {
                 Self::trouble(cx, CompareKind::CannotStat, second_path(entry), cause);
-                return Enter::Over;
+                return Enter::Done;
             }
         };
         let object = opened.source.map_or(Object::Nowhere, |source| Object::Open(source));
@@ -230,8 +235,8 @@ impl Comparer {
             Err((path, cause)) => return Self::trouble(cx, CompareKind::CannotReadLink, path, cause),
         }
         let pin = || -> haul_sys::Result<_> {
-            let beside = cx.cache().open(&entry.node.own.held)?;
-            let second = Pinned::open(&*beside, entry.node.own.name(entry))?;
+            let counterpart = cx.cache().open(&entry.node.own.held)?;
+            let second = Pinned::open(&*counterpart, entry.node.own.name(entry))?;
             Ok((Object::Pinned(Pinned::open(&*directory, entry.name())?), Object::Pinned(second)))
         };
         // A pin does not follow links.
@@ -260,10 +265,12 @@ impl Comparer {
     ) -> Result<Option<What>, (Vec<u8>, Error)> {
         match first.kind {
             FileType::Symlink => {
-                let beside = &entry.node.own;
+                let counterpart = &entry.node.own;
                 let one = read_link(directory, entry.name()).map_err(|cause| (entry.path(), cause))?;
-                let other =
-                    cx.cache().open(&beside.held).and_then(|held| read_link(&*held, beside.name(entry)));
+                let other = cx
+                    .cache()
+                    .open(&counterpart.held)
+                    .and_then(|held| read_link(&*held, counterpart.name(entry)));
                 let other = other.map_err(|cause| (second_path(entry), cause))?;
                 Ok((one != other).then(|| What::Target(one.into_bytes(), other.into_bytes())))
             }
@@ -278,7 +285,7 @@ impl Comparer {
 }
 
 impl Tool for Comparer {
-    type Directory = Beside;
+    type Directory = Counterpart;
     type File = Compared;
 
     fn follow(&self, entry: &Entry<Self>) -> bool {
@@ -298,7 +305,12 @@ impl Tool for Comparer {
         }
     }
 
-    fn enter_dir(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Beside> {
+    fn enter_dir(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        opened: &OpenDir<'_>,
+    ) -> Enter<Counterpart> {
         let errors_before = cx.errors();
         let enter = self.enter_both(cx, entry, opened);
         Self::count(cx, entry, EntryOutcome::Directory, errors_before);
@@ -306,16 +318,16 @@ impl Tool for Comparer {
     }
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
-        let beside = &node.own.held;
-        cx.cache().lift(beside);
-        if let Err(cause) = cx.cache().close(beside) {
-            Self::trouble(cx, CompareKind::FailedToClose, beside.path(), cause);
+        let counterpart = &node.own.held;
+        cx.cache().lift(counterpart);
+        if let Err(cause) = cx.cache().close(counterpart) {
+            Self::trouble(cx, CompareKind::FailedToClose, counterpart.path(), cause);
         }
     }
 
     fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Handled {
         self.compare_other(cx, entry, kind);
-        Handled::Over
+        Handled::Done
     }
 
     fn open_file(
@@ -356,7 +368,7 @@ impl Tool for Comparer {
 
 /// A directory of the second tree, as sent to another rank.
 #[derive(serde::Serialize, serde::Deserialize)]
-struct PackedBeside {
+struct PackedCounterpart {
     held: RemotePath,
     name: Option<CString>,
 }
@@ -373,17 +385,17 @@ impl Distributed for Comparer {
         Some(Self::new(postcard::from_bytes(init_message).ok()?))
     }
 
-    fn pack(&self, own: &Beside) -> Vec<u8> {
-        let packed = PackedBeside { held: RemotePath::to(&own.held), name: own.name.clone() };
+    fn pack(&self, own: &Counterpart) -> Vec<u8> {
+        let packed = PackedCounterpart { held: RemotePath::to(&own.held), name: own.name.clone() };
         postcard::to_allocvec(&packed).unwrap_or_default()
     }
 
-    fn unpack(&self, packed: &[u8], receiver: &ItemReceiver<'_>) -> Result<Beside, (Vec<u8>, Error)> {
+    fn unpack(&self, packed: &[u8], receiver: &ItemReceiver<'_>) -> Result<Counterpart, (Vec<u8>, Error)> {
         let invalid = || {
             let cause = Error::new(haul_sys::Operation::Openat, String::new(), haul_sys::Errno::INVAL);
             (Vec::new(), cause)
         };
-        let PackedBeside { held, name } = postcard::from_bytes(packed).map_err(|_| invalid())?;
-        Ok(Beside { held: receiver.hold(&held)?, name })
+        let PackedCounterpart { held, name } = postcard::from_bytes(packed).map_err(|_| invalid())?;
+        Ok(Counterpart { held: receiver.hold(&held)?, name })
     }
 }

@@ -13,7 +13,7 @@ use haul_sys::{Advice, Buffer, Error, Fd, Seek, advise_range, read_all};
 use super::CompareKind;
 use super::Comparer;
 use super::attributes::next;
-use super::beside::{Pair, difference, second_path};
+use super::counterpart::{Pair, difference, second_path};
 use super::difference::{Side, What};
 use super::direct::read_direct;
 use super::findings::EntryResult;

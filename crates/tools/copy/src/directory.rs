@@ -24,7 +24,7 @@ use super::mend;
 use super::named::NamedCopy;
 use super::object::Object;
 use super::options::{Dereference, Preserve};
-use super::place::{self, Freed, Place};
+use super::place::{self, ClearedPlace, Place};
 use super::source_xattrs;
 use super::target::{CreationModes, MadeDirectory, TargetDirectory, gives_access_list};
 use super::temporary;
@@ -57,14 +57,14 @@ impl Ready {
 
 pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDirectory> {
     if is_own_copy(copy, opened.stat.identity) {
-        return Enter::Over;
+        return Enter::Done;
     }
     if let Some(refusal) = refusal(copy, opened.stat) {
         copy.cx.problem(refuse(copy, opened.stat, refusal));
-        return Enter::Over;
+        return Enter::Done;
     }
     if place::leaves_directory(copy) {
-        return Enter::Over;
+        return Enter::Done;
     }
     if copy.options.dry_run {
         record_named(copy, opened.stat.identity);
@@ -72,17 +72,17 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
     }
     let ready = match ready_directory(copy, opened.stat) {
         Ok(Some(ready)) => ready,
-        Ok(None) => return Enter::Over,
+        Ok(None) => return Enter::Done,
         Err(problem) => {
             copy.cx.problem(problem);
-            return Enter::Over;
+            return Enter::Done;
         }
     };
     let above = &copy.entry.node.own;
     record_named(copy, opened.stat.identity);
     if ready.is_new {
         if !record_new(copy, &ready.stat) {
-            return Enter::Over;
+            return Enter::Done;
         }
         copy.tell_copied();
         if let Ok(source) = opened.source {
@@ -214,7 +214,7 @@ fn ready_directory(copy: EntryCopy<'_>, source: &Stat) -> Result<Option<Ready>, 
             existing_directory(copy, &parent).map(Some)
         }
         Place::Taken(_) | Place::Replaced(_) => Err(copy.problem(CopyKind::CannotCreateDirectory, exists)),
-        Place::Free(Freed { backup, .. }) => {
+        Place::Free(ClearedPlace { backup, .. }) => {
             let made = make_new_directory(copy, source, &parent)
                 .map_err(|cause| copy.problem(CopyKind::CannotCreateDirectory, cause))
                 .and_then(|ready| ready);

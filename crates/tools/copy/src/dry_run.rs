@@ -35,18 +35,18 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
         Ok(foreseen) => foreseen,
         Err(problem) => {
             copy.cx.problem(problem);
-            return Enter::Over;
+            return Enter::Done;
         }
     };
     let there = match foreseen {
-        Foreseen::Left(_) => return Enter::Over,
+        Foreseen::Left(_) => return Enter::Done,
         Foreseen::Stays(there) if there.kind == FileType::Directory => {
             mend::tell_entered(copy, opened, &there);
             Some(there)
         }
         Foreseen::Stays(_) | Foreseen::Dangling => {
             copy.cx.problem(copy.problem(CopyKind::CannotCreateDirectory, error(Errno::EXIST)));
-            return Enter::Over;
+            return Enter::Done;
         }
         Foreseen::Made => {
             copy.tell_copied();
@@ -116,7 +116,7 @@ pub(super) fn handle(copy: EntryCopy<'_>, kind: EntryType) -> Handled {
     let decided = decide(copy, kind);
     decided.unwrap_or_else(|problem| {
         copy.cx.problem(problem);
-        Handled::Over
+        Handled::Done
     })
 }
 
@@ -127,19 +127,19 @@ fn decide(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> {
     let cannot_stat = |cause| Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause);
     let source = copy.stat_source().map_err(cannot_stat)?;
     if source.kind == FileType::Regular && place::leaves_own_file(copy, &source) {
-        return Ok(Handled::Over);
+        return Ok(Handled::Done);
     }
     let link = match copy.options.make {
         Make::HardLink => None,
         Make::Copy | Make::Symlink => match links::claim(copy, &source) {
             NameClaim::First(link) => link,
             NameClaim::Waits => return Ok(Handled::Deferred),
-            NameClaim::Over => return Ok(Handled::Over),
+            NameClaim::Over => return Ok(Handled::Done),
         },
     };
     if link.is_some() && earlier::link(copy, &source).is_some() {
         link.iter().for_each(|file| links::complete(copy, *file, Some(MadeFile::foreseen()), None));
-        return Ok(Handled::Over);
+        return Ok(Handled::Done);
     }
     let made = foresee(copy, &source).inspect_err(|_| links::abandon(copy, link))?;
     match (made, link) {
@@ -148,7 +148,7 @@ fn decide(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> {
         (Made::Left(Left::AsCopy), Some(file)) => links::complete(copy, file, None, None),
         (Made::Whole, Some(file)) => links::complete(copy, file, Some(MadeFile::foreseen()), None),
     }
-    Ok(Handled::Over)
+    Ok(Handled::Done)
 }
 
 /// Prints and counts what would be made.

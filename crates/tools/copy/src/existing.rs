@@ -7,7 +7,7 @@
 //!     ─► just created? ─► back up ─► remove ─► overwrite or enter
 //! ```
 //!
-//! It changes nothing. What it needs beyond the two files' `stat` it asks of a [`Sight`], and only
+//! It changes nothing. What it needs beyond the two files' `stat` it asks of a [`Details`], and only
 //! when it matters: each answer is a system call, or a question to the user. `place.rs` carries out
 //! the decision.
 
@@ -32,7 +32,7 @@ pub(super) struct Case<'a> {
 }
 
 /// Facts about a case that cost something to find out.
-pub(super) trait Sight {
+pub(super) trait Details {
     /// `lstat` of the source.
     fn source_link(&self) -> Option<Stat>;
     /// `lstat` of the target.
@@ -84,7 +84,7 @@ pub(super) enum Skip {
     /// Replacing is disabled.
     Unwanted,
     /// Replacing is disabled, and each case is an error.
-    Told,
+    NotReplacing,
     /// The user declined.
     Declined,
 }
@@ -121,7 +121,7 @@ pub(super) fn looks_at_link(options: &CopyOptions, source: FileType) -> bool {
 }
 
 /// Decides what to do with an existing target.
-pub(super) fn decide(case: &Case<'_>, sight: &impl Sight) -> Decision {
+pub(super) fn decide(case: &Case<'_>, details: &impl Details) -> Decision {
     let existing = &case.options.existing;
     let replaces_nothing = matches!(existing.update, Update::None | Update::NoneFail);
     if !replaces_nothing && case.options.own_files.contains(&case.there.identity) {
@@ -129,13 +129,13 @@ pub(super) fn decide(case: &Case<'_>, sight: &impl Sight) -> Decision {
     }
     // Nothing is replaced, or only what differs, which no file does from itself.
     let keeps_same = replaces_nothing || matches!(existing.update, Update::Different(_));
-    let same = if keeps_same { Same::Fine } else { same_file(case, sight) };
+    let same = if keeps_same { Same::Fine } else { same_file(case, details) };
     if same == Same::Refused {
         return Decision::Refuse(Refusal::SameFile);
     }
     let from_directory = case.source.kind == FileType::Directory;
     let to_directory = case.there.kind == FileType::Directory;
-    if !from_directory && let Some(skip) = skipped(case, sight) {
+    if !from_directory && let Some(skip) = skipped(case, details) {
         return Decision::Skip(skip);
     }
     if same == Same::Done {
@@ -154,31 +154,31 @@ pub(super) fn decide(case: &Case<'_>, sight: &impl Sight) -> Decision {
     if to_directory {
         return Decision::Stays;
     }
-    if case.is_operand && existing.backup != Backup::Numbered && sight.is_just_created() {
+    if case.is_operand && existing.backup != Backup::Numbered && details.is_just_created() {
         return Decision::Refuse(Refusal::JustCreated);
     }
     if existing.backs_up() && !case.is_dots {
-        let destroys = existing.backup != Backup::Numbered && sight.is_backup_of_target();
+        let destroys = existing.backup != Backup::Numbered && details.is_backup_of_target();
         return if destroys { Decision::Refuse(Refusal::BackupDestroysSource) } else { Decision::BackUp };
     }
     if is_removed(case) { Decision::Remove } else { Decision::Stays }
 }
 
 /// Returns why a file is skipped, if it is.
-fn skipped(case: &Case<'_>, sight: &impl Sight) -> Option<Skip> {
+fn skipped(case: &Case<'_>, details: &impl Details) -> Option<Skip> {
     let existing = &case.options.existing;
     match existing.update {
         Update::None => Some(Skip::Unwanted),
-        Update::NoneFail => Some(Skip::Told),
-        Update::Older if !sight.is_older() => Some(Skip::NotOlder),
-        Update::Different(difference) => as_is(case, difference, sight),
-        Update::Older | Update::All => (existing.ask && !sight.agrees()).then_some(Skip::Declined),
+        Update::NoneFail => Some(Skip::NotReplacing),
+        Update::Older if !details.is_older() => Some(Skip::NotOlder),
+        Update::Different(difference) => as_is(case, difference, details),
+        Update::Older | Update::All => (existing.ask && !details.agrees()).then_some(Skip::Declined),
     }
 }
 
 /// Returns why a file is skipped, if it is, where targets are made equal to their sources.
-fn as_is(case: &Case<'_>, difference: Difference, sight: &impl Sight) -> Option<Skip> {
-    if sight.is_same(difference) {
+fn as_is(case: &Case<'_>, difference: Difference, details: &impl Details) -> Option<Skip> {
+    if details.is_same(difference) {
         return Some(Skip::Unchanged);
     }
     difference.keeps(case.source, case.there).then_some(Skip::NotOlder)
@@ -216,7 +216,7 @@ impl Same {
     }
 }
 
-fn same_file(case: &Case<'_>, sight: &impl Sight) -> Same {
+fn same_file(case: &Case<'_>, details: &impl Details) -> Same {
     let same = case.source.identity == case.there.identity;
     if same && case.options.make == Make::HardLink {
         return Same::Done;
@@ -225,37 +225,37 @@ fn same_file(case: &Case<'_>, sight: &impl Sight) -> Same {
         if !same {
             return Same::Fine;
         }
-        let (Some(source), Some(there)) = (sight.source_link(), sight.there_link()) else {
+        let (Some(source), Some(there)) = (details.source_link(), details.there_link()) else {
             return Same::Fine;
         };
         let links = is_link(&source) && is_link(&there);
         if links && case.options.existing.remove {
             return Same::Fine;
         }
-        return same_entries(case, sight, &source, &there);
+        return same_entries(case, details, &source, &there);
     }
     if is_link(case.source) && is_link(case.there) {
-        if sight.is_one_entry() {
+        if details.is_one_entry() {
             return Same::Refused;
         }
         let done = same && !case.options.existing.backs_up();
         return if done { Same::Done } else { Same::Fine };
     }
-    same_entries(case, sight, case.source, case.there)
+    same_entries(case, details, case.source, case.there)
 }
 
 /// Continues with the two entries themselves, links not followed.
-fn same_entries(case: &Case<'_>, sight: &impl Sight, source: &Stat, there: &Stat) -> Same {
+fn same_entries(case: &Case<'_>, details: &impl Details, source: &Stat, there: &Stat) -> Same {
     let same = source.identity == there.identity;
     if case.options.existing.backs_up() {
         // A link's target can't be moved away and then read through the link.
         return Same::fine_if(match same {
-            true => !sight.is_one_entry(),
+            true => !details.is_one_entry(),
             false => !(case.follows && is_link(source) && !is_link(there)),
         });
     }
     if case.options.existing.remove {
-        let other_name = || same && there.links > 1 && !sight.is_one_entry();
+        let other_name = || same && there.links > 1 && !details.is_one_entry();
         if is_link(there) || other_name() {
             return Same::Fine;
         }
@@ -271,14 +271,14 @@ fn same_entries(case: &Case<'_>, sight: &impl Sight, source: &Stat, there: &Stat
     if case.options.make == Make::Symlink && is_link(there) {
         return Same::Fine;
     }
-    if case.follows { Same::Refused } else { same_ends(case, sight, source, there) }
+    if case.follows { Same::Refused } else { same_ends(case, details, source, there) }
 }
 
 /// Compares what the two resolve to: a link and its target count as one file.
-fn same_ends(case: &Case<'_>, sight: &impl Sight, source: &Stat, there: &Stat) -> Same {
-    let source_end = if is_link(source) { sight.source_end() } else { Some(*source) };
+fn same_ends(case: &Case<'_>, details: &impl Details, source: &Stat, there: &Stat) -> Same {
+    let source_end = if is_link(source) { details.source_end() } else { Some(*source) };
     let Some(source_end) = source_end else { return Same::Fine };
-    let there_end = if is_link(there) { sight.there_end() } else { Some(*there) };
+    let there_end = if is_link(there) { details.there_end() } else { Some(*there) };
     match there_end {
         Some(there_end) if there_end.identity == source_end.identity => {}
         _ => return Same::Fine,

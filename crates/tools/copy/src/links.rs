@@ -10,7 +10,7 @@ use haul_sys::{link_at_path, remove, rename, stat_at, stat_path};
 use super::entry_copy::EntryCopy;
 use super::journaled;
 use super::options::Preserve;
-use super::place::{self, Foreseen, Freed, Left, Place};
+use super::place::{self, ClearedPlace, Foreseen, Left, Place};
 use super::temporary;
 use super::{Copier, CopyKind};
 
@@ -284,7 +284,7 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
         }
         Place::Left(Left::AsCopy) => {}
         Place::Taken(_) | Place::Replaced(_) => copy.tell_linked(first, before.as_ref(), None),
-        Place::Free(Freed { backup, before }) => {
+        Place::Free(ClearedPlace { backup, before }) => {
             copy.tell_linked(first, before.as_ref(), backup.as_deref());
             match make(copy.target_name()) {
                 // A dangling symbolic link.

@@ -20,7 +20,7 @@ use super::mend;
 use super::object::Object;
 use super::open_target::Target;
 use super::options::{Make, Preserve};
-use super::place::{self, Freed, Left, Made, Place};
+use super::place::{self, ClearedPlace, Left, Made, Place};
 use super::regular;
 use super::source_xattrs;
 use super::stream;
@@ -32,7 +32,7 @@ pub(super) fn handle(copy: EntryCopy<'_>, kind: EntryType) -> Handled {
         Ok(handled) => handled,
         Err(problem) => {
             copy.cx.problem(problem);
-            Handled::Over
+            Handled::Done
         }
     }
 }
@@ -42,7 +42,7 @@ fn try_handle(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> 
         return Err(Problem::new(CopyKind::OmittingDirectory).naming(copy.entry.path()));
     }
     if links_at_once(copy) {
-        return Ok(Handled::Over);
+        return Ok(Handled::Done);
     }
     let cannot_stat = |cause| Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause);
     let directory = copy.cx.cache().open(&copy.entry.node.source).map_err(cannot_stat)?;
@@ -61,17 +61,17 @@ fn try_handle(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> 
     let link = match links::claim(copy, &source) {
         NameClaim::First(link) => link,
         NameClaim::Waits => return Ok(Handled::Deferred),
-        NameClaim::Over => return Ok(Handled::Over),
+        NameClaim::Over => return Ok(Handled::Done),
     };
     if let Some(target) = link.and_then(|_| journaled::stays(copy, &source)) {
         link.iter().for_each(|file| {
             links::complete(copy, *file, Some(MadeFile::of(&target)), Some(source));
         });
-        return Ok(Handled::Over);
+        return Ok(Handled::Done);
     }
     if let Some((file, linked)) = link.and_then(|file| Some((file, earlier::link(copy, &source)?))) {
         links::complete(copy, file, Some(MadeFile::of(&linked)), Some(source));
-        return Ok(Handled::Over);
+        return Ok(Handled::Done);
     }
     let errors_before = copy.cx.errors();
     let made = match (is_read_as_file(copy.copier, source.kind), copy.options.attributes_only) {
@@ -100,7 +100,7 @@ fn try_handle(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> 
             return Err(problem);
         }
     }
-    Ok(Handled::Over)
+    Ok(Handled::Done)
 }
 
 /// Creates the link for `-l` or `-s` in one call, if the directory listing says enough; returns
@@ -272,7 +272,7 @@ fn make_in_place(
             copy.tell_copied_onto(Some(&there), None);
             replace(copy.copier, directory, copy.target_name(), make).map(|()| None).map_err(failed)
         }
-        Place::Free(Freed { backup, before }) => {
+        Place::Free(ClearedPlace { backup, before }) => {
             copy.tell_copied_onto(before.as_ref(), backup.as_deref());
             make(copy.target_name()).map(|()| None).map_err(|cause| {
                 place::put_back(copy, backup.as_deref());
@@ -335,7 +335,7 @@ fn make_hard_link(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> 
             let replaces = copy.options.existing.force || copy.options.existing.ask;
             let taken = Taken { directory: &directory, source, replaces, exists: cause };
             if make_in_place(copy, taken, &make, &failed)?.is_some() {
-                return Ok(Handled::Over);
+                return Ok(Handled::Done);
             }
         }
         Err(cause) => {
@@ -346,7 +346,7 @@ fn make_hard_link(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> 
     }
     copy.count(EntryOutcome::HardLink);
     complete(copy, None, None);
-    Ok(Handled::Over)
+    Ok(Handled::Done)
 }
 
 /// True if a symbolic link to the source, as the user named it, leads to it from the target.
@@ -376,11 +376,11 @@ fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Probl
         let (mut turn, mut is_replaced) = (place::turn(copy), false);
         let freed = match place::clear(copy, &directory, &mut turn, source)? {
             Place::Left(left) => return Ok(Made::Left(left)),
-            Place::Taken(there) => Freed { before: there, backup: None },
+            Place::Taken(there) => ClearedPlace { before: there, backup: None },
             Place::Replaced(there) => {
                 copy.tell_removed();
                 is_replaced = true;
-                Freed { before: Some(there), backup: None }
+                ClearedPlace { before: Some(there), backup: None }
             }
             Place::Free(freed) => freed,
         };

@@ -14,14 +14,14 @@ use haul_sys::{may_write, remove, remove_directory, rename, stat_at, stat_path};
 use super::CopyKind;
 use super::backup::{Turn, backup_name, base_of};
 use super::entry_copy::EntryCopy;
-use super::existing::{Case, Decision, Refusal, Sight, Skip, decide, looks_at_link};
+use super::existing::{Case, Decision, Details, Refusal, Skip, decide, looks_at_link};
 use super::mend;
 use super::options::{Atomic, Difference, Preserve, Update};
 
 /// State of a target's place once it has been prepared.
 pub(super) enum Place {
     /// It is free.
-    Free(Freed),
+    Free(ClearedPlace),
     /// The existing entry stays until the copy is renamed over it (`--atomic`).
     Replaced(Stat),
     /// Something is there, to be overwritten or entered. There is no `stat` for a symbolic link to
@@ -33,7 +33,7 @@ pub(super) enum Place {
 
 /// A place that is free, maybe because it was cleared.
 #[derive(Default)]
-pub(super) struct Freed {
+pub(super) struct ClearedPlace {
     /// The name that the old file was renamed to.
     pub(super) backup: Option<CString>,
     /// What was there.
@@ -56,7 +56,7 @@ impl Left {
             // A sync never gives a newer file another name, or that of an older one.
             Skip::NotOlder if copy.options.existing.update.syncs() => Left::AsItIs,
             Skip::NotOlder | Skip::Unchanged => Left::AsCopy,
-            Skip::Unwanted | Skip::Told | Skip::Declined => Left::AsItIs,
+            Skip::Unwanted | Skip::NotReplacing | Skip::Declined => Left::AsItIs,
         }
     }
 }
@@ -126,7 +126,7 @@ pub(super) fn leaves(copy: EntryCopy<'_>, kind: EntryType) -> bool {
         Update::Different(Difference { only_missing: true, .. }) | Update::None => {
             tell_skip(copy, Skip::Unwanted)
         }
-        Update::NoneFail => tell_skip(copy, Skip::Told),
+        Update::NoneFail => tell_skip(copy, Skip::NotReplacing),
         Update::Older | Update::All | Update::Different(_) => {
             return leaves_after_look(copy, &directory, &there);
         }
@@ -265,7 +265,7 @@ pub(super) fn clear(
         Ok(there) => there,
         Err(cause) if cause.is(Errno::NOENT) => {
             check_just_created_link(copy, directory)?;
-            return Ok(Place::Free(Freed::default()));
+            return Ok(Place::Free(ClearedPlace::default()));
         }
         Err(cause) if cause.is(Errno::LOOP) && follow && copy.options.existing.force => {
             return Ok(Place::Taken(None));
@@ -273,7 +273,7 @@ pub(super) fn clear(
         Err(cause) => return Err(copy.problem(CopyKind::CannotStat, cause)),
     };
     let scene = Scene { copy, directory, source, there: &there };
-    let freed = |backup| Freed { backup, before: Some(there) };
+    let freed = |backup| ClearedPlace { backup, before: Some(there) };
     match decide(&scene.case(), &scene) {
         Decision::Stays => {
             check_just_created_link(copy, directory)?;
@@ -425,7 +425,7 @@ fn tell_skip(copy: EntryCopy<'_>, skip: Skip) {
     if skip == Skip::Declined {
         copy.copier.declined.store(true, Ordering::Relaxed);
     }
-    if skip == Skip::Told {
+    if skip == Skip::NotReplacing {
         copy.cx.problem(Problem::new(CopyKind::NotReplacing).naming(copy.target_path()));
     } else if copy.options.debug {
         copy.cx.report().line(Line::new(CopyKind::Skipped, vec![copy.target_path()]));
@@ -488,7 +488,7 @@ impl Scene<'_> {
     }
 }
 
-impl Sight for Scene<'_> {
+impl Details for Scene<'_> {
     fn source_link(&self) -> Option<Stat> {
         self.look_at_source(false)
     }

@@ -26,7 +26,7 @@ use super::object::Object;
 use super::open_target::{CopiedFile, OpenTarget, Target};
 use super::options::{Atomic, IfChanged, Reflink, Sparse};
 use super::partial;
-use super::place::{self, Freed, Left, Place};
+use super::place::{self, ClearedPlace, Left, Place};
 use super::source_xattrs;
 use super::staged::{self, Staged};
 use super::stream;
@@ -245,7 +245,7 @@ fn open_in_place(copy: EntryCopy<'_>, source: Original<'_>, directory: &Fd) -> R
             copy.tell_copied_onto(Some(&there), None);
             replace(copy, source, directory).map(Target::Open)
         }
-        Place::Free(Freed { backup, before }) => {
+        Place::Free(ClearedPlace { backup, before }) => {
             copy.tell_copied_onto(before.as_ref(), backup.as_deref());
             let is_there = if backup.is_some() { check_source(copy) } else { Ok(()) };
             match is_there.and_then(|()| make_anew(copy, source, directory)) {

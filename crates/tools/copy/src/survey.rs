@@ -168,7 +168,7 @@ impl Tool for Survey<'_> {
                 self.needed.add(self.options, space, &stat, own.stat(cx, entry.name()).as_ref());
             }
         }
-        Handled::Over
+        Handled::Done
     }
 
     fn open_file(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenSource<'_>) -> Start<()> {

@@ -27,7 +27,7 @@ use super::options::Options;
 
 /// What is known of a directory's entries.
 #[derive(Default)]
-pub struct Doomed {
+pub struct Surveyed {
     /// The rules that hold for them, if any do.
     scope: Option<Arc<Scope>>,
     /// The directory in which the source must not have them; `None` if that doesn't matter.
@@ -39,7 +39,7 @@ pub struct Doomed {
     times: Option<Times>,
 }
 
-impl Doomed {
+impl Surveyed {
     /// Creates the state for entries to which the rules of `scope` apply.
     pub(super) fn under(scope: Option<Arc<Scope>>, source: Option<Arc<DirHandle>>) -> Self {
         Self { scope, source, ..Self::default() }
@@ -113,7 +113,7 @@ impl Deleter {
     }
 
     /// Refuses to enter the directory `source`. If it can't be looked at, the survey reports that.
-    pub(super) fn sparing(self, source: &CStr) -> Self {
+    pub(super) fn excluding(self, source: &CStr) -> Self {
         Self { source: stat_path::<&Fd>(None, source, true).ok().map(|stat| stat.identity), ..self }
     }
 
@@ -157,7 +157,7 @@ impl Deleter {
 
     /// True if it is known without a look at an entry that it doesn't stay.
     #[cfg(feature = "distributed")]
-    pub(super) fn is_doomed_by_name(&self, entry: &Entry<Self>) -> bool {
+    pub(super) fn is_selected_by_name(&self, entry: &Entry<Self>) -> bool {
         let is_excluded = |scope: &Scope| self.selector.excludes(scope, entry.name(), entry.kind);
         !self.selector.has_limits()
             && !entry.node.own.scope.as_deref().is_some_and(is_excluded)
@@ -337,7 +337,7 @@ impl Deleter {
 }
 
 impl Tool for Deleter {
-    type Directory = Doomed;
+    type Directory = Surveyed;
     type File = ();
 
     fn policy(&self) -> Policy {
@@ -360,22 +360,27 @@ impl Tool for Deleter {
         if kind == EntryType::Directory { Plan::Enter } else { Plan::Handle }
     }
 
-    fn enter_dir(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Doomed> {
+    fn enter_dir(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        opened: &OpenDir<'_>,
+    ) -> Enter<Surveyed> {
         match self.may_enter(cx, entry, opened) {
             Ok(true) => {}
             Ok(false) => {
                 Self::keep(cx, entry);
-                return Enter::Over;
+                return Enter::Done;
             }
             Err(problem) => {
                 Self::keep(cx, entry);
                 cx.problem(problem);
-                return Enter::Over;
+                return Enter::Done;
             }
         }
         let above = &entry.node.own.scope;
         let scope = above.as_ref().map(|above| self.selector.below(above, entry.name()));
-        Enter::Visit(Doomed::under(scope, None))
+        Enter::Visit(Surveyed::under(scope, None))
     }
 
     fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, _: EntryType) -> Handled {
@@ -385,7 +390,7 @@ impl Tool for Deleter {
             Self::keep(cx, entry);
             cx.problem(problem);
         }
-        Handled::Over
+        Handled::Done
     }
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {

@@ -9,7 +9,7 @@ use haul_cluster::{Distributed, ItemReceiver, RemotePath};
 use haul_flow::{CancelToken, Entry, Kind, Selector};
 use haul_sys::{Errno, Error, Operation, c_string};
 
-use super::deleter::{Deleter, Doomed};
+use super::deleter::{Deleter, Surveyed};
 use super::kind::DeleteKind;
 use super::options::Options;
 
@@ -32,22 +32,22 @@ impl Distributed for Deleter {
     }
 
     fn entry_may_travel(&self, entry: &Entry<Self>) -> bool {
-        entry.is_operand() || self.is_doomed_by_name(entry)
+        entry.is_operand() || self.is_selected_by_name(entry)
     }
 
-    fn pack(&self, own: &Doomed) -> Vec<u8> {
+    fn pack(&self, own: &Surveyed) -> Vec<u8> {
         let source = own.source().map(|held| RemotePath::to(held));
         postcard::to_allocvec(&source).unwrap_or_default()
     }
 
-    fn unpack(&self, packed: &[u8], receiver: &ItemReceiver<'_>) -> Result<Doomed, (Vec<u8>, Error)> {
+    fn unpack(&self, packed: &[u8], receiver: &ItemReceiver<'_>) -> Result<Surveyed, (Vec<u8>, Error)> {
         let unreadable = |_| {
             let what = "an item of another version".to_owned();
             (Vec::new(), Error::new(Operation::Read, what, Errno::PROTO))
         };
         let source: Option<RemotePath> = postcard::from_bytes(packed).map_err(unreadable)?;
         let source = source.map(|path| receiver.hold(&path)).transpose()?;
-        Ok(Doomed::under(None, source))
+        Ok(Surveyed::under(None, source))
     }
 
     fn lost(&self) {

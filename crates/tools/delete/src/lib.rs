@@ -37,7 +37,7 @@ pub use deleter::Deleter;
 pub use kind::DeleteKind;
 pub use options::{Limit, Options};
 
-use deleter::Doomed;
+use deleter::Surveyed;
 use survey::{Counterpart, Found, Survey};
 
 /// A deletion to run.
@@ -80,19 +80,21 @@ pub fn run<R>(
     let selector = std::mem::take(&mut session.selector);
     let selector = if options.excluded { Selector::default() } else { selector };
     let deleter =
-        Deleter::counting(options.clone(), request.target, selector, cancel.clone()).sparing(source);
+        Deleter::counting(options.clone(), request.target, selector, cancel.clone()).excluding(source);
     session.run_alone(&deleter, operands.iter().filter_map(|operand| only(operand, true)));
     let directories = operands.iter().map(|operand| directories(operand).count() as u64).sum::<u64>();
     let top = operands.iter().map(|operand| operand.names.len() as u64).sum::<u64>();
     // The directories at the top were counted with what is below them.
-    let (doomed, all) = (top - directories + deleter.counted(), entries - directories + deleter.counted());
+    let (entries_to_delete, all) =
+        (top - directories + deleter.counted(), entries - directories + deleter.counted());
     let refusal = || {
         if source_is_empty && !options.empty_source {
             return Some(Problem::new(DeleteKind::EmptySource).naming(source.to_bytes()));
         }
         let number = |number: u64| number.to_string().into_bytes();
-        let problem = || Problem::new(DeleteKind::TooMany).naming(number(doomed)).naming(number(all));
-        (!options.limit.allows(doomed, all)).then(problem)
+        let problem =
+            || Problem::new(DeleteKind::TooMany).naming(number(entries_to_delete)).naming(number(all));
+        (!options.limit.allows(entries_to_delete, all)).then(problem)
     };
     let (report, extras) = (OnlyDeleted(report), Mutex::new(Some((session, deleter, operands))));
     let delete = |copied: Status| {
@@ -125,7 +127,7 @@ fn delete_all(
     executor: &impl Executor<Deleter>,
     session: &Session<'_>,
     deleter: &Deleter,
-    operands: Vec<Operand<Doomed>>,
+    operands: Vec<Operand<Surveyed>>,
 ) -> Status {
     // A separate operand, because directories are entered in this process.
     let apart = |operand| [only(&operand, true), only(&operand, false)].into_iter().flatten();
@@ -163,7 +165,7 @@ fn survey(
 }
 
 /// Records the times of the directory that the entries are in.
-fn keep_times(session: &Session<'_>, operand: &mut Operand<Doomed>) {
+fn keep_times(session: &Session<'_>, operand: &mut Operand<Surveyed>) {
     let there = session.cache.open(&operand.place).and_then(|directory| stat(&*directory));
     // Whatever keeps it from being opened is reported when the entries are removed.
     if let Ok(there) = there {
@@ -171,13 +173,13 @@ fn keep_times(session: &Session<'_>, operand: &mut Operand<Doomed>) {
     }
 }
 
-fn directories(operand: &Operand<Doomed>) -> impl Iterator<Item = usize> {
+fn directories(operand: &Operand<Surveyed>) -> impl Iterator<Item = usize> {
     let names = &operand.names;
     (0..names.len()).filter(|index| names.entry(*index).kind == EntryType::Directory)
 }
 
 /// Returns an operand of the directories only, or of all others, if there are any.
-fn only(operand: &Operand<Doomed>, directories: bool) -> Option<Operand<Doomed>> {
+fn only(operand: &Operand<Surveyed>, directories: bool) -> Option<Operand<Surveyed>> {
     let mut names = Names::new();
     for index in 0..operand.names.len() {
         let entry = operand.names.entry(index);

@@ -17,11 +17,11 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// True if `doomed` of the target's `all` entries may be deleted.
-    pub(crate) fn allows(self, doomed: u64, all: u64) -> bool {
-        let is_part = |percent| u128::from(doomed) * 100 <= u128::from(all) * u128::from(percent);
+    /// True if `entries_to_delete` of the target's `all` entries may be deleted.
+    pub(crate) fn allows(self, entries_to_delete: u64, all: u64) -> bool {
+        let is_part = |percent| u128::from(entries_to_delete) * 100 <= u128::from(all) * u128::from(percent);
         match self {
-            Self::Entries(most) => doomed <= most,
+            Self::Entries(most) => entries_to_delete <= most,
             Self::Percent(percent) => is_part(percent),
             Self::HalfOfMany => all <= 1000 || is_part(50u8),
         }

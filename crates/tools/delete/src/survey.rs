@@ -17,7 +17,7 @@ use haul_sys::{
     is_mount_root, open, stat, stat_at, stat_path,
 };
 
-use super::deleter::Doomed;
+use super::deleter::Surveyed;
 use super::kind::DeleteKind;
 use super::options::Options;
 
@@ -43,7 +43,7 @@ impl Counterpart {
 pub(super) struct Found {
     /// The entries that only the target has, by directory. In place of the inode number from the
     /// listing they have that from `stat`.
-    pub(super) operands: Vec<Operand<Doomed>>,
+    pub(super) operands: Vec<Operand<Surveyed>>,
     /// Entries of the directories that both trees have.
     pub(super) entries: u64,
     /// True if the source has nothing that is copied.
@@ -131,7 +131,7 @@ impl Survey {
         let Extras { missing, excluded } = self.extras(cx, &pair, &names)?;
         let operand = |mut names: Names, source| {
             names.sort_by_inode();
-            let own = Doomed::under(opened.scope.filter(|_| !self.options.excluded).cloned(), source);
+            let own = Surveyed::under(opened.scope.filter(|_| !self.options.excluded).cloned(), source);
             (!names.is_empty()).then(|| Operand { place: Arc::clone(&held), names, own })
         };
         let of_source = || {
@@ -346,14 +346,14 @@ impl Tool for Survey {
         // The copy reports a link that leads to a directory around it.
         let is_cycle = self.options.follows && entry.node.is_within(opened.stat.identity);
         if is_left_out || is_cycle {
-            return Enter::Over;
+            return Enter::Done;
         }
         match self.look(cx, entry, opened) {
             Ok(Some(counterpart)) => Enter::Visit(counterpart),
-            Ok(None) => Enter::Over,
+            Ok(None) => Enter::Done,
             Err(problem) => {
                 cx.problem(problem);
-                Enter::Over
+                Enter::Done
             }
         }
     }

@@ -276,7 +276,7 @@ impl Tool for Runner {
 
     fn enter_dir(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<()> {
         if self.options.dereference && entry.node.is_within(opened.stat.identity) {
-            return Enter::Over;
+            return Enter::Done;
         }
         if self.wants(entry, EntryType::Directory) && self.admits(opened.stat) {
             self.serve(cx, entry);
@@ -288,7 +288,7 @@ impl Tool for Runner {
         if self.looks_right(cx, entry, kind) {
             self.serve(cx, entry);
         }
-        Handled::Over
+        Handled::Done
     }
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {

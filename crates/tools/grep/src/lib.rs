@@ -418,7 +418,7 @@ impl Tool for Grep {
     fn enter_dir(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Place> {
         if self.options().dereference && entry.node.is_within(opened.stat.identity) {
             cx.problem(Problem::new(GrepKind::Loop).naming(self.path(entry)).as_warning());
-            return Enter::Over;
+            return Enter::Done;
         }
         Enter::Visit(entry.node.own)
     }
@@ -448,7 +448,7 @@ impl Tool for Grep {
             }
             _ => self.search_as_it_comes(cx, entry),
         }
-        Handled::Over
+        Handled::Done
     }
 
     fn open_file(

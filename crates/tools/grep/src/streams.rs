@@ -95,7 +95,7 @@ impl Grep {
         if let Some(next) = self.inputs.over() {
             cx.retry(next);
         }
-        Handled::Over
+        Handled::Done
     }
 
     /// Leaves standard input where GNU grep does: after the last requested line, or, if the search

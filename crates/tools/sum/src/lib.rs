@@ -292,7 +292,7 @@ impl Tool for Summer {
     fn enter_dir(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Place> {
         if self.options.dereference && entry.node.is_within(opened.stat.identity) {
             cx.problem(Problem::new(SumKind::Loop).naming(entry.path()));
-            return Enter::Over;
+            return Enter::Done;
         }
         cx.count_entry(EntryOutcome::Directory, |outcome| EntryReport::new(outcome, entry.path()));
         Enter::Visit(entry.node.own.clone())
@@ -316,7 +316,7 @@ impl Tool for Summer {
         } else {
             self.hash_stream(cx, entry);
         }
-        Handled::Over
+        Handled::Done
     }
 
     fn open_file(

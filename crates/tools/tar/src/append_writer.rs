@@ -254,7 +254,7 @@ impl Tool for AppendWriter {
     }
 
     fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, _: EntryType) -> Handled {
-        let mut handled = Handled::Over;
+        let mut handled = Handled::Done;
         self.examiner.handle(cx, entry, |_, member| match self.add(cx, entry, member, None) {
             Added::Whole(_) | Added::Reserved(_) => true,
             Added::Unfit => false,

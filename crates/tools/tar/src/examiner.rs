@@ -241,19 +241,19 @@ impl Examiner {
         // Like GNU tar: a directory that can't be opened isn't archived at all.
         if let Err(cause) = opened.source {
             self.report_failed(cx, entry, TarKind::CannotOpen, cause.clone());
-            return Enter::Over;
+            return Enter::Done;
         }
         if self.options.links == Links::Followed && entry.node.is_within(stat.identity) {
             self.report(cx, Problem::new(TarKind::Loop).naming(entry.path()), 1);
-            return Enter::Over;
+            return Enter::Done;
         }
-        let Some(mut member) = TarEntry::new(entry.name().to_owned(), *stat) else { return Enter::Over };
+        let Some(mut member) = TarEntry::new(entry.name().to_owned(), *stat) else { return Enter::Done };
         member.followed = self.options.links == Links::Followed;
         let directory = cx.cache().open(&entry.node.source).map_err(|cause| (TarKind::CannotStat, cause));
         let records = directory.and_then(|directory| self.add_records(cx, entry, &directory, &mut member));
         if let Err((kind, cause)) = records {
             self.report_failed(cx, entry, kind, cause);
-            return Enter::Over;
+            return Enter::Done;
         }
         let mut listing = parent.below(entry.name(), &self.options);
         let device = *parent.device.get_or_init(|| stat.identity.device);

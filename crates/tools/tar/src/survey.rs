@@ -63,7 +63,7 @@ impl Tool for Survey {
             self.keep(cx, listing, member);
             true
         });
-        Handled::Over
+        Handled::Done
     }
 
     fn open_file(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenSource<'_>) -> Start<()> {

@@ -279,7 +279,7 @@ fn a_launchers_own_words_are_merged() {
     ] {
         assert_eq!(line(LauncherFamily::OpenMpi4, &[], words), format!("{merged}{none}"), "{words}");
     }
-    let crowded = "--map-by :OVERSUBSCRIBE";
+    let oversubscribed = "--map-by :OVERSUBSCRIBE";
     for words in [
         "RUN --bind-to core",
         "RUN -bind-to core",
@@ -288,10 +288,14 @@ fn a_launchers_own_words_are_merged() {
         "RUN --prtemca hwloc_default_binding_policy none",
         "RUN --cpu-set 0,1",
     ] {
-        assert_eq!(line(LauncherFamily::OpenMpi5, &[], words), format!("{words} {crowded}"), "{words}");
+        assert_eq!(
+            line(LauncherFamily::OpenMpi5, &[], words),
+            format!("{words} {oversubscribed}"),
+            "{words}"
+        );
     }
     let bound = [("PRTE_MCA_hwloc_default_binding_policy", "core")];
-    assert_eq!(line(LauncherFamily::OpenMpi5, &bound, "RUN"), format!("RUN {crowded}"));
+    assert_eq!(line(LauncherFamily::OpenMpi5, &bound, "RUN"), format!("RUN {oversubscribed}"));
     let mapped = [("PRTE_MCA_rmaps_default_mapping_policy", "node")];
     assert_eq!(
         line(LauncherFamily::OpenMpi5, &mapped, "RUN"),
@@ -299,8 +303,8 @@ fn a_launchers_own_words_are_merged() {
     );
     let mapped = [("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")];
     assert_eq!(line(LauncherFamily::OpenMpi5, &mapped, "RUN"), format!("RUN{none}"));
-    let crowds = [("OMPI_MCA_rmaps_base_oversubscribe", "1")];
-    assert_eq!(line(LauncherFamily::OpenMpi4, &crowds, "RUN"), format!("RUN{none}"));
+    let oversubscribes = [("OMPI_MCA_rmaps_base_oversubscribe", "1")];
+    assert_eq!(line(LauncherFamily::OpenMpi4, &oversubscribes, "RUN"), format!("RUN{none}"));
     assert_eq!(line(LauncherFamily::Mpich, &[], "RUN -np 3 -bind-to core"), "RUN -bind-to core");
 }
 

@@ -367,7 +367,7 @@ impl Distributed for Copier {
     fn decide_returned(&self, cx: &Context<'_, Self>, entry: &mut Entry<Self>) -> bool {
         if self.options.dry_run {
             // Decided here: nothing is made that would show later which name came first.
-            if let Handled::Over = dry_run::handle(EntryCopy::new(self, cx, entry), entry.kind) {
+            if let Handled::Done = dry_run::handle(EntryCopy::new(self, cx, entry), entry.kind) {
                 cx.complete(entry);
             }
             return false;

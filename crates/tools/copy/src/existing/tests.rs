@@ -39,7 +39,7 @@ fn link(inode: u64) -> Stat {
     stat(inode, FileType::Symlink, 1)
 }
 
-/// Fakes a [`Sight`]; each pair is `lstat` and `stat`.
+/// Fakes a [`Details`]; each pair is `lstat` and `stat`.
 #[derive(Clone)]
 struct Pretended {
     source: (Stat, Stat),
@@ -86,7 +86,7 @@ impl Pretended {
     }
 }
 
-impl Sight for Pretended {
+impl Details for Pretended {
     fn source_link(&self) -> Option<Stat> {
         Some(self.source.0)
     }
@@ -258,25 +258,25 @@ fn one_file_is_copied_onto_itself_only_where_nothing_is_lost() {
         ),
     ];
     for (what, options, follows, source, there, one_entry, wanted) in table {
-        let sight = Pretended { source, there, one_entry, ..Pretended::of(source.0, there.0) };
-        assert_eq!(sight.decide(&options, follows), wanted, "{what}");
+        let details = Pretended { source, there, one_entry, ..Pretended::of(source.0, there.0) };
+        assert_eq!(details.decide(&options, follows), wanted, "{what}");
     }
 }
 
 #[test]
 fn files_are_left_out_in_the_order_of_the_questions() {
     let decided = |update, ask, change: fn(&mut Pretended)| {
-        let mut sight = Pretended::of(file(1), file(2));
-        change(&mut sight);
+        let mut details = Pretended::of(file(1), file(2));
+        change(&mut details);
         let options = with(Existing { update, ask, ..Existing::default() });
-        (sight.decide(&options, true), sight.asked.get())
+        (details.decide(&options, true), details.asked.get())
     };
-    let newer = |sight: &mut Pretended| sight.older = false;
-    let no = |sight: &mut Pretended| sight.agrees = false;
+    let newer = |details: &mut Pretended| details.older = false;
+    let no = |details: &mut Pretended| details.agrees = false;
     let as_it_is = |_: &mut Pretended| {};
     let skip = Decision::Skip;
     assert_eq!(decided(Update::None, true, as_it_is), (skip(Skip::Unwanted), 0));
-    assert_eq!(decided(Update::NoneFail, true, as_it_is), (skip(Skip::Told), 0));
+    assert_eq!(decided(Update::NoneFail, true, as_it_is), (skip(Skip::NotReplacing), 0));
     assert_eq!(decided(Update::Older, true, newer), (skip(Skip::NotOlder), 0));
     assert_eq!(decided(Update::Older, true, no), (skip(Skip::Declined), 1));
     assert_eq!(decided(Update::Older, true, as_it_is), (Decision::Stays, 1));

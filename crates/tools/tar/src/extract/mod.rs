@@ -230,7 +230,7 @@ impl Tool for Extractor {
     }
 
     fn enter_dir(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenDir<'_>) -> Enter<OperandData> {
-        Enter::Over
+        Enter::Done
     }
 
     fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, _: EntryType) -> Handled {
@@ -240,7 +240,7 @@ impl Tool for Extractor {
                 self.begin_reading(cx, entry, state);
                 Handled::Deferred
             }
-            (OperandData::Archive, None) => Handled::Over,
+            (OperandData::Archive, None) => Handled::Done,
         }
     }
 

@@ -208,7 +208,7 @@ impl Extractor {
                 Ok(archive) => drop(self.archive.set(Seekable::new(Arc::new(archive)))),
                 Err(cause) => {
                     cx.problem(path_problem(&entry.path(), cause));
-                    return Handled::Over;
+                    return Handled::Done;
                 }
             }
         }
@@ -217,7 +217,7 @@ impl Extractor {
             let result = waiting.iter().flat_map(|index| index.to_le_bytes()).collect();
             cx.emit(entry, result);
         }
-        Handled::Over
+        Handled::Done
     }
 
     /// Called in the launch process with the members of a group that have to wait.

@@ -416,7 +416,7 @@ impl Tool for PositionedWriter {
     }
 
     fn enter_dir(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenDir<'_>) -> Enter<SpanGroup> {
-        Enter::Over
+        Enter::Done
     }
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {

@@ -45,7 +45,7 @@ pub(crate) struct Members {
     /// Bytes left of the last member's content, and of its padding.
     left: u64,
     filling: u64,
-    goes_on_behind_zeros: bool,
+    ignore_zeros: bool,
     /// True if an archive of no bytes has no members; otherwise it is not an archive.
     may_be_empty: bool,
     /// True if the last blocks were not headers, which was reported.
@@ -55,16 +55,16 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// Reads from `input`, which was compressed as `packed` says. With `goes_on_behind_zeros`, only
+    /// Reads from `input`, which was compressed as `packed` says. With `ignore_zeros`, only
     /// EOF ends the archive.
-    pub(crate) fn new(input: Input, packed: Option<Packed>, goes_on_behind_zeros: bool) -> Self {
+    pub(crate) fn new(input: Input, packed: Option<Packed>, ignore_zeros: bool) -> Self {
         Self {
             input,
             packed,
             global: Extended::default(),
             left: 0,
             filling: 0,
-            goes_on_behind_zeros,
+            ignore_zeros,
             // As in GNU tar, for which the decompressor is another program: it wrote nothing.
             may_be_empty: packed.is_some(),
             lost: false,
@@ -74,8 +74,8 @@ impl Members {
     }
 
     /// Reads what a program writes that decompresses the archive.
-    pub(crate) fn of_program(input: Input, goes_on_behind_zeros: bool) -> Self {
-        Self { may_be_empty: true, ..Self::new(input, None, goes_on_behind_zeros) }
+    pub(crate) fn of_program(input: Input, ignore_zeros: bool) -> Self {
+        Self { may_be_empty: true, ..Self::new(input, None, ignore_zeros) }
     }
 
     pub(crate) fn input(&self) -> &Input {
@@ -110,7 +110,7 @@ impl Members {
                 before = Before::default();
             }
             match found {
-                Verdict::Zeros if self.goes_on_behind_zeros => self.seen_any = true,
+                Verdict::Zeros if self.ignore_zeros => self.seen_any = true,
                 Verdict::Zeros => self.look_for_end(problems)?,
                 Verdict::Other => self.report_lost(problems),
                 Verdict::Header(header) => {

@@ -19,13 +19,13 @@ use super::findings::{EntryResult, Linked};
 use super::options::Attributes;
 
 /// The counterpart of a directory in the first tree.
-pub struct Beside {
+pub struct Counterpart {
     pub(super) held: Arc<DirHandle>,
     /// Name of an operand's counterpart, which may differ from the operand's.
     pub(super) name: Option<CString>,
 }
 
-impl Beside {
+impl Counterpart {
     pub(super) fn name<'a>(&'a self, entry: &'a Entry<Comparer>) -> &'a CStr {
         self.name.as_deref().unwrap_or_else(|| entry.name())
     }
@@ -38,8 +38,8 @@ pub(super) struct Pair {
 }
 
 pub(super) fn second_path(entry: &Entry<Comparer>) -> Vec<u8> {
-    let beside = &entry.node.own;
-    beside.held.path_of(beside.name(entry))
+    let counterpart = &entry.node.own;
+    counterpart.held.path_of(counterpart.name(entry))
 }
 
 /// Creates a difference between an entry and its counterpart.
@@ -105,9 +105,9 @@ impl Comparer {
     }
 
     fn look(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Result<Stat, Error> {
-        let beside = &entry.node.own;
-        let directory = cx.cache().open(&beside.held)?;
-        let name = beside.name(entry);
+        let counterpart = &entry.node.own;
+        let directory = cx.cache().open(&counterpart.held)?;
+        let name = counterpart.name(entry);
         if self.follows_here(entry) {
             stat_path(Some(&*directory), name, true)
         } else {
@@ -117,9 +117,12 @@ impl Comparer {
 
     /// Opens an entry's counterpart, a file or a directory.
     pub(super) fn open_second(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, how: Open) -> Option<Fd> {
-        let beside = &entry.node.own;
+        let counterpart = &entry.node.own;
         let how = if self.follows_here(entry) { how.following() } else { how };
-        let opened = cx.cache().open(&beside.held).and_then(|parent| open(&*parent, beside.name(entry), how));
+        let opened = cx
+            .cache()
+            .open(&counterpart.held)
+            .and_then(|parent| open(&*parent, counterpart.name(entry), how));
         match opened {
             Ok(fd) => Some(fd),
             Err(cause) => {
@@ -149,11 +152,11 @@ impl Comparer {
         entry: &Entry<Self>,
         fd: Arc<Fd>,
         stat: &Stat,
-    ) -> Beside {
+    ) -> Counterpart {
         let above = &entry.node.own;
         let how = if self.follows_here(entry) { Open::DIRECTORY.following() } else { Open::DIRECTORY };
         let held = cx.cache().hold(&above.held, above.name(entry), how, stat.identity, Some(fd));
-        Beside { held, name: None }
+        Counterpart { held, name: None }
     }
 
     /// Finds the names that only the second of two directories has.
