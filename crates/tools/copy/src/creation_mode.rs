@@ -144,7 +144,7 @@ pub(super) fn new_directory_mode(copier: &Copier, source: &Stat) -> Mode {
 /// Permissions that group and others get before the owner is set, if the mode is not preserved:
 /// those that owner, group and others all have in the end. So nobody has more than then, whoever
 /// owner and group will be.
-pub(super) fn common(copier: &Copier, granted: Mode) -> Mode {
+fn common(copier: &Copier, granted: Mode) -> Mode {
     let bits = granted.without(copier.umask).bits();
     Mode::new((bits & bits >> 3 & bits >> 6 & 0o7) * 0o11).without(Mode::GROUP_AND_OTHER_WRITE)
 }

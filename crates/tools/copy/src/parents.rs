@@ -18,7 +18,6 @@ use haul_sys::{
 };
 use haul_sys::{c_string, make_directory, open, open_path, stat, stat_path};
 
-use super::creation_mode;
 use super::default_label;
 use super::durable;
 use super::journaled;
@@ -235,11 +234,7 @@ impl<'a> Parents<'a> {
         let omitted = self.omitted(&source);
         let wanted = if self.copier.options.default_mode { Mode::ALL } else { source.mode };
         let is_shared = stat(&*directory).map_or(true, |above| is_shared(&above, self.copier.process.user));
-        let early = match self.copier.options.preserves(Preserve::MODE) {
-            true => Mode::default(),
-            false => creation_mode::common(self.copier, wanted),
-        };
-        let mode = wanted.without(omitted).or(early);
+        let mode = wanted.without(omitted);
         let creation =
             Creation::begin(Special { kind: FileType::Directory, mode, device_number: 0 }, is_shared);
         let make = || make_directory(&directory, &component.name, mode);
