@@ -1,8 +1,8 @@
 //! Hard links to a file while names come and go, and to a target that has links of its own.
 //!
-//! Where names change, the run is stopped without a race. One operand is a FIFO that is read (`--copy-contents`), and
-//! `-i` makes the program copy the operands in order. While it waits for the FIFO's writer, the
-//! test changes the source or target.
+//! Where names change, the run is stopped without a race. One operand is a FIFO that is read
+//! (`--copy-contents`), and `-i` makes the program copy the operands in order. While it waits for
+//! the FIFO's writer, the test changes the source or target.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

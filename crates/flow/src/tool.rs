@@ -143,8 +143,8 @@ pub trait RootOwner<T: Tool>: Send + Sync {
     /// Called when the last entry is complete.
     fn complete(&self, cx: &Context<'_, T>, root: &Arc<DirNode<T>>);
 
-    /// Called with a problem, instead of the reporter. `entry` is the name of the entry it is of, if
-    /// it isn't of the directory or of several entries.
+    /// Called with a problem, instead of the reporter. `entry` names the entry that has it;
+    /// `None` for a problem of the directory or of several entries.
     fn problem(&self, entry: Option<&CStr>, problem: Problem);
 
     /// Called with the result of an entry, instead of [`Tool::emitted`].

@@ -31,7 +31,7 @@
 //! and whoever checks for completion holds it for writing.
 //!
 //! glibc silently drops a notification if it can't start a thread for it. So a wait that brings
-//! nothing for [`PATIENCE`] checks for operations that completed without a notification.
+//! nothing for [`Patience`] checks for operations that completed without a notification.
 //!
 //! Promises:
 //! - memory and descriptors that the C library may use are never freed: drop waits, and leaves

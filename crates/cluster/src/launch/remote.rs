@@ -456,8 +456,9 @@ impl<T: Distributed + 'static> Executor<T> for ProcessGroup {
     }
 }
 
-/// Chooses what to report about a large file: everything, unless ranges failed. Of their errors only
-/// the first is reported, because the others are consequences. `own` are the leader's problems.
+/// Chooses what to report about a large file: everything, unless ranges failed. Of their errors
+/// only the first is reported, because the others are consequences. `own` are the leader's
+/// problems.
 fn why_not<T: Distributed>(large: &Large<'_, T>, moved: bool, own: Vec<PackedProblem>) -> Vec<PackedProblem> {
     let (errors, mut told): (Vec<_>, Vec<_>) =
         large.problems.iter().cloned().partition(PackedProblem::is_error);

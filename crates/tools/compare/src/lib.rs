@@ -2,8 +2,8 @@
 //! on request.
 //!
 //! The tool walks the first tree. For each entry it looks up the counterpart in the second tree
-//! (`counterpart.rs`), reads both files where that may show a difference (`content.rs`; large files in
-//! ranges, `ranges.rs`; from the device on request, `direct.rs`), and compares attributes
+//! (`counterpart.rs`), reads both files where that may show a difference (`content.rs`; large files
+//! in ranges, `ranges.rs`; from the device on request, `direct.rs`), and compares attributes
 //! (`attributes.rs`). Differences are an entry's result (`difference.rs`), kept and emitted in path
 //! order (`findings.rs`).
 //!

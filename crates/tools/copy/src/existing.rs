@@ -7,7 +7,7 @@
 //!     ─► just created? ─► back up ─► remove ─► overwrite or enter
 //! ```
 //!
-//! It changes nothing. What it needs beyond the two files' `stat` it asks of a [`Details`], and only
+//! It changes nothing. What it needs beyond the two files' `stat` it asks of [`Details`], and only
 //! when it matters: each answer is a system call, or a question to the user. `place.rs` carries out
 //! the decision.
 

@@ -1,8 +1,8 @@
 //! The script of `--shell`, with placeholders for paths.
 //!
-//! A path is never part of the script's text, unless it is plain: it is the value of a variable that
-//! the script begins with, and a placeholder stands for the variable. So nothing in a path is run,
-//! wherever the placeholder is. It also has to be one word there:
+//! A path is never part of the script's text, unless it is plain: it is the value of a variable
+//! that the script begins with, and a placeholder stands for the variable. So nothing in a path is
+//! run, wherever the placeholder is. It also has to be one word there:
 //!
 //! ```text
 //! cat {}      cat "${haul_path1}"

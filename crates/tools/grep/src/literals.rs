@@ -4,10 +4,10 @@
 //! classes. One string is found by memmem, several by Aho-Corasick, whole lines (`-x`) by a hash
 //! table. Each reads the text once and uses memory in proportion to the patterns.
 //!
-//! Ignoring case in UTF-8, a few strings go to the regex engine after all, since it needs no copy of
-//! text beyond ASCII. For many strings, ASCII lines are searched as they are by an automaton that
-//! knows both cases. In other lines each character is first replaced by its case representative
-//! ([`case::representative`]).
+//! Ignoring case in UTF-8, a few strings go to the regex engine after all, since it needs no copy
+//! of text beyond ASCII. For many strings, ASCII lines are searched as they are by an automaton
+//! that knows both cases. In other lines each character is first replaced by its case
+//! representative ([`case::representative`]).
 //!
 //! Whole words (`-w`) are tried from each position where a word can begin, along the trie of the
 //! patterns, in lines that contain one of the strings.

@@ -101,9 +101,9 @@ impl Member {
         let declared =
             if kind == MemberKind::HardLink { 0 } else { header.size.natural().unwrap_or_default() };
         let size = extended.size.unwrap_or(declared);
-        // Nothing follows the header of a link, a special file or a directory, whatever its size is:
-        // that of a directory is the space to allocate for it (POSIX, `pax`). Decided by the letter:
-        // `0` with a slash after the name, and `D`, are directories with content.
+        // Nothing follows the header of a link, a special file or a directory, whatever its size:
+        // that of a directory is the space to allocate for it (POSIX, `pax`). Decided by the
+        // letter: `0` with a slash after the name, and `D`, are directories with content.
         let stored = if matches!(header.kind, b'1'..=b'6') { 0 } else { size };
         let extras = Extras {
             xattrs: extended.xattrs,
