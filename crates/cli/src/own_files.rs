@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use haul_sys::{Identity, stat};
+use haul_sys::{Fd, FileType, Identity, Stat, stat, stat_path};
 
 use crate::line_file::Destination;
 use crate::task::{RunOptions, Work};
@@ -21,11 +21,18 @@ enum Place {
     New(Identity, PathBuf),
 }
 
+impl Place {
+    /// `None` for a device or a pipe: two streams to one of them destroy nothing.
+    fn of(there: &Stat) -> Option<Self> {
+        (there.kind == FileType::Regular).then_some(Self::There(there.identity))
+    }
+}
+
 /// Returns a sentence if two options name the same file.
 pub(crate) fn check(run_options: &RunOptions, work: &impl Work) -> Result<(), String> {
     let events = run_options.events.as_ref().and_then(|destination| match destination {
         Destination::File(path) => place(path),
-        Destination::Descriptor(_, fd) => stat(fd.as_fd()).ok().map(|stat| Place::There(stat.identity)),
+        Destination::Descriptor(_, fd) => stat(fd.as_fd()).ok().and_then(|there| Place::of(&there)),
     });
     let path = |path: Option<&PathBuf>| path.and_then(|path| place(path));
     let (flag, listed) = work.listed_in().unzip();
@@ -50,8 +57,8 @@ pub(crate) fn check(run_options: &RunOptions, work: &impl Work) -> Result<(), St
 fn place(path: &Path) -> Option<Place> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
-        if let Some(identity) = identity_of(&c_path(&path)) {
-            return Some(Place::There(identity));
+        if let Ok(there) = stat_path::<&Fd>(None, &c_path(&path), true) {
+            return Place::of(&there);
         }
         let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
         match std::fs::read_link(&path) {

@@ -154,4 +154,5 @@ fn two_options_that_name_one_file_are_refused_before_anything_is_touched() {
     }
     scene.script("$HAUL sum --events=fd:5 --log-file=x s 5>x && exit 1; test ! -s x");
     scene.script("$HAUL cp -a --events=a --log-file=b --manifest=c s t && test -e t/s/own");
+    scene.script("$HAUL sum --events=/dev/null --log-file=/dev/null s >sums && test -s sums");
 }
