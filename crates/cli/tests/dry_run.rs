@@ -40,6 +40,8 @@ const LINES: &[&str] = &[
     "-r --update=none-fail s t",
     "-rb s t",
     "-a --backup=numbered s t",
+    "-a --backup=numbered -j1 s/a/1 s/twin t/s",
+    "-a -u -j1 s/a/1 s/twin t/s",
     "-rf s t",
     "-r --remove-destination s t",
     "-a --remove-destination s/a/. t/s/a",

@@ -236,6 +236,6 @@ fn failure(copy: EntryCopy<'_>, source: &Stat, foreseen: &Foreseen) -> Option<Pr
 }
 
 /// The error of a call that was not made.
-fn error(errno: Errno) -> Error {
+pub(super) fn error(errno: Errno) -> Error {
     Error::new(Operation::Openat, String::new(), errno)
 }

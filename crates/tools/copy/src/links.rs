@@ -7,6 +7,7 @@ use haul_flow::{Claim, DirHandle, EntryOutcome, FileKey, Problem};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Pinned, Stat, Timestamp};
 use haul_sys::{link_at_path, remove, rename, stat_at, stat_path};
 
+use super::dry_run;
 use super::entry_copy::EntryCopy;
 use super::journaled;
 use super::options::Preserve;
@@ -210,13 +211,21 @@ fn foresee_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Prob
     if there.is_some_and(|there| first.file.is(&there)) {
         return Ok(Linking::Kept);
     }
+    let is_directory = there.is_some_and(|there| there.kind == FileType::Directory);
+    let overwrite = || match is_directory {
+        true => Err(cannot_link(copy, first, dry_run::error(Errno::ISDIR))),
+        false => {
+            copy.tell_replaced();
+            Ok(())
+        }
+    };
     match place::foresee(copy, &source)? {
         Foreseen::Left(Left::AsItIs) => return Ok(Linking::Left),
-        Foreseen::Left(Left::AsCopy) if !copy.options.existing.update.syncs() => copy.tell_replaced(),
+        Foreseen::Left(Left::AsCopy) if !copy.options.existing.update.syncs() => overwrite()?,
         Foreseen::BackedUp(_, backup) => copy.tell_linked(first, there.as_ref(), Some(&backup)),
         Foreseen::Stays(_) | Foreseen::Replaced(_) | Foreseen::Left(Left::AsCopy) => {
             copy.tell_linked(first, there.as_ref(), None);
-            copy.tell_replaced();
+            overwrite()?;
         }
         Foreseen::Removed => {
             copy.tell_removed();
@@ -233,14 +242,16 @@ fn foresee_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Prob
     Ok(Linking::Done)
 }
 
+fn cannot_link(copy: EntryCopy<'_>, first: &LinkedName, cause: Error) -> Problem {
+    let problem = Problem::new(CopyKind::CannotLink).naming(copy.target_path());
+    problem.naming(first.path()).because(cause)
+}
+
 fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem> {
     if copy.options.dry_run {
         return foresee_link(copy, first);
     }
-    let failed = |cause| {
-        let problem = Problem::new(CopyKind::CannotLink).naming(copy.target_path());
-        problem.naming(first.path()).because(cause)
-    };
+    let failed = |cause| cannot_link(copy, first, cause);
     let old = copy.cx.cache().open(&first.held).map_err(failed)?;
     let Some((kind, first_copy)) = first.find(&old).map_err(failed)? else { return Ok(Linking::Stale) };
     // The first name may be a symbolic link: made by `-s`, or an existing one to the file that was
