@@ -58,12 +58,6 @@ impl Placement {
         Self { pairs: true, ..self }
     }
 
-    /// Performs pairs synchronously, the read before the write.
-    #[must_use]
-    pub fn without_pairs(self) -> Self {
-        Self { pairs: false, ..self }
-    }
-
     /// Returns true if pairs go through the ring.
     #[must_use]
     pub fn has_pairs(self) -> bool {

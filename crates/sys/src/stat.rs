@@ -55,8 +55,6 @@ impl Mode {
     pub const SPECIAL: Mode = Mode(0o7000);
     /// Set-user-id and set-group-id.
     pub const SET_ID: Mode = Mode(0o6000);
-    /// Set-group-id.
-    pub const SET_GROUP_ID: Mode = Mode(0o2000);
 
     /// Creates a mode from the low twelve bits of `bits`.
     #[must_use]

@@ -16,12 +16,6 @@ pub fn root() -> Option<String> {
     (!rustix::process::geteuid().is_root()).then(|| "needs root".to_owned())
 }
 
-/// Checks that the test doesn't run as root, which bypasses permissions.
-#[must_use]
-pub fn no_root() -> Option<String> {
-    rustix::process::geteuid().is_root().then(|| "needs an ordinary user".to_owned())
-}
-
 /// Checks that a command is installed.
 #[must_use]
 pub fn tool(name: &str) -> Option<String> {

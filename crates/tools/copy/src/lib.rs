@@ -218,11 +218,7 @@ impl Copier {
     }
 
     fn follows_here(&self, entry: &Entry<Self>) -> bool {
-        match self.options.dereference {
-            Dereference::Never => false,
-            Dereference::Operands => entry.is_operand(),
-            Dereference::Always => true,
-        }
+        self.options.dereference.follows(entry.is_operand())
     }
 
     /// True if another user may replace entries of a target directory.

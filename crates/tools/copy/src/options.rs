@@ -17,6 +17,18 @@ pub enum Dereference {
     Always,
 }
 
+impl Dereference {
+    /// True if a link is followed; an operand is one that is named on the command line.
+    #[must_use]
+    pub fn follows(self, is_operand: bool) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Operands => is_operand,
+            Self::Always => true,
+        }
+    }
+}
+
 bitflags! {
     /// Attributes of the source to preserve (`--preserve`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -14,7 +14,7 @@ use haul_flow::{
 use haul_sys::{EntryType, FileType, Open, Stat, c_string, stat_path};
 
 use super::operands;
-use super::options::{CopyOptions, Dereference, Operands};
+use super::options::{CopyOptions, Operands};
 use super::space::{FreeSpace, Needed};
 
 /// Maximum number of directory handles; descriptors are needed by the copy.
@@ -127,11 +127,7 @@ impl Tool for Survey<'_> {
     type File = ();
 
     fn follow(&self, entry: &Entry<Self>) -> bool {
-        match self.options.dereference {
-            Dereference::Never => false,
-            Dereference::Operands => entry.is_operand(),
-            Dereference::Always => true,
-        }
+        self.options.dereference.follows(entry.is_operand())
     }
 
     fn plan(&self, _: &Context<'_, Self>, _: &Entry<Self>, kind: EntryType) -> Plan {
