@@ -547,7 +547,7 @@ fn only_what_waits_for_a_deletion_is_copied_after_it() {
     let ours = program!();
     require!(ours.needs_haul());
     // Without times, a file differs however often it is copied.
-    let script = "mkdir -p s/d t/b t/d/e; echo new >s/f; echo x >s/b; ln s/b s/d/name; echo y >s/d/e
+    let script = "mkdir -p s/d t/b t/d/e; echo newer >s/f; echo x >s/b; ln s/b s/d/name; echo y >s/d/e
         echo old >t/f; echo z >t/b/z; touch t/d/e/q";
     let sandbox = sandbox(script);
     let said =
