@@ -286,7 +286,7 @@ fn a_slow_file_system_gets_more_workers() {
         let outcome = run.finish().unwrap();
         assert!(outcome.succeeded(), "{own:?}: {}", outcome.errors());
         let said = outcome.printed() + &outcome.errors();
-        assert_eq!(said.contains("more are started"), has_more, "{own:?}: {said}");
+        assert_eq!(said.contains("starting more"), has_more, "{own:?}: {said}");
         let differences = compare_paths(&source, &target, Facts::CONTENT).unwrap();
         assert!(differences.is_empty(), "{own:?}: {differences}");
         remove_tree(&target);

@@ -51,7 +51,7 @@ Commands:
   iops-limit N    do at most N operations per second; 0 or none: no limit
   max-latency MS  use fewer workers while metadata calls take longer;
                   0 or none: no limit
-  stop            end the command as SIGINT does, but first finish the files in progress
+  stop            end the command like SIGINT, but finish the files in progress
 
 Permissions:
 Only the user who started the command and root can connect.

@@ -403,7 +403,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         let report = self.cx.report();
         if blocks {
             let why = made.note.unwrap_or_default();
-            return report.debug(&format!("the data is not in memory, but {why}"));
+            return report.debug(&format!("the data is not cached, but {why}"));
         }
         report.started(RunInfo { engine: name, jobs: settings.jobs });
         report.debug(&format!("the data is not cached: worker {} switches to {name}", self.cx.worker));

@@ -33,7 +33,7 @@ if any error occurs and -q is not given, the exit status is 2.
 Differences from GNU grep:
   Ranges such as [a-z] go by code points in every locale.
   Classes such as [:alpha:] are the C library's, by haul's version of Unicode.
-  Combining marks count as word characters for \\b, \\B, \\< and \\>, but not for -w.
+  Combining marks are word characters for \\b, \\B, \\< and \\>, not for -w.
   Invalid bytes do not count as word characters for \\b, \\B, \\< and \\>.
   An empty word (-w '') does not match inside a character.
   A back-reference that takes too long for a line is an error.
