@@ -21,8 +21,8 @@ end
 
 complete -c haul -n __haul_exactly -f -a cp -d 'copy files and directories; also when called as cp'
 complete -c haul -n __haul_exactly -f -a sync -d 'make a directory tree equal to another'
-complete -c haul -n __haul_exactly -f -a spdcp -d 'copy with many hosts, in a batch job if necessary; also when called as spdcp'
-complete -c haul -n __haul_exactly -f -a bzip2 -d 'compress and decompress files, in the format of bzip2; also as bunzip2 and bzcat'
+complete -c haul -n __haul_exactly -f -a spdcp -d 'copy with many hosts, submitting a batch job if needed; also as spdcp'
+complete -c haul -n __haul_exactly -f -a bzip2 -d 'compress and decompress .bz2 files; also as bunzip2 and bzcat'
 complete -c haul -n __haul_exactly -f -a cmp -d 'compare two trees or two files'
 complete -c haul -n __haul_exactly -f -a each -d 'run a command for every file that matches, many at once'
 complete -c haul -n __haul_exactly -f -a grep -d 'search files and trees for lines that match patterns, as grep does'

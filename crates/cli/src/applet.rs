@@ -10,7 +10,7 @@ use crate::tools::{self, TOOLS, Tool};
 const COPY: [(&str, &str); 3] = [
     ("cp", "copy files and directories; also when called as cp"),
     ("sync", "make a directory tree equal to another"),
-    ("spdcp", "copy with many hosts, in a batch job if necessary; also when called as spdcp"),
+    ("spdcp", "copy with many hosts, submitting a batch job if needed; also as spdcp"),
 ];
 const AROUND: [(&str, &str); 2] = [
     ("bench", "create test trees and benchmark copy programs"),

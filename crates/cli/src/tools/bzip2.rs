@@ -23,7 +23,7 @@ use crate::task::{Executors, Work};
 pub(super) const TOOL: Tool = Tool {
     name: "bzip2",
     programs: &["bzip2", "bunzip2", "bzcat"],
-    about: "compress and decompress files, in the format of bzip2; also as bunzip2 and bzcat",
+    about: "compress and decompress .bz2 files; also as bunzip2 and bzcat",
     document: || COMMAND.document(),
     main,
 };
