@@ -46,8 +46,8 @@ impl Surveyed {
     }
 
     /// Records the times of the directory.
-    pub(super) fn keep_times(&mut self, times: Times) {
-        self.times = Some(times);
+    pub(super) fn keep_times(&mut self, times: Option<Times>) {
+        self.times = times;
     }
 
     /// Returns the directory in which the source must not have the entries.

@@ -129,13 +129,24 @@ fn delete_all(
     deleter: &Deleter,
     operands: Vec<Operand<Surveyed>>,
 ) -> Status {
-    // A separate operand, because directories are entered in this process.
-    let apart = |operand| [only(&operand, true), only(&operand, false)].into_iter().flatten();
-    let mut operands: Vec<_> = operands.into_iter().flat_map(apart).collect();
-    if deleter.restores_times() {
-        operands.iter_mut().for_each(|operand| keep_times(session, operand));
+    let (mut status, mut apart) = (Status::Success, Vec::new());
+    for operand in operands {
+        let times = if deleter.restores_times() { times_of(session, &operand) } else { Ok(None) };
+        let times = match times {
+            Ok(times) => times,
+            Err(problem) => {
+                session.report.problem(problem);
+                status = Status::Failure;
+                continue;
+            }
+        };
+        // Directories apart, because they are entered in this process.
+        for mut part in [only(&operand, true), only(&operand, false)].into_iter().flatten() {
+            part.own.keep_times(times);
+            apart.push(part);
+        }
     }
-    session.run(executor, deleter, Vec::new(), operands)
+    status.max(session.run(executor, deleter, Vec::new(), apart))
 }
 
 /// Walks the source and returns what only the target has. What goes wrong is reported.
@@ -164,12 +175,13 @@ fn survey(
     survey.into_found()
 }
 
-/// Records the times of the directory that the entries are in.
-fn keep_times(session: &Session<'_>, operand: &mut Operand<Surveyed>) {
-    let there = session.cache.open(&operand.place).and_then(|directory| stat(&*directory));
-    // Whatever keeps it from being opened is reported when the entries are removed.
-    if let Ok(there) = there {
-        operand.own.keep_times(Times { accessed: there.accessed, modified: there.modified });
+/// Returns the times of the directory that the entries are in. `None` if it is gone, which is
+/// noticed when the entries are removed.
+fn times_of(session: &Session<'_>, operand: &Operand<Surveyed>) -> Result<Option<Times>, Problem> {
+    match session.cache.open(&operand.place).and_then(|directory| stat(&*directory)) {
+        Ok(there) => Ok(Some(Times { accessed: there.accessed, modified: there.modified })),
+        Err(cause) if cause.is(Errno::NOENT) || cause.is(Errno::STALE) => Ok(None),
+        Err(cause) => Err(Problem::new(DeleteKind::CannotStat).naming(operand.place.path()).because(cause)),
     }
 }
 
