@@ -139,25 +139,6 @@ fn a_complete_copy_has_no_unfinished_directories() {
     assert_eq!([mode(&sandbox.join("t")), mode(&sandbox.join("t/a"))], [0o710; 2]);
 }
 
-/// `sync` has no journal: a new directory has its final mode from the beginning where that gives
-/// nobody more than they have in the end.
-#[test]
-fn a_killed_sync_that_preserves_no_modes_leaves_final_ones() {
-    let ours = program!();
-    require!(ours.needs_haul());
-    let sandbox = Sandbox::in_memory().unwrap();
-    sandbox.script(SOURCE).unwrap();
-    let sync = |to: &str| {
-        let run = Run::new(ours.path()).args(["sync", "-a", "--no-preserve=mode", "s/", to]).umask(0o022);
-        run.in_folder(sandbox.path())
-    };
-    sync("whole").succeed().unwrap();
-    let made: Vec<PathBuf> = MADE.iter().map(|name| sandbox.join("t").join(name)).collect();
-    kill_when_made(sync("t"), &made);
-    sync("t").succeed().unwrap();
-    assert_as_uninterrupted(&sandbox, true, "sync");
-}
-
 /// True if a running copy has a file under a temporary name.
 fn has_temporary(folder: &Path) -> bool {
     fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {

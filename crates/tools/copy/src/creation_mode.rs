@@ -126,27 +126,9 @@ pub(super) fn plain_file_mode(copier: &Copier, source: &Stat, before: Option<&St
     (final_mode != made_with).then_some(final_mode)
 }
 
-/// Mode a directory is created with, before its owner's permissions are added. If the source's is
-/// not preserved it is usually the final one, which a killed run then leaves too.
+/// Mode a directory is created with, before its owner's permissions are added.
 pub(super) fn new_directory_mode(copier: &Copier, source: &Stat) -> Mode {
-    if copier.options.preserves(Preserve::MODE) {
-        return source.mode.without(omitted(copier, source.kind));
-    }
-    let granted = if copier.options.default_mode {
-        // Here too, because a default access list replaces the umask.
-        Mode::ALL.without(copier.umask).or(source.mode.and(Mode::SPECIAL))
-    } else {
-        source.mode
-    };
-    granted.without(omitted(copier, source.kind)).or(common(copier, granted))
-}
-
-/// Permissions that group and others get before the owner is set, if the mode is not preserved:
-/// those that owner, group and others all have in the end. So nobody has more than then, whoever
-/// owner and group will be.
-fn common(copier: &Copier, granted: Mode) -> Mode {
-    let bits = granted.without(copier.umask).bits();
-    Mode::new((bits & bits >> 3 & bits >> 6 & 0o7) * 0o11).without(Mode::GROUP_AND_OTHER_WRITE)
+    source.mode.without(omitted(copier, source.kind))
 }
 
 /// Permissions withheld from a new entry until its owner is set.
