@@ -28,7 +28,7 @@ impl Place {
     }
 }
 
-/// Returns a sentence if two options name the same file.
+/// Checks that no two options name the same file. The error is a message.
 pub(crate) fn check(run_options: &RunOptions, work: &impl Work) -> Result<(), String> {
     let events = run_options.events.as_ref().and_then(|destination| match destination {
         Destination::File(path) => place(path),

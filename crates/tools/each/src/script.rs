@@ -136,7 +136,7 @@ enum End {
     /// The second closing parenthesis of `$((`, likewise.
     Arithmetic(usize),
     Backquote,
-    /// That of `${` in double quotes.
+    /// The closing brace of `${` in double quotes.
     Brace,
 }
 
@@ -151,7 +151,7 @@ struct Scanner {
     last: Option<u8>,
     /// True if a here-document begins in the next line.
     expects_document: bool,
-    /// Why nothing is known of the rest, if so.
+    /// Why the quotes of the rest are unknown; `None` if they are known.
     lost: Option<&'static str>,
 }
 
