@@ -48,6 +48,10 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
             copy.cx.problem(copy.problem(CopyKind::CannotCreateDirectory, error(Errno::EXIST)));
             return Enter::Done;
         }
+        Foreseen::Made if lacks_parent(copy) => {
+            copy.cx.problem(copy.problem(CopyKind::CannotCreateDirectory, error(Errno::NOENT)));
+            return Enter::Done;
+        }
         Foreseen::Made => {
             copy.tell_copied();
             None
@@ -211,6 +215,7 @@ fn failure(copy: EntryCopy<'_>, source: &Stat, foreseen: &Foreseen) -> Option<Pr
         Foreseen::Stays(there) if there.kind == FileType::Directory && is_written => Errno::ISDIR,
         Foreseen::Stays(there) if there.kind == FileType::Directory => Errno::EXIST,
         Foreseen::Stays(_) if !replaces => Errno::EXIST,
+        Foreseen::Made if lacks_parent(copy) => Errno::NOENT,
         Foreseen::Made if copy.target_name().to_bytes().ends_with(b"/") => {
             if is_written {
                 Errno::NOTDIR
@@ -233,6 +238,11 @@ fn failure(copy: EntryCopy<'_>, source: &Stat, foreseen: &Foreseen) -> Option<Pr
         (Make::Copy, _) => of_target(CopyKind::CannotCreateSpecial),
     };
     Some(problem.because(error(errno)))
+}
+
+/// True if the target of an operand would be in a directory that doesn't exist (`missing/new`).
+fn lacks_parent(copy: EntryCopy<'_>) -> bool {
+    copy.entry.is_operand() && copy.entry.node.own.operand.lacks_parent
 }
 
 /// The error of a call that was not made.

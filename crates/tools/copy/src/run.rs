@@ -12,7 +12,7 @@ use haul_sys::{c_string, set_creation_label};
 use super::journaled::{self, JournalState};
 use super::operands::{self, Assignment};
 use super::parents::Parents;
-use super::target::{TargetDirectory, gives_operands_access_list};
+use super::target::{OperandCopy, TargetDirectory, gives_operands_access_list};
 use super::waiting::Waiting;
 use super::{Copier, CopyKind, CopyOptions, DigestSink, Label, Operands, default_label, durable, temporary};
 
@@ -199,7 +199,7 @@ fn places(
     let mut facts = HashMap::new();
     for (index, assignment) in group.iter().enumerate() {
         let Some(held) = parents.of(assignment) else { continue };
-        let Assignment { text, target: (_, name), shown, .. } = assignment;
+        let Assignment { text, target: (parent, name), shown, .. } = assignment;
         let split = Split::of(text);
         match split.hold(cache) {
             Ok(place) => {
@@ -209,8 +209,9 @@ fn places(
                         gives_operands_access_list(&copier.options, cache, &held),
                     )
                 });
-                let names = (text.to_bytes().to_vec(), shown.clone());
-                let own = TargetDirectory::place(held, name.clone(), names, first + index, facts);
+                let source = text.to_bytes().to_vec();
+                let operand = OperandCopy::new(first + index, source, shown.clone(), parent.is_absent());
+                let own = TargetDirectory::place(held, name.clone(), operand, facts);
                 operands.push(Operand::named(place, &c_string(split.name), own));
             }
             Err(cause) => {

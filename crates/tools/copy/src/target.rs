@@ -131,13 +131,15 @@ pub(super) struct OperandCopy {
     pub(super) source: Vec<u8>,
     /// The target's path in messages.
     pub(super) target: Vec<u8>,
+    /// True if the target's parent doesn't exist (`missing/new`): creating the target then fails.
+    pub(super) lacks_parent: bool,
     /// True once the user was told that the target is inside the source.
     told: AtomicBool,
 }
 
 impl OperandCopy {
-    pub(super) fn new(index: usize, source: Vec<u8>, target: Vec<u8>) -> Self {
-        Self { index, source, target, told: AtomicBool::new(false) }
+    pub(super) fn new(index: usize, source: Vec<u8>, target: Vec<u8>, lacks_parent: bool) -> Self {
+        Self { index, source, target, lacks_parent, told: AtomicBool::new(false) }
     }
 
     /// True on the first call only.
@@ -183,20 +185,18 @@ pub(super) struct MadeDirectory {
 }
 
 impl TargetDirectory {
-    /// Target of the `index`-th operand: its copy becomes `name` in `held`.
+    /// Target of an operand: its copy becomes `name` in `held`.
     pub(super) fn place(
         held: Arc<DirHandle>,
         name: CString,
-        (source, target): (Vec<u8>, Vec<u8>),
-        index: usize,
+        operand: OperandCopy,
         (is_shared, gives_access_list): (bool, bool),
     ) -> Self {
-        let operand = Arc::new(OperandCopy::new(index, source, target));
         Self {
             held,
             rename: Some(name),
             earlier: Box::default(),
-            operand,
+            operand: Arc::new(operand),
             made: None,
             reflink_refused: AtomicBool::new(false),
             is_shared,

@@ -62,6 +62,7 @@ struct PackedTarget {
     index: usize,
     source: Vec<u8>,
     target: Vec<u8>,
+    lacks_parent: bool,
     is_new: bool,
     is_unfinished: bool,
     is_place: bool,
@@ -261,6 +262,7 @@ impl Distributed for Copier {
             index: own.operand.index,
             source: own.operand.source.clone(),
             target: own.operand.target.clone(),
+            lacks_parent: own.operand.lacks_parent,
             is_new: own.is_new(),
             is_unfinished: own.made.as_ref().is_some_and(|made| made.is_unfinished),
             is_place: own.made.is_none(),
@@ -296,7 +298,7 @@ impl Distributed for Copier {
             plain_mode: None,
             xattrs: crate::xattr_rules::SourceXattrs::default(),
         };
-        let operand = OperandCopy::new(packed.index, packed.source, packed.target);
+        let operand = OperandCopy::new(packed.index, packed.source, packed.target, packed.lacks_parent);
         // What can't be found any more, or is another directory, is not linked to.
         let earlier = packed.earlier.iter().filter_map(|way| receiver.hold(way).ok()).collect();
         Ok(TargetDirectory {
