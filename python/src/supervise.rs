@@ -20,15 +20,15 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// Adds up what is done.
 #[derive(Default)]
-pub(crate) struct Counts(Mutex<Tally>);
+pub(crate) struct TallySum(Mutex<Tally>);
 
-impl Counts {
+impl TallySum {
     fn now(&self) -> Tally {
         *lock(&self.0)
     }
 }
 
-impl Report for Counts {
+impl Report for TallySum {
     fn count(&self, more: Tally) {
         *lock(&self.0) += more;
     }
@@ -47,9 +47,9 @@ pub(crate) fn supervise<T: Send + 'static>(
     py: Python<'_>,
     cancel: &CancelToken,
     progress: Option<Py<PyAny>>,
-    work: impl FnOnce(&Counts) -> T + Send + 'static,
+    work: impl FnOnce(&TallySum) -> T + Send + 'static,
 ) -> PyResult<T> {
-    let counts = Arc::new(Counts::default());
+    let counts = Arc::new(TallySum::default());
     let (sender, mut receiver) = channel();
     let thread = {
         let counts = Arc::clone(&counts);
@@ -99,7 +99,7 @@ pub(crate) fn supervise<T: Send + 'static>(
 struct Server {
     progress: Option<Py<PyAny>>,
     called: Instant,
-    counts: Arc<Counts>,
+    counts: Arc<TallySum>,
 }
 
 impl Server {

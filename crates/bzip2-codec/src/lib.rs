@@ -21,4 +21,4 @@ mod sort;
 mod stream;
 pub mod unpack;
 
-pub use stream::{Reader, SLACK, compress};
+pub use stream::{Decompressor, SLACK, compress};

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use haul_cluster::batch::follow::Signals;
 use haul_cluster::batch::spool::{Spool, VARIABLE as SPOOL_VARIABLE};
-use haul_cluster::batch::{self, BatchError, Event, Listener, Order, Outcome};
+use haul_cluster::batch::{self, BatchError, BatchEvent, BatchListener, BatchOrder, BatchOutcome};
 use haul_cluster::launch::ProcessGroup;
 use haul_cluster::launch::command::{Surroundings, System};
 use haul_flow::{Report, SlowRank, Tally};
@@ -123,16 +123,16 @@ fn prepare(
     run_options: &RunOptions,
     work: &impl Work,
     system: System,
-) -> io::Result<(Order, Signals)> {
+) -> io::Result<(BatchOrder, Signals)> {
     let place = work.place().unwrap_or(Path::new("."));
-    let order = Order::new(system, &run_options.hosts, command_line(command)?, place)?;
+    let order = BatchOrder::new(system, &run_options.hosts, command_line(command)?, place)?;
     // The job does what was decided here, whatever the files of its host say.
     let defaults = (configuration::VARIABLE.into(), configuration::as_variable(&run_options.configured));
-    Ok((Order { exports: vec![defaults], ..order }, Signals::listen()?))
+    Ok((BatchOrder { exports: vec![defaults], ..order }, Signals::listen()?))
 }
 
 /// Reports the job's outcome and returns the exit status.
-fn conclude(console: &Console, work: &impl Work, outcome: Result<Outcome, BatchError>) -> u8 {
+fn conclude(console: &Console, work: &impl Work, outcome: Result<BatchOutcome, BatchError>) -> u8 {
     let failed = |text: String| {
         console.remark(&text);
         work.exit_status(0, true)
@@ -146,10 +146,12 @@ fn conclude(console: &Console, work: &impl Work, outcome: Result<Outcome, BatchE
         console.remark(&text);
     }
     match outcome {
-        Outcome::Finished(status) => u8::try_from(status).unwrap_or(work.exit_status(0, true)),
-        Outcome::GivenUp { status, .. } => u8::try_from(status).unwrap_or(1),
-        Outcome::Lost { .. } => work.exit_status(0, true),
-        Outcome::Interrupted { signal, .. } => SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(0)),
+        BatchOutcome::Finished(status) => u8::try_from(status).unwrap_or(work.exit_status(0, true)),
+        BatchOutcome::GivenUp { status, .. } => u8::try_from(status).unwrap_or(1),
+        BatchOutcome::Lost { .. } => work.exit_status(0, true),
+        BatchOutcome::Interrupted { signal, .. } => {
+            SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(0))
+        }
     }
 }
 
@@ -190,7 +192,7 @@ impl Passing<'_> {
     }
 }
 
-impl Listener for Passing<'_> {
+impl BatchListener for Passing<'_> {
     fn output(&mut self, bytes: &[u8]) {
         self.console.tell_now(bytes);
     }
@@ -215,8 +217,8 @@ impl Listener for Passing<'_> {
         }
     }
 
-    fn event(&mut self, event: Event) {
-        if let Event::Submitted(job) = &event {
+    fn event(&mut self, event: BatchEvent) {
+        if let BatchEvent::Submitted(job) = &event {
             self.job.clone_from(job);
         }
         if self.remarks {

@@ -15,10 +15,10 @@ use haul_bzip2::Bzip2;
 use haul_cluster::launch::{GroupOptions, InProcess, MpiLauncher, ProcessGroup};
 use haul_cluster::link::Link;
 use haul_cluster::master::Master;
-use haul_cluster::mpi::{LAUNCHER_VARIABLES, Refusal, World, launched};
+use haul_cluster::mpi::{LAUNCHER_VARIABLES, MpiRefusal, World, launched};
 use haul_cluster::rank_loop::{RankLoop, ReadyRank, Word};
 use haul_cluster::transport::{Broken, Rank, Transport};
-use haul_cluster::{Distributed, Unfit};
+use haul_cluster::{Distributed, RankMismatch};
 use haul_compare::Comparer;
 use haul_copy::Copier;
 use haul_delete::Deleter;
@@ -90,7 +90,7 @@ pub(crate) fn under_launcher(
         Ok(world) => world,
         // If the library belongs to another launcher every process would report it; other refusals
         // may concern one host only.
-        Err(refusal @ (Refusal::OtherSize { .. } | Refusal::OtherRank { .. })) => {
+        Err(refusal @ (MpiRefusal::OtherSize { .. } | MpiRefusal::OtherRank { .. })) => {
             return refuse(ExitCode::FAILURE, || {
                 fail(&format!("haul: {refusal}"));
             });
@@ -179,7 +179,7 @@ fn serve(world: World, link: Option<MasterLink>) -> Result<World, Broken> {
             Some((_, serve)) => serve(*from_init)?,
             None => {
                 let tool = from_init.tool().to_owned();
-                return from_init.refuse(Unfit::NoTool(tool));
+                return from_init.refuse(RankMismatch::NoTool(tool));
             }
         };
     }

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use haul_copy::{CopyKind, DigestSink, FileDigest, Operands};
 use haul_digest::Algorithm;
-use haul_digest::manifest::{Creator, Format, Record, Writer};
+use haul_digest::manifest::{Creator, Format, HashRecord, Writer};
 use haul_flow::{Problem, lock};
 use haul_sum::{ManifestFile, SumKind};
 use haul_sys::{Identity, reason};
@@ -110,7 +110,7 @@ impl Manifest {
         let mut text = Vec::new();
         self.writer.begin(&mut text);
         for FileDigest { path, size, digest } in files {
-            let record = Record { path: &path, size: Some(size), digest };
+            let record = HashRecord { path: &path, size: Some(size), digest };
             self.writer
                 .record(&mut text, &record)
                 .map_err(|_| Problem::new(SumKind::NotInMhl).naming(path.clone()))?;

@@ -18,7 +18,7 @@ use haul_flow::{
 };
 
 use crate::distributed::Distributed;
-use crate::item::{CompletionSink, ItemKey, PackedItem, Piece};
+use crate::item::{CompletionSink, ItemKey, LargeFileRange, PackedItem};
 use crate::kind::ClusterKind;
 use crate::remote_path::{ItemReceiver, RemotePaths};
 use crate::schedule::{FileId, ItemId};
@@ -107,7 +107,7 @@ impl<T: Distributed + 'static> Agent<'_, T> {
         self.feed.share(Job::Visit(Box::new(move |cx| {
             let job = unpacked(&ticket).and_then(|mut packed| {
                 packed.spec.number = number;
-                packed.spec.piece = packed.spec.piece.map(|piece| Piece { range, ..piece });
+                packed.spec.piece = packed.spec.piece.map(|piece| LargeFileRange { range, ..piece });
                 admit(cx, &ways, &send_queue, packed, 1)
             });
             match job {

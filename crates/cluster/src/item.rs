@@ -50,7 +50,7 @@ pub struct ItemSpec {
     /// True if the entries are operands.
     pub operands: bool,
     /// If set, only this range of the item's single entry is moved.
-    pub piece: Option<Piece>,
+    pub piece: Option<LargeFileRange>,
     /// Progress of an earlier attempt at the item's single entry, a large file.
     pub begun: Option<PartialFile>,
     /// Results of the ranges that it moved ([`Distributed::finish_range`]).
@@ -61,7 +61,7 @@ pub struct ItemSpec {
 
 /// A range of a large file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Piece {
+pub struct LargeFileRange {
     /// The range, in bytes.
     pub range: Range<u64>,
     /// Size of the file when its leader opened it, in bytes.

@@ -68,7 +68,7 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
         output: impl Write + Send + 'static,
         window: Option<usize>,
     ) -> io::Result<Self> {
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(ReadProgress::default());
         let heard = Arc::clone(&progress);
         let receiver = spawn(input, move |count| heard.note(count))?;
         let mut paced = Paced { output, progress, sent: 0, window };
@@ -174,12 +174,12 @@ const ACKNOWLEDGED_EVERY: u64 = 2 << 10;
 
 /// How far the peer has read.
 #[derive(Default)]
-struct Progress {
+struct ReadProgress {
     read: Mutex<(u64, bool)>,
     changed: Condvar,
 }
 
-impl Progress {
+impl ReadProgress {
     /// Records the number of bytes read; `None` if the peer will read no more.
     fn note(&self, count: Option<u64>) {
         let mut read = lock(&self.read);
@@ -203,7 +203,7 @@ impl Progress {
 /// A stream written no faster than the peer reads.
 struct Paced<W> {
     output: W,
-    progress: Arc<Progress>,
+    progress: Arc<ReadProgress>,
     sent: u64,
     window: Option<usize>,
 }

@@ -18,11 +18,11 @@ use haul_flow::Granter;
 
 use crate::error::LinkClosed;
 use crate::link::{Arrival, Link};
-use crate::schedule::{CountedBy, Event, Item, LargeFile, Limits, Order, Scheduler};
+use crate::schedule::{CountedBy, LargeFile, Limits, QueuedItem, Scheduler, SchedulerEvent, SchedulerOrder};
 use crate::standstill::Standstill;
 use crate::transport::{Broken, Rank};
 use crate::wire::{
-    FileOpened, Hello, InitMessage, Message, PackedInit, Report, ToLaunch, ToMaster, counted_by,
+    FileOpened, Hello, InitMessage, Message, PackedInit, ProgressReport, ToLaunch, ToMaster, counted_by,
 };
 
 /// Maximum messages received from the link in one turn, so that the ranks' messages aren't starved.
@@ -55,7 +55,7 @@ pub struct Master {
     link_heard: Instant,
     link_told: Instant,
     unfit: Vec<(String, String)>,
-    orders: Vec<Order>,
+    orders: Vec<SchedulerOrder>,
     /// True if an event was noted since work was last given out.
     noted: bool,
     outgoing: Vec<(Rank, Message)>,
@@ -155,9 +155,9 @@ impl Master {
         match message {
             ToMaster::InitMessage(init_message) => self.begin(init_message),
             ToMaster::Item { item, directory, entries, body } => {
-                self.event(Event::Item(Item { id: item, directory, entries, body }));
+                self.event(SchedulerEvent::Item(QueuedItem { id: item, directory, entries, body }));
             }
-            ToMaster::Closed => self.event(Event::Closed),
+            ToMaster::Closed => self.event(SchedulerEvent::Closed),
             ToMaster::CallOff => self.tell_all(&Message::CalledOff),
             ToMaster::Limits(values) => {
                 self.granter.set(values, Instant::now());
@@ -227,19 +227,19 @@ impl Master {
     }
 
     /// Passes a report to the scheduler and to the launch process.
-    fn report(&mut self, from: Rank, report: Report) -> Result<(), Broken> {
+    fn report(&mut self, from: Rank, report: ProgressReport) -> Result<(), Broken> {
         for opened in &report.opened {
-            self.event(Event::Open(large_file(from, self.counted_by, opened)));
+            self.event(SchedulerEvent::Open(large_file(from, self.counted_by, opened)));
         }
         for over in &report.items {
-            self.event(Event::ItemDone { rank: from, item: over.item });
+            self.event(SchedulerEvent::ItemDone { rank: from, item: over.item });
         }
         for over in report.ranges.iter().cloned() {
             let crate::wire::RangeOver { rank, file, range, took, moved, .. } = over;
-            self.event(Event::RangeDone { rank, file, range, took, moved });
+            self.event(SchedulerEvent::RangeDone { rank, file, range, took, moved });
         }
         for over in &report.files {
-            self.event(Event::FileOver { file: over.file });
+            self.event(SchedulerEvent::FileOver { file: over.file });
         }
         if report.cancelled {
             self.tell_all(&Message::CalledOff);
@@ -249,7 +249,7 @@ impl Master {
 
     /// Notes an event. Orders are given later, together with those of other events, in
     /// fuller messages.
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: SchedulerEvent) {
         if let Some(scheduler) = &mut self.scheduler {
             scheduler.note(event, self.began.elapsed(), &mut self.orders);
             self.noted = true;
@@ -264,23 +264,23 @@ impl Master {
         scheduler.give(self.began.elapsed(), &mut self.orders);
         for order in std::mem::take(&mut self.orders) {
             match order {
-                Order::Items { to, items } => {
+                SchedulerOrder::Items { to, items } => {
                     let items = items.into_iter().map(|item| (item.id, item.body)).collect();
                     self.outgoing.push((to, Message::Items(items)));
                 }
                 // Ranks know from the init message who counts ranges, so `report_to` needn't
                 // be sent.
-                Order::Range { to, file, leader, range, report_to: _, ticket } => {
+                SchedulerOrder::Range { to, file, leader, range, report_to: _, ticket } => {
                     let ticket = ticket.to_vec();
                     self.outgoing.push((to, Message::Range { file, leader, range, ticket }));
                 }
-                Order::RangesOver { to, file, moved } => {
+                SchedulerOrder::RangesOver { to, file, moved } => {
                     self.outgoing.push((to, Message::RangesOver { file, moved }));
                 }
-                Order::Remark(text) => self.tell(ToLaunch::Remark(text))?,
+                SchedulerOrder::Remark(text) => self.tell(ToLaunch::Remark(text))?,
                 // The launch process decides when the job is done: bounced entries may have to go
                 // out again.
-                Order::Over => {}
+                SchedulerOrder::Over => {}
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Which processes list the directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Walk {
+pub enum WalkPlacement {
     /// The launch process.
     #[default]
     Launch,
@@ -26,7 +26,7 @@ pub struct Options {
     /// Queue (or partition) for a batch job.
     pub queue: Option<String>,
     /// Which processes list the directories.
-    pub walk: Walk,
+    pub walk: WalkPlacement,
     /// MPI library to open instead of the one that matches the launcher.
     pub mpi_library: Option<PathBuf>,
     /// Command line that starts the ranks, instead of the detected launcher. The first word is

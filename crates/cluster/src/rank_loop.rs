@@ -22,7 +22,7 @@ use haul_flow::{Config, DirCache, Limits, Local, Policy, Selector, Settings};
 
 use crate::agent::{Agent, WorkerPool, work};
 use crate::distributed::Distributed;
-use crate::error::Unfit;
+use crate::error::RankMismatch;
 use crate::master::Master;
 use crate::remote_path::RemotePaths;
 use crate::send_queue::SendQueue;
@@ -218,7 +218,7 @@ impl<X: Transport> ReadyRank<X> {
     ///
     /// # Errors
     /// If the refusal can't be sent.
-    pub fn refuse(self, why: Unfit) -> Result<X, Broken> {
+    pub fn refuse(self, why: RankMismatch) -> Result<X, Broken> {
         self.station.sit_out(why)
     }
 
@@ -232,11 +232,11 @@ impl<X: Transport> ReadyRank<X> {
             Err(why) => return self.station.sit_out(why).map(Word::Nothing),
         };
         let Some(tool) = T::from_init(&self.init_message.options) else {
-            return self.station.sit_out(Unfit::OtherOptions).map(Word::Nothing);
+            return self.station.sit_out(RankMismatch::OtherOptions).map(Word::Nothing);
         };
         // The launch process has compiled the same rules.
         let Ok(selector) = Selector::new(&self.init_message.config.selection) else {
-            return self.station.sit_out(Unfit::OtherOptions).map(Word::Nothing);
+            return self.station.sit_out(RankMismatch::OtherOptions).map(Word::Nothing);
         };
         let Self { mut station, init_message } = self;
         let rank = station.transport.rank();
@@ -253,7 +253,7 @@ impl<X: Transport> ReadyRank<X> {
         let workers = Builder::new().name("work".to_owned()).spawn(move || work(pool, &workers_outbox));
         let workers = match workers {
             Ok(workers) => workers,
-            Err(error) => return station.sit_out(Unfit::Thread(Arc::new(error))).map(Word::Nothing),
+            Err(error) => return station.sit_out(RankMismatch::Thread(Arc::new(error))).map(Word::Nothing),
         };
         let cancel = pool.tool.policy().cancel;
         let (ways, tool) = (Arc::new(ways), &pool.tool);
@@ -283,19 +283,19 @@ impl<X: Transport> ReadyRank<X> {
     }
 
     /// Sets working directory, umask and priority, and checks the engine and the tokens.
-    fn prepare(&mut self) -> Result<(DirCache, RemotePaths, Settings), Unfit> {
+    fn prepare(&mut self) -> Result<(DirCache, RemotePaths, Settings), RankMismatch> {
         let init_message = &self.init_message;
         let directory = OsStr::from_bytes(&init_message.working_directory);
         std::env::set_current_dir(directory)
-            .map_err(|cause| Unfit::Directory { path: directory.into(), cause: Arc::new(cause) })?;
+            .map_err(|cause| RankMismatch::Directory { path: directory.into(), cause: Arc::new(cause) })?;
         haul_sys::set_umask(haul_sys::Mode::new(init_message.umask));
         if init_message.config.nice {
-            haul_sys::lower_priority().map_err(|cause| Unfit::Priority(Arc::new(cause)))?;
+            haul_sys::lower_priority().map_err(|cause| RankMismatch::Priority(Arc::new(cause)))?;
         }
         let settings = Settings::resolve(&for_many_hosts(&init_message.config));
         // Made only to learn whether it can be had: the workers make their own.
         if let Err((name, cause)) = settings.first_engine() {
-            return Err(Unfit::Engine { name, cause });
+            return Err(RankMismatch::Engine { name, cause });
         }
         let (cache, ways) = (DirCache::new(settings.held), RemotePaths::default());
         for token in &init_message.tokens {
@@ -346,7 +346,7 @@ impl<X: Transport> RankLoop<X> {
     }
 
     /// Reports why this rank can't work, and waits for the end.
-    fn sit_out(mut self, why: Unfit) -> Result<X, Broken> {
+    fn sit_out(mut self, why: RankMismatch) -> Result<X, Broken> {
         self.greet(Some(why.to_string()))?;
         while !matches!(self.turn(&mut Some)?, Turn::Stop) {}
         self.leave()

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::build;
-use crate::error::{Undecodable, Unfit};
+use crate::error::{RankMismatch, Undecodable};
 use crate::item::ItemOutcome;
 use crate::kind::ClusterKind;
 use crate::remote_path::RemotePath;
@@ -46,11 +46,14 @@ impl PackedInit {
     ///
     /// # Errors
     /// If this process is of another build, or the message can't be decoded.
-    pub fn unpack(&self) -> Result<InitMessage, Unfit> {
+    pub fn unpack(&self) -> Result<InitMessage, RankMismatch> {
         if self.build != build::own() {
-            return Err(Unfit::OtherBuild { here: self.build.clone(), there: build::own().to_owned() });
+            return Err(RankMismatch::OtherBuild {
+                here: self.build.clone(),
+                there: build::own().to_owned(),
+            });
         }
-        unpack(&self.init_message).map_err(Unfit::Undecodable)
+        unpack(&self.init_message).map_err(RankMismatch::Undecodable)
     }
 }
 
@@ -68,7 +71,7 @@ pub struct InitMessage {
     /// The umask.
     pub umask: u32,
     /// Token files in directories that every process must see.
-    pub tokens: Vec<Token>,
+    pub tokens: Vec<IdentityFile>,
     /// Attempt number, starting at 1.
     pub attempt: u32,
     /// Who counts the ranges of large files: the leader if true, otherwise the master.
@@ -87,7 +90,7 @@ pub struct InitMessage {
 
 /// A file that identifies a directory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Token {
+pub struct IdentityFile {
     /// The directory.
     pub place: RemotePath,
     /// Name of the file in it.
@@ -135,7 +138,7 @@ pub enum Message {
         moved: bool,
     },
     /// Any rank to the master: completed work.
-    Report(Box<Report>),
+    Report(Box<ProgressReport>),
     /// Master to all: the tool has cancelled the run.
     CalledOff,
     /// Heartbeat of a process that has sent nothing for a while.
@@ -225,7 +228,7 @@ pub struct FileOver {
 
 /// What a rank has done since its last report.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Report {
+pub struct ProgressReport {
     /// Large files announced.
     pub opened: Vec<FileOpened>,
     /// Work items completed.
@@ -348,7 +351,7 @@ impl KnownKinds {
     }
 }
 
-impl Report {
+impl ProgressReport {
     /// Returns the first kind in the report that is not known.
     #[must_use]
     pub fn unknown_kind(&self, known: KnownKinds) -> Option<String> {
@@ -413,7 +416,7 @@ pub enum ToLaunch {
         /// The rank.
         rank: Rank,
         /// The report.
-        report: Box<Report>,
+        report: Box<ProgressReport>,
     },
     /// The transport has failed or a rank is silent: the job is lost.
     Lost {

@@ -17,14 +17,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use haul_cluster::launch::{GroupOptions, Launcher, Place, ProcessGroup, Started};
+use haul_cluster::launch::{GroupOptions, HostRanks, Launcher, ProcessGroup, Started};
 use haul_cluster::link::{Arrival, Link, inside};
 use haul_cluster::schedule::{FileId, ItemId};
 use haul_cluster::transport::Rank;
-use haul_cluster::wire::{FileOpened, ItemOver, Report as RankReport, ToLaunch, ToMaster, unpack};
+use haul_cluster::wire::{FileOpened, ItemOver, ProgressReport as RankReport, ToLaunch, ToMaster, unpack};
 use haul_cluster::{
     ClusterKind, CompletionSink, Distributed, ItemKey, ItemOutcome, ItemReceiver, ItemSpec, JobError, Joined,
-    LargeFile, PackedItem, PendingItem, Piece, RemotePath, RemotePaths, Walk, WorkItem,
+    LargeFile, LargeFileRange, PackedItem, PendingItem, RemotePath, RemotePaths, WalkPlacement, WorkItem,
 };
 use haul_flow::{
     Config, Context, DirCache, DirNode, Driver, Entry, Executor, Feed, Job, JobSpec, Local, OpenSource,
@@ -415,7 +415,7 @@ fn move_piece(bytes: usize, piece: std::ops::Range<u64>, size: u64) -> (Vec<bool
         (Recorder::default(), Notes::default(), Arc::new(Heard::default()), Local::new(2));
     let cache = DirCache::new(16);
     let place = operand(&cache, &file).place;
-    let piece = Piece { range: piece, size, by_kernel: false, ticket: b"/dev/null".to_vec() };
+    let piece = LargeFileRange { range: piece, size, by_kernel: false, ticket: b"/dev/null".to_vec() };
     let mut packed = PackedItem {
         spec: ItemSpec { piece: Some(piece), ..ItemSpec::default() },
         source: RemotePath::to(&place),
@@ -468,7 +468,7 @@ struct LostOnce {
 }
 
 impl Launcher for LostOnce {
-    fn start(&self, _: &[Place]) -> Result<Started, JobError> {
+    fn start(&self, _: &[HostRanks]) -> Result<Started, JobError> {
         let (launch, master) = inside();
         let is_first = self.attempts.fetch_add(1, Ordering::Relaxed) == 0;
         let sent_again = Arc::clone(&self.sent_again);
@@ -538,7 +538,8 @@ fn an_item_whose_entries_have_all_left_it_is_not_sent_again() {
     let cache = DirCache::new(16);
     let launcher = LostOnce::default();
     let sent_again = Arc::clone(&launcher.sent_again);
-    let options = GroupOptions { silence: Duration::from_secs(60), range_bytes: None, walk: Walk::Launch };
+    let options =
+        GroupOptions { silence: Duration::from_secs(60), range_bytes: None, walk: WalkPlacement::Launch };
     let group = ProcessGroup::new(Box::new(launcher), options, None);
     let run = RunSpec {
         tool: &tool,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use haul_copy::{CopyOptions, CopyRequest, Difference, Operands, Update};
 use haul_flow::{Alone, CancelToken, Config, Report};
-use haul_sync::{Deletion, Options};
+use haul_sync::{DeletionOptions, Options};
 
 use crate::outcome::{Collector, Error, Quiet, Summary, c_path};
 
@@ -46,11 +46,11 @@ impl Sync {
     /// leaves out stays, and by default at most half of a target with more than 1,000 entries is
     /// deleted.
     pub fn delete(self) -> Self {
-        self.delete_with(Deletion::default())
+        self.delete_with(DeletionOptions::default())
     }
 
     /// Like [`Sync::delete`], with other limits.
-    pub fn delete_with(mut self, deletion: Deletion) -> Self {
+    pub fn delete_with(mut self, deletion: DeletionOptions) -> Self {
         self.options.deletion = Some(deletion);
         self
     }

@@ -40,7 +40,7 @@ impl Stamp {
     /// Returns the stamp of an entry; [`Stamp::NONE`] if the target is of another type. It is not
     /// the copy itself then, but a symbolic link to it, for instance.
     #[must_use]
-    pub fn of(source: &State, target: &State) -> Self {
+    pub fn of(source: &StampedState, target: &StampedState) -> Self {
         if source.kind != target.kind || source.kind == FileType::Directory {
             return Self::NONE;
         }
@@ -71,13 +71,13 @@ impl MadeDirectory {
 
 /// State of one side of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct StampedState {
     /// File system id, inode number, size, mtime and ctime.
     numbers: [u64; 7],
     kind: FileType,
 }
 
-impl State {
+impl StampedState {
     /// Returns the state of a file on the file system with this id.
     #[must_use]
     pub fn new(file_system: u64, stat: &Stat) -> Self {

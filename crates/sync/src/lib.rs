@@ -26,7 +26,7 @@ use haul_sys::Identity;
 
 pub use haul_delete::Limit;
 pub use kind::SyncKind;
-pub use options::{Conflict, Deletion, Options, copy_options};
+pub use options::{Conflict, DeletionOptions, Options, copy_options};
 pub use prepare::prepare;
 
 /// Runs a prepared copy with its deletion. Nothing is deleted if `has_failed` returns true when

@@ -10,7 +10,7 @@ use haul_flow::Selection;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// What is deleted, if anything (`--delete`).
-    pub deletion: Option<Deletion>,
+    pub deletion: Option<DeletionOptions>,
     /// Directories of earlier copies, whose files are linked instead of copied if they are the same
     /// (`--link-dest`). Relative paths are relative to the target.
     pub link_dest: Vec<PathBuf>,
@@ -20,7 +20,7 @@ pub struct Options {
 
 /// What is deleted of what only the target has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deletion {
+pub struct DeletionOptions {
     /// Also delete what the selection leaves out (`--delete-excluded`).
     pub excluded: bool,
     /// Delete nothing if it would be more than this (`--max-delete`).
@@ -30,7 +30,7 @@ pub struct Deletion {
     pub really: bool,
 }
 
-impl Default for Deletion {
+impl Default for DeletionOptions {
     fn default() -> Self {
         Self { excluded: false, limit: Limit::HalfOfMany, really: false }
     }
@@ -91,7 +91,7 @@ impl Options {
 
     /// Returns the deletion that follows a copy, if one does.
     pub(crate) fn deletion_after(&self, copy: &CopyOptions) -> Option<haul_delete::Options> {
-        let Deletion { excluded, limit, really } = self.deletion?;
+        let DeletionOptions { excluded, limit, really } = self.deletion?;
         Some(haul_delete::Options {
             excluded,
             limit,

@@ -8,7 +8,7 @@ use haul_flow::plan;
 use super::clock::{Time, nanoseconds};
 use super::storage::{Served, Storage};
 use super::{Scene, Walk, Workload};
-use haul_cluster::schedule::{Item, ItemId};
+use haul_cluster::schedule::{ItemId, QueuedItem};
 
 /// Metadata operations per directory: create the target, open and read the source, set the times.
 const DIRECTORY_OPERATIONS: u64 = 4;
@@ -30,7 +30,7 @@ pub(crate) enum Content {
 /// Next step of the launch process.
 pub(crate) enum Step {
     /// Sends a work item at this time.
-    Item(Item, Time),
+    Item(QueuedItem, Time),
     /// Nothing more to send.
     Closed,
     /// Waits for work items to complete.
@@ -52,7 +52,7 @@ pub(crate) struct Launch {
     outstanding: u64,
     items: HashMap<ItemId, Content>,
     /// Work items lost with an attempt, to be sent again.
-    again: VecDeque<Item>,
+    again: VecDeque<QueuedItem>,
     next: u64,
     closed: bool,
 }
@@ -137,9 +137,9 @@ impl Launch {
                 Content::Listing { directory } => (LISTING_ENTRIES, directory),
                 Content::Large { directory, .. } => (1, directory),
             };
-            Item { id, directory, entries, body: Vec::new() }
+            QueuedItem { id, directory, entries, body: Vec::new() }
         };
-        let mut again: Vec<Item> = self.items.iter().map(item).collect();
+        let mut again: Vec<QueuedItem> = self.items.iter().map(item).collect();
         again.sort_unstable_by_key(|item| item.id);
         for file in large {
             self.outstanding += 1;
@@ -196,13 +196,13 @@ impl Launch {
         Step::Item(item, self.served.serve(begin, cost))
     }
 
-    fn item(&mut self, content: Content, entries: u32) -> Item {
+    fn item(&mut self, content: Content, entries: u32) -> QueuedItem {
         let id = ItemId(self.next);
         self.next += 1;
         let (Content::Files { directory, .. }
         | Content::Listing { directory }
         | Content::Large { directory, .. }) = content;
         self.items.insert(id, content);
-        Item { id, directory, entries, body: Vec::new() }
+        QueuedItem { id, directory, entries, body: Vec::new() }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::clock::Time;
 use super::storage::{Layout, Served};
-use haul_cluster::schedule::{FileId, Item, ItemId};
+use haul_cluster::schedule::{FileId, ItemId, QueuedItem};
 use haul_cluster::transport::Rank;
 
 /// A modelled rank.
@@ -29,8 +29,8 @@ pub(crate) struct Client {
     pub(crate) link_in: Served,
     pub(crate) link_out: Served,
     /// Waiting bundles of small files, and the one in progress.
-    pub(crate) bundles: VecDeque<Vec<Item>>,
-    pub(crate) bundle: Option<Vec<Item>>,
+    pub(crate) bundles: VecDeque<Vec<QueuedItem>>,
+    pub(crate) bundle: Option<Vec<QueuedItem>>,
     /// Its processors and requests, with small files.
     pub(crate) working: Served,
     /// Slowdown factor: 1, or more for a straggler.

@@ -9,7 +9,9 @@ use super::launch::{Content, Launch, Step};
 use super::rank::{Client, Job, Slab, Work};
 use super::storage::{Layout, Served, Storage, spread};
 use super::{Busy, Class, Outcome, Scene, Workload};
-use haul_cluster::schedule::{CountedBy, Event, FileId, Item, ItemId, LargeFile, Order, Scheduler};
+use haul_cluster::schedule::{
+    CountedBy, FileId, ItemId, LargeFile, QueuedItem, Scheduler, SchedulerEvent, SchedulerOrder,
+};
 use haul_cluster::transport::Rank;
 
 /// Metadata operations to begin a file (open the source, create the target) and to finish it (close
@@ -31,12 +33,12 @@ pub(super) struct World<'a> {
     pub(super) rank_0: Served,
     pub(super) clients: Vec<Client>,
     pub(super) jobs: Slab<Job>,
-    pub(super) orders: Slab<Order>,
-    pub(super) reports: Slab<Vec<Event>>,
+    pub(super) orders: Slab<SchedulerOrder>,
+    pub(super) reports: Slab<Vec<SchedulerEvent>>,
     /// Incomplete files of each work item.
     pub(super) unsettled: HashMap<ItemId, u32>,
     pub(super) records: Records,
-    fresh: Vec<Order>,
+    fresh: Vec<SchedulerOrder>,
     over: bool,
     outcome: Outcome,
 }
@@ -132,12 +134,12 @@ impl World<'_> {
         let now = self.clock.now();
         match self.launch.step(now, self.scene, &mut self.storage) {
             Step::Item(item, leaves) => {
-                let place = self.reports.put(vec![Event::Item(item)]);
+                let place = self.reports.put(vec![SchedulerEvent::Item(item)]);
                 self.clock.at(leaves, Happening::Report { place });
                 self.clock.at(leaves, Happening::Walk);
             }
             Step::Closed => {
-                let place = self.reports.put(vec![Event::Closed]);
+                let place = self.reports.put(vec![SchedulerEvent::Closed]);
                 self.clock.at(now, Happening::Report { place });
                 self.walking = false;
             }
@@ -146,7 +148,7 @@ impl World<'_> {
     }
 
     /// Sends events from a rank to rank 0, as one message.
-    fn report(&mut self, at: Time, events: Vec<Event>) {
+    fn report(&mut self, at: Time, events: Vec<SchedulerEvent>) {
         self.outcome.messages += 1;
         let place = self.reports.put(events);
         self.clock.at(at + nanoseconds(self.scene.machine.message_latency), Happening::Report { place });
@@ -158,7 +160,7 @@ impl World<'_> {
         let mut orders = std::mem::take(&mut self.fresh);
         let time = Duration::from_nanos(now);
         let machine = &self.scene.machine;
-        let from_launch = matches!(events.first(), Some(Event::Item(_) | Event::Closed));
+        let from_launch = matches!(events.first(), Some(SchedulerEvent::Item(_) | SchedulerEvent::Closed));
         let cost = if from_launch { machine.item_cost } else { machine.message_cost };
         self.rank_0.serve(now, nanoseconds(cost));
         for event in events {
@@ -178,10 +180,10 @@ impl World<'_> {
         }
     }
 
-    fn send(&mut self, order: Order) {
+    fn send(&mut self, order: SchedulerOrder) {
         match order {
-            Order::Over => self.over = true,
-            Order::Remark(line) => self.outcome.remarks.push(line),
+            SchedulerOrder::Over => self.over = true,
+            SchedulerOrder::Remark(line) => self.outcome.remarks.push(line),
             order => {
                 self.outcome.messages += 1;
                 let machine = &self.scene.machine;
@@ -196,15 +198,15 @@ impl World<'_> {
 
     fn take_order(&mut self, place: u32) {
         match self.orders.take(place) {
-            Some(Order::Items { to, items }) => match &self.scene.workload {
+            Some(SchedulerOrder::Items { to, items }) => match &self.scene.workload {
                 Workload::Small { .. } => {
                     self.clients[to.index()].bundles.push_back(items);
                     self.begin_bundle(to);
                 }
                 Workload::Files(_) => self.take_items(to, &items),
             },
-            Some(Order::Range { to, file, range, .. }) => self.take_range(to, file, range),
-            Some(Order::RangesOver { to, file, .. }) => {
+            Some(SchedulerOrder::Range { to, file, range, .. }) => self.take_range(to, file, range),
+            Some(SchedulerOrder::RangesOver { to, file, .. }) => {
                 let job = self.job(to, Work::Finished { file }, file.0, 0..0);
                 self.close(job, FINISH_OPERATIONS);
             }
@@ -250,12 +252,12 @@ impl World<'_> {
 
     fn end_bundle(&mut self, rank: Rank) {
         let Some(items) = self.clients[rank.index()].bundle.take() else { return };
-        let events = items.into_iter().map(|item| Event::ItemDone { rank, item: item.id }).collect();
+        let events = items.into_iter().map(|item| SchedulerEvent::ItemDone { rank, item: item.id }).collect();
         self.report(self.clock.now(), events);
         self.begin_bundle(rank);
     }
 
-    fn take_items(&mut self, rank: Rank, items: &[Item]) {
+    fn take_items(&mut self, rank: Rank, items: &[QueuedItem]) {
         for item in items {
             match self.launch.content(item.id) {
                 Some(Content::Files { first, entries, .. }) => {
@@ -269,7 +271,10 @@ impl World<'_> {
                     let files = self.launch.files_of(directory);
                     let cost = (files.end - files.start) * nanoseconds(self.scene.machine.list_cost);
                     let cost = self.clients[rank.index()].takes(cost);
-                    self.report(self.clock.now() + cost, vec![Event::ItemDone { rank, item: item.id }]);
+                    self.report(
+                        self.clock.now() + cost,
+                        vec![SchedulerEvent::ItemDone { rank, item: item.id }],
+                    );
                 }
                 None => {}
             }
@@ -280,7 +285,7 @@ impl World<'_> {
     /// Accepts the files of a work item. An item with no files left is done.
     fn begin_item(&mut self, rank: Rank, item: ItemId, files: &[u64]) {
         if files.is_empty() {
-            return self.report(self.clock.now(), vec![Event::ItemDone { rank, item }]);
+            return self.report(self.clock.now(), vec![SchedulerEvent::ItemDone { rank, item }]);
         }
         self.unsettled.insert(item, files.len() as u32);
         self.clients[rank.index()].waiting.extend(files.iter().map(|&file| (item, file)));
@@ -356,7 +361,7 @@ impl World<'_> {
                 done,
                 ticket: Vec::new(),
             };
-            self.report(now, vec![Event::Open(file)]);
+            self.report(now, vec![SchedulerEvent::Open(file)]);
             self.settle(rank, item);
         } else if job.left == 0 {
             self.moved(place);
@@ -429,7 +434,7 @@ impl World<'_> {
         let (rank, began) = (job.rank, job.began);
         let took = Duration::from_nanos(self.clients[rank.index()].drop_range(now) - began);
         self.jobs.take(place);
-        self.report(now, vec![Event::RangeDone { rank, file, range, took, moved: true }]);
+        self.report(now, vec![SchedulerEvent::RangeDone { rank, file, range, took, moved: true }]);
     }
 
     fn close(&mut self, job: u32, operations: u64) {
@@ -441,7 +446,7 @@ impl World<'_> {
         let Some(job) = self.jobs.take(place) else { return };
         match job.work {
             Work::File { item } => self.settle(job.rank, item),
-            Work::Finished { file } => self.report(self.clock.now(), vec![Event::FileOver { file }]),
+            Work::Finished { file } => self.report(self.clock.now(), vec![SchedulerEvent::FileOver { file }]),
             Work::Announced { .. } | Work::Range { .. } => {}
         }
     }
@@ -454,7 +459,7 @@ impl World<'_> {
             *left -= 1;
             if *left == 0 {
                 self.unsettled.remove(&item);
-                self.report(self.clock.now(), vec![Event::ItemDone { rank, item }]);
+                self.report(self.clock.now(), vec![SchedulerEvent::ItemDone { rank, item }]);
             }
         }
         self.open_files(rank);
@@ -463,13 +468,13 @@ impl World<'_> {
     // Faults.
 
     /// Records an event that rank 0 passes on to the launch process.
-    pub(super) fn record(&mut self, event: &Event) {
+    pub(super) fn record(&mut self, event: &SchedulerEvent) {
         match event {
-            Event::ItemDone { item, .. } => {
+            SchedulerEvent::ItemDone { item, .. } => {
                 self.record_item(*item);
                 self.launch.done(*item);
             }
-            Event::Open(file) => {
+            SchedulerEvent::Open(file) => {
                 if let Some(item) = self.records.announced.remove(&file.id)
                     && !self.records.large.contains_key(&file.id.0)
                 {
@@ -477,12 +482,12 @@ impl World<'_> {
                     self.records.apart.entry(item).or_default().push(file.id.0);
                 }
             }
-            Event::RangeDone { file, range, moved: true, .. } => {
+            SchedulerEvent::RangeDone { file, range, moved: true, .. } => {
                 if let Some(ranges) = self.records.large.get_mut(&file.0) {
                     ranges.push(range.clone());
                 }
             }
-            Event::FileOver { file } => {
+            SchedulerEvent::FileOver { file } => {
                 self.records.large.remove(&file.0);
                 self.records.files += 1;
                 self.records.bytes += self.class(file.0).bytes;

@@ -1,6 +1,6 @@
 //! The flags of `cp` about many hosts: layouts, block sizes, and how ranks share the work.
 
-use haul_cluster::Walk;
+use haul_cluster::WalkPlacement;
 use haul_copy::{Dereference, LayoutRule, OnFull};
 use haul_digest::Algorithm;
 use haul_flow::usual_block_bytes;
@@ -90,7 +90,7 @@ impl Typed {
         let of_ranks = [
             ("--journal", hosts.journal.is_some()),
             ("--resume", self.resume),
-            ("--walk=ranks", hosts.walk == Walk::Ranks),
+            ("--walk=ranks", hosts.walk == WalkPlacement::Ranks),
             ("--range-size", hosts.range_bytes.is_some()),
         ];
         let alone = [("--interactive", self.interactive == Interactive::Ask), ("--backup", self.backs_up())];
@@ -143,7 +143,7 @@ mod tests {
             account: Some("p".to_owned()),
             walltime: Some(Duration::from_secs(90)),
             queue: Some("q".to_owned()),
-            walk: haul_cluster::Walk::Ranks,
+            walk: haul_cluster::WalkPlacement::Ranks,
             mpi_library: Some(PathBuf::from("/a/libmpi.so")),
             launcher: None,
             journal: Some(PathBuf::from("j")),

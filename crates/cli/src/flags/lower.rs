@@ -435,7 +435,7 @@ impl Typed {
     }
 
     /// Returns what is deleted, if anything.
-    fn deletion(&self) -> Result<Option<haul_sync::Deletion>, Error> {
+    fn deletion(&self) -> Result<Option<haul_sync::DeletionOptions>, Error> {
         let Deletion { wanted, excluded, limit, really } = self.deletion;
         let further = [("--max-delete", limit.is_some()), ("--really", really)];
         match further.into_iter().find(|(_, given)| *given) {
@@ -443,8 +443,8 @@ impl Typed {
             None if !wanted => return Ok(None),
             _ => {}
         }
-        let usual = haul_sync::Deletion::default();
-        Ok(Some(haul_sync::Deletion { excluded, limit: limit.unwrap_or(usual.limit), really }))
+        let usual = haul_sync::DeletionOptions::default();
+        Ok(Some(haul_sync::DeletionOptions { excluded, limit: limit.unwrap_or(usual.limit), really }))
     }
 
     /// `--fsync[=WHEN]`.

@@ -232,6 +232,6 @@ mod tests {
             assert!(operands.no_target_directory);
         }
         let Request { sync, .. } = lowered("--delete a b");
-        assert_eq!(sync.deletion, Some(haul_sync::Deletion::default()));
+        assert_eq!(sync.deletion, Some(haul_sync::DeletionOptions::default()));
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use haul_cluster::Walk;
+use haul_cluster::WalkPlacement;
 use haul_copy::{Backup, Fsync, IfChanged, OnFull, Reflink, Sparse, Update, Verify};
 use haul_delete::Limit;
 use haul_digest::Algorithm;
@@ -247,7 +247,8 @@ pub(crate) const OPS: &Words<Ops> = &[("single", Ops::Single), ("multi", Ops::Mu
 pub(crate) const PROGRESS: &Words<When> =
     &[("auto", When::Auto), ("always", When::Always), ("never", When::Never)];
 
-pub(crate) const WALK: &Words<Walk> = &[("launch", Walk::Launch), ("ranks", Walk::Ranks)];
+pub(crate) const WALK: &Words<WalkPlacement> =
+    &[("launch", WalkPlacement::Launch), ("ranks", WalkPlacement::Ranks)];
 pub(crate) const STATISTICS: &Words<StatisticsForm> = &[("json", StatisticsForm::Json)];
 
 /// `--engine`: automatic choice, then all engines.

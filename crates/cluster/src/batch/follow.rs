@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::spool::Spool;
-use super::{BatchError, Event, Listener, Order, Outcome, Over, State};
+use super::{BatchError, BatchEvent, BatchListener, BatchOrder, BatchOutcome, BatchState, Over};
 
 /// Interval between polls of the spool.
 const LOOK: Duration = Duration::from_millis(200);
@@ -125,12 +125,12 @@ struct Following<'a> {
     err: Tail,
     progress: Vec<u8>,
     /// The job's last state, and whether the job had begun before.
-    known: Option<(State, bool)>,
+    known: Option<(BatchState, bool)>,
 }
 
 impl Following<'_> {
     /// Passes on new content of the spool.
-    fn look(&mut self, listener: &mut dyn Listener) {
+    fn look(&mut self, listener: &mut dyn BatchListener) {
         self.out.pass(self.spool, |bytes| listener.output(bytes));
         self.err.pass(self.spool, |bytes| listener.error(bytes));
         let progress = fs::read(self.spool.file("progress")).unwrap_or_default();
@@ -141,13 +141,13 @@ impl Following<'_> {
     }
 
     /// Reports the job's state if it has changed.
-    fn tell(&mut self, state: State, listener: &mut dyn Listener) {
-        let has_begun = matches!(state, State::Waiting(_)) && self.spool.file("begun").exists();
+    fn tell(&mut self, state: BatchState, listener: &mut dyn BatchListener) {
+        let has_begun = matches!(state, BatchState::Waiting(_)) && self.spool.file("begun").exists();
         let event = match &state {
-            State::Waiting(reason) if has_begun => Event::Requeued(reason.clone()),
-            State::Waiting(reason) => Event::Waiting(reason.clone()),
-            State::Running => Event::Running,
-            State::Over(_) | State::Unknown => return,
+            BatchState::Waiting(reason) if has_begun => BatchEvent::Requeued(reason.clone()),
+            BatchState::Waiting(reason) => BatchEvent::Waiting(reason.clone()),
+            BatchState::Running => BatchEvent::Running,
+            BatchState::Over(_) | BatchState::Unknown => return,
         };
         let known = Some((state, has_begun));
         if known != self.known {
@@ -159,12 +159,12 @@ impl Following<'_> {
 
 /// Follows a job to its end.
 pub(super) fn follow(
-    order: &Order,
+    order: &BatchOrder,
     job: &str,
     spool: &Spool,
     signals: &Signals,
-    listener: &mut dyn Listener,
-) -> Result<Outcome, BatchError> {
+    listener: &mut dyn BatchListener,
+) -> Result<BatchOutcome, BatchError> {
     let tail = |name| Tail { name, passed: 0 };
     let mut following =
         Following { spool, out: tail("out"), err: tail("err"), progress: Vec::new(), known: None };
@@ -174,18 +174,20 @@ pub(super) fn follow(
         if let Some(signal) = signals.take() {
             let gone = cancel(order, job, signals, listener);
             following.look(listener);
-            return Ok(Outcome::Interrupted { job: job.to_owned(), signal, gone });
+            return Ok(BatchOutcome::Interrupted { job: job.to_owned(), signal, gone });
         }
         // Read the status first: everything written before it is visible by then.
         let status = spool.status()?;
         following.look(listener);
         if let Some(status) = status.filter(|status| *status <= SIGNALLED) {
-            return Ok(Outcome::Finished(status));
+            return Ok(BatchOutcome::Finished(status));
         }
         // A command ended by a signal is only done when its job is: the batch system knows who
         // killed it, or starts the job again.
         match (&over, status) {
-            (Some((Over::Well | Over::Failed(_), _)), Some(status)) => return Ok(Outcome::Finished(status)),
+            (Some((Over::Well | Over::Failed(_), _)), Some(status)) => {
+                return Ok(BatchOutcome::Finished(status));
+            }
             (Some((over, since)), _) if since.elapsed() >= LAG => return Ok(lost(job, spool, over.clone())),
             _ => {}
         }
@@ -193,8 +195,8 @@ pub(super) fn follow(
             asked = Instant::now();
             match order.queue().state(order, job) {
                 // The first answer counts: the status has had time to appear since then.
-                Ok(State::Over(how)) => over = over.or_else(|| Some((how, Instant::now()))),
-                Ok(State::Unknown) => {
+                Ok(BatchState::Over(how)) => over = over.or_else(|| Some((how, Instant::now()))),
+                Ok(BatchState::Unknown) => {
                     let how = Over::Failed("the batch system does not know it any more".to_owned());
                     over = over.or_else(|| Some((how, Instant::now())));
                 }
@@ -204,7 +206,7 @@ pub(super) fn follow(
                     over = None;
                 }
                 Err(error) => {
-                    listener.event(Event::Unanswered(error));
+                    listener.event(BatchEvent::Unanswered(error));
                     pause = (pause * 2).clamp(ASK, ASK_MAX);
                     continue;
                 }
@@ -215,25 +217,25 @@ pub(super) fn follow(
     }
 }
 
-fn lost(job: &str, spool: &Spool, over: Over) -> Outcome {
-    Outcome::Lost { job: job.to_owned(), over, spool: spool.folder().to_owned() }
+fn lost(job: &str, spool: &Spool, over: Over) -> BatchOutcome {
+    BatchOutcome::Lost { job: job.to_owned(), over, spool: spool.folder().to_owned() }
 }
 
 /// Cancels a job and waits until it is gone, or until another signal arrives. Returns true if it
 /// is gone.
-fn cancel(order: &Order, job: &str, signals: &Signals, listener: &mut dyn Listener) -> bool {
-    listener.event(Event::Cancelling);
+fn cancel(order: &BatchOrder, job: &str, signals: &Signals, listener: &mut dyn BatchListener) -> bool {
+    listener.event(BatchEvent::Cancelling);
     let deadline = Instant::now() + CANCEL_PATIENCE;
     let mut cancelled = false;
     while Instant::now() < deadline {
         if !cancelled {
             match order.queue().cancel(order, job) {
                 Ok(()) => cancelled = true,
-                Err(error) => listener.event(Event::NotCancelled(error)),
+                Err(error) => listener.event(BatchEvent::NotCancelled(error)),
             }
         }
         // Asked even if cancelling failed: the job may have ended by itself.
-        if matches!(order.queue().state(order, job), Ok(State::Over(_) | State::Unknown)) {
+        if matches!(order.queue().state(order, job), Ok(BatchState::Over(_) | BatchState::Unknown)) {
             return true;
         }
         if signals.take().is_some() {

@@ -40,7 +40,7 @@ use crate::launch::command::{Surroundings, System};
 
 /// A command line, and how to run it as a batch job.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct BatchOrder {
     /// Batch system to submit to.
     pub system: System,
     /// The command line.
@@ -65,7 +65,7 @@ pub struct Order {
     pub exports: Vec<(OsString, OsString)>,
 }
 
-impl Order {
+impl BatchOrder {
     /// Creates the order for a command line that copies to `target` and runs in the
     /// current directory.
     ///
@@ -112,7 +112,7 @@ impl Order {
         command
     }
 
-    fn queue(&self) -> &'static dyn Queue {
+    fn queue(&self) -> &'static dyn BatchQueue {
         match self.system {
             System::Slurm => &slurm::Slurm,
             System::Pbs => &pbs::Pbs,
@@ -140,7 +140,7 @@ pub fn system(options: &Options, surroundings: &Surroundings) -> Option<System> 
 
 /// State of a job, according to the batch system.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum BatchState {
     /// Waiting, for this reason.
     Waiting(String),
     /// Running, or about to start or end.
@@ -168,7 +168,7 @@ pub enum Over {
 
 /// Outcome of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum BatchOutcome {
     /// The command ended with this exit status.
     Finished(i32),
     /// The command ended, and its unfinished work can be resumed from its
@@ -202,7 +202,7 @@ pub enum Outcome {
 }
 
 /// Receives the output and the events of a job.
-pub trait Listener {
+pub trait BatchListener {
     /// Called with the command's standard output.
     fn output(&mut self, bytes: &[u8]);
     /// Called with the command's standard error.
@@ -210,12 +210,12 @@ pub trait Listener {
     /// Called with the whole progress file when it has changed.
     fn progress(&mut self, content: &[u8]);
     /// Called with each event of the job.
-    fn event(&mut self, event: Event);
+    fn event(&mut self, event: BatchEvent);
 }
 
 /// Something that happened to a job.
 #[derive(Debug)]
-pub enum Event {
+pub enum BatchEvent {
     /// The batch system accepted it, under this id.
     Submitted(String),
     /// It waits, for this reason in the batch system's words.
@@ -286,16 +286,16 @@ impl From<io::Error> for BatchError {
 }
 
 /// Interface to a batch system.
-trait Queue {
+trait BatchQueue {
     /// Returns the script lines addressed to the batch system.
-    fn directives(&self, order: &Order) -> String;
+    fn directives(&self, order: &BatchOrder) -> String;
 
     /// Submits the script of a spool. Returns the job's id.
-    fn submit(&self, order: &Order, spool: &spool::Spool) -> Result<String, BatchError>;
+    fn submit(&self, order: &BatchOrder, spool: &spool::Spool) -> Result<String, BatchError>;
 
-    fn state(&self, order: &Order, job: &str) -> Result<State, BatchError>;
+    fn state(&self, order: &BatchOrder, job: &str) -> Result<BatchState, BatchError>;
 
-    fn cancel(&self, order: &Order, job: &str) -> Result<(), BatchError>;
+    fn cancel(&self, order: &BatchOrder, job: &str) -> Result<(), BatchError>;
 }
 
 /// Submits an order and follows it to its end.
@@ -303,10 +303,10 @@ trait Queue {
 /// # Errors
 /// If no spool can be created, the job is refused, or the batch system's programs can't be run.
 pub fn run(
-    order: &Order,
+    order: &BatchOrder,
     signals: &follow::Signals,
-    listener: &mut dyn Listener,
-) -> Result<Outcome, BatchError> {
+    listener: &mut dyn BatchListener,
+) -> Result<BatchOutcome, BatchError> {
     let spool = spool::Spool::create(order)?;
     let job = match order.queue().submit(order, &spool) {
         Ok(job) => job,
@@ -315,14 +315,14 @@ pub fn run(
             return Err(error);
         }
     };
-    listener.event(Event::Submitted(job.clone()));
+    listener.event(BatchEvent::Submitted(job.clone()));
     let outcome = follow::follow(order, &job, &spool, signals, listener)?;
     match outcome {
-        Outcome::Finished(status) if spool.is_kept() => {
-            Ok(Outcome::GivenUp { job, status, spool: spool.folder().to_owned() })
+        BatchOutcome::Finished(status) if spool.is_kept() => {
+            Ok(BatchOutcome::GivenUp { job, status, spool: spool.folder().to_owned() })
         }
         // A job that may still run writes to the spool.
-        Outcome::Lost { .. } | Outcome::Interrupted { gone: false, .. } => Ok(outcome),
+        BatchOutcome::Lost { .. } | BatchOutcome::Interrupted { gone: false, .. } => Ok(outcome),
         _ => Ok(spool.remove().map(|()| outcome)?),
     }
 }
@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn a_spool_lies_where_all_hosts_look() {
         let order = |options: &Options, target: &str| {
-            Order::new(System::Slurm, options, vec!["true".into()], Path::new(target)).unwrap()
+            BatchOrder::new(System::Slurm, options, vec!["true".into()], Path::new(target)).unwrap()
         };
         let plain = order(&Options::default(), "/shared/target/");
         assert_eq!(plain.shared, [Path::new("/shared"), Path::new("/shared/target/")]);

@@ -21,7 +21,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{BatchError, Order};
+use super::{BatchError, BatchOrder};
 
 /// Variable that tells a command that it runs in a job, and where the spool is.
 pub const VARIABLE: &str = "HAUL_SPOOL";
@@ -55,7 +55,7 @@ impl Spool {
     }
 
     /// Creates a spool, with its script, in the first of the order's directories that accepts one.
-    pub(super) fn create(order: &Order) -> Result<Self, BatchError> {
+    pub(super) fn create(order: &BatchOrder) -> Result<Self, BatchError> {
         let mut refused = BatchError::NothingShared;
         for parent in &order.shared {
             // The batch system's daemons don't have our current directory.
@@ -167,7 +167,7 @@ impl Spool {
         }
     }
 
-    fn write_script(&self, order: &Order) -> io::Result<()> {
+    fn write_script(&self, order: &BatchOrder) -> io::Result<()> {
         let script = self.script();
         fs::write(&script, script_of(order, &self.folder))?;
         fs::set_permissions(script, fs::Permissions::from_mode(0o700))
@@ -198,7 +198,7 @@ fn make_folder(parent: &Path) -> io::Result<PathBuf> {
 
 /// Returns the script. It may run again after a host failed, but a command that ended by itself is
 /// not repeated.
-fn script_of(order: &Order, folder: &Path) -> Vec<u8> {
+fn script_of(order: &BatchOrder, folder: &Path) -> Vec<u8> {
     let command = order.words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(OsStr::new(" "));
     let directives = order.queue().directives(order);
     let umask = format!("\numask {:04o}\nexport HAUL_SPOOL\n", order.umask);
@@ -264,8 +264,8 @@ mod tests {
         }
     }
 
-    fn order(folder: &Path, words: &[&OsStr]) -> Order {
-        Order {
+    fn order(folder: &Path, words: &[&OsStr]) -> BatchOrder {
+        BatchOrder {
             system: System::Slurm,
             words: words.iter().map(|word| (*word).to_owned()).collect(),
             directory: folder.to_owned(),
@@ -326,8 +326,10 @@ mod tests {
     #[test]
     fn a_directory_that_is_not_there_is_a_failure() {
         let parent = tempfile::tempdir().unwrap();
-        let wanted =
-            Order { directory: parent.path().join("missing"), ..order(parent.path(), &[OsStr::new("true")]) };
+        let wanted = BatchOrder {
+            directory: parent.path().join("missing"),
+            ..order(parent.path(), &[OsStr::new("true")])
+        };
         let spool = Spool::create(&wanted).unwrap();
         assert!(!begin(&spool).success());
         assert_ne!(spool.status().unwrap(), Some(0));
@@ -336,7 +338,8 @@ mod tests {
 
     #[test]
     fn without_a_folder_nothing_is_submitted() {
-        let wanted = Order { shared: vec!["/proc".into()], ..order(Path::new("/"), &[OsStr::new("true")]) };
+        let wanted =
+            BatchOrder { shared: vec!["/proc".into()], ..order(Path::new("/"), &[OsStr::new("true")]) };
         let error = Spool::create(&wanted).unwrap_err();
         assert!(
             matches!(&error, BatchError::NoSpool { parent, .. } if parent == Path::new("/proc")),

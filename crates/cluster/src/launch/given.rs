@@ -88,9 +88,9 @@ impl Variables {
 
 /// The words of a launcher's command line.
 #[derive(Clone, Debug)]
-pub(super) struct Given(pub(super) Vec<OsString>);
+pub(super) struct LauncherArguments(pub(super) Vec<OsString>);
 
-impl Given {
+impl LauncherArguments {
     /// Returns an option's name, and its value if that is in the same word: `--ntasks=4`, `-n4`.
     fn option(word: &OsStr) -> Option<(&str, Option<&str>)> {
         let text = word.to_str()?;

@@ -12,8 +12,8 @@ use haul_journal::Journal;
 use super::attempt::Attempt;
 use super::failed_host::{Loss, failed_host};
 use super::launcher::{Launcher, Started};
-use super::places::{self, Next, Place, named_once};
-use crate::Walk;
+use super::places::{self, HostRanks, NextHosts, named_once};
+use crate::WalkPlacement;
 use crate::distributed::Distributed;
 use crate::error::JobError;
 use crate::kind::ClusterKind;
@@ -23,7 +23,8 @@ use crate::standstill::{Deadline, Standstill};
 use crate::token::Tokens;
 use crate::transport::Rank;
 use crate::wire::{
-    InitMessage, KnownKinds, News, PackedInit, PackedProblem, Report, ToLaunch, ToMaster, Token,
+    IdentityFile, InitMessage, KnownKinds, News, PackedInit, PackedProblem, ProgressReport, ToLaunch,
+    ToMaster,
 };
 
 /// Maximum number of attempts.
@@ -57,13 +58,13 @@ pub struct GroupOptions {
     /// Size of a range, in bytes, if the user set it.
     pub range_bytes: Option<u64>,
     /// Which processes list directories.
-    pub walk: Walk,
+    pub walk: WalkPlacement,
 }
 
 /// Result of [`ProcessGroup::receive`].
 pub(crate) enum Received {
     /// A report, with its host.
-    Report(String, Box<Report>),
+    Report(String, Box<ProgressReport>),
     /// A line from rank 0 for `--debug`.
     Remark(String),
     /// The ranks that are slow now.
@@ -93,7 +94,7 @@ pub struct ProcessGroup {
     workers: AtomicUsize,
     lost: OnceLock<JobError>,
     /// Hosts of the next attempt, once one was left out.
-    places: Mutex<Vec<Place>>,
+    places: Mutex<Vec<HostRanks>>,
     told_journal: AtomicBool,
     /// Hosts and directories that they can't reach, as reported. Many work items of one directory
     /// may fail.
@@ -145,7 +146,7 @@ impl ProcessGroup {
 
     /// True if the ranks enter directories.
     pub(crate) fn walks_in_ranks(&self) -> bool {
-        self.options.walk == Walk::Ranks
+        self.options.walk == WalkPlacement::Ranks
     }
 
     /// True if the job is lost for good.
@@ -270,7 +271,7 @@ impl ProcessGroup {
         &self,
         spec: &JobSpec<'_, T>,
         attempt: u32,
-        tokens: impl Iterator<Item = &'t Token>,
+        tokens: impl Iterator<Item = &'t IdentityFile>,
     ) -> Result<InitMessage, JobError> {
         let directory = std::env::current_dir().map_err(|cause| JobError::NoDirectory(Arc::new(cause)))?;
         Ok(InitMessage {
@@ -397,8 +398,8 @@ impl ProcessGroup {
         &self,
         attempt: &Attempt,
         rank: Rank,
-        report: Box<Report>,
-    ) -> Result<(String, Box<Report>), JobError> {
+        report: Box<ProgressReport>,
+    ) -> Result<(String, Box<ProgressReport>), JobError> {
         let host = attempt.hosts.get(rank.index()).cloned().unwrap_or_default();
         match report.unknown_kind(self.known()) {
             None => Ok((host, report)),
@@ -511,9 +512,9 @@ impl ProcessGroup {
         let chosen = places::hosts_of(&lock(&self.places));
         let hosts = if chosen.is_empty() { hosts } else { &chosen };
         match places::after(loss, hosts, &places::here()) {
-            Next::Without(left) if self.launcher.chooses_hosts() => *lock(&self.places) = left,
-            Next::Without(_) | Next::Same => {}
-            Next::Nowhere => return false,
+            NextHosts::Without(left) if self.launcher.chooses_hosts() => *lock(&self.places) = left,
+            NextHosts::Without(_) | NextHosts::Same => {}
+            NextHosts::Nowhere => return false,
         }
         true
     }
@@ -579,14 +580,14 @@ mod tests {
     struct Never;
 
     impl Launcher for Never {
-        fn start(&self, _: &[Place]) -> Result<Started, JobError> {
+        fn start(&self, _: &[HostRanks]) -> Result<Started, JobError> {
             Err(JobError::Ended)
         }
     }
 
     #[test]
     fn who_asks_for_the_size_of_the_crew_does_not_wait_for_who_hears() {
-        let options = GroupOptions { silence: Duration::MAX, range_bytes: None, walk: Walk::Launch };
+        let options = GroupOptions { silence: Duration::MAX, range_bytes: None, walk: WalkPlacement::Launch };
         let group = ProcessGroup::new(Box::new(Never), options, None);
         let hearing = lock(&group.attempt);
         assert_eq!(group.workers(), 1);

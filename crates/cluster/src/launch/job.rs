@@ -44,14 +44,14 @@ const PRINTED_MAX: usize = 64 << 10;
 
 /// A started job.
 #[derive(Debug)]
-pub struct Job {
+pub struct LaunchedJob {
     launcher: Child,
     processes: JobProcesses,
     errors: Option<JoinHandle<()>>,
     status: Option<ExitStatus>,
 }
 
-impl Job {
+impl LaunchedJob {
     /// Starts a job. `tell` is called with each line of its standard error, without the newline.
     ///
     /// # Errors
@@ -173,7 +173,7 @@ impl Job {
     }
 }
 
-impl Drop for Job {
+impl Drop for LaunchedJob {
     /// Ends the job if the caller didn't.
     fn drop(&mut self) {
         self.end().unwrap_or_default();
@@ -182,7 +182,7 @@ impl Drop for Job {
 
 /// A job whose error output is kept, as far as it may explain a failure.
 pub struct LoggedJob {
-    job: Job,
+    job: LaunchedJob,
     printed: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -190,7 +190,7 @@ impl LoggedJob {
     pub(super) fn start(line: &StartLine) -> io::Result<Self> {
         let printed = Arc::new(Mutex::new(Vec::new()));
         let listening = Arc::clone(&printed);
-        let job = Job::start(line, move |line| {
+        let job = LaunchedJob::start(line, move |line| {
             let mut printed = lock(&listening);
             printed.extend_from_slice(line);
             printed.push(b'\n');

@@ -10,7 +10,7 @@
 //! [`MpiLauncher`](super::MpiLauncher) starts the processes.
 
 use super::job::LoggedJob;
-use super::places::Place;
+use super::places::HostRanks;
 use crate::error::JobError;
 use crate::link::Link;
 use crate::wire::{ToLaunch, ToMaster};
@@ -21,7 +21,7 @@ pub trait Launcher: Sync {
     ///
     /// # Errors
     /// If they can't be started.
-    fn start(&self, places: &[Place]) -> Result<Started, JobError>;
+    fn start(&self, places: &[HostRanks]) -> Result<Started, JobError>;
 
     /// True if specific hosts can be left out.
     fn chooses_hosts(&self) -> bool {

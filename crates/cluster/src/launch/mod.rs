@@ -32,4 +32,4 @@ pub use in_process::InProcess;
 pub use job::LoggedJob;
 pub use launcher::{Launcher, Started};
 pub use mpi_launcher::MpiLauncher;
-pub use places::Place;
+pub use places::HostRanks;

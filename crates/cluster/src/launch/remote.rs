@@ -23,12 +23,12 @@ use haul_flow::{
 use haul_journal::{Journal, Stamp};
 
 use super::group::{ProcessGroup, Received, Restart};
-use super::outstanding::{Large, Outstanding, Sent, entry_key};
+use super::outstanding::{LargeInFlight, Outstanding, Sent, entry_key};
 use crate::distributed::Distributed;
 use crate::item::{ItemOutcome, ItemSpec, PackedItem, PendingItem};
 use crate::kind::ClusterKind;
 use crate::schedule::ItemId;
-use crate::wire::{News, PackedProblem, RangeOver, Report, ToMaster, pack};
+use crate::wire::{News, PackedProblem, ProgressReport, RangeOver, ToMaster, pack};
 
 /// Maximum entries in flight with few ranks.
 const OUTSTANDING_ENTRIES: usize = 1 << 20;
@@ -243,8 +243,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.group.tell_problems(host, problems, self.spec.run.report);
     }
 
-    fn take(&self, host: &str, report: Report) {
-        let Report { opened, items, ranges, files, mut news, cancelled } = report;
+    fn take(&self, host: &str, report: ProgressReport) {
+        let ProgressReport { opened, items, ranges, files, mut news, cancelled } = report;
         if cancelled {
             self.cancel.cancel();
         }
@@ -459,7 +459,11 @@ impl<T: Distributed + 'static> Executor<T> for ProcessGroup {
 /// Chooses what to report about a large file: everything, unless ranges failed. Of their errors
 /// only the first is reported, because the others are consequences. `own` are the leader's
 /// problems.
-fn why_not<T: Distributed>(large: &Large<'_, T>, moved: bool, own: Vec<PackedProblem>) -> Vec<PackedProblem> {
+fn why_not<T: Distributed>(
+    large: &LargeInFlight<'_, T>,
+    moved: bool,
+    own: Vec<PackedProblem>,
+) -> Vec<PackedProblem> {
     let (errors, mut told): (Vec<_>, Vec<_>) =
         large.problems.iter().cloned().partition(PackedProblem::is_error);
     told.extend(errors.into_iter().take(if moved { usize::MAX } else { 1 }));

@@ -78,4 +78,4 @@ pub(super) const STANDARD: Abi = Abi {
 /// Room for a status of any family: none is longer than 32 bytes.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(8))]
-pub(super) struct Status(pub(super) [c_int; 16]);
+pub(super) struct StatusBuffer(pub(super) [c_int; 16]);

@@ -15,7 +15,7 @@ use std::collections::{HashMap, VecDeque};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Item, ItemId};
+use super::{ItemId, QueuedItem};
 
 /// Number of lanes: usually more than a rank has workers.
 const LANES: usize = 64;
@@ -60,7 +60,7 @@ impl ItemQueue {
     }
 
     /// Queues an item behind the others of its directory.
-    pub(crate) fn push(&mut self, item: &Item) {
+    pub(crate) fn push(&mut self, item: &QueuedItem) {
         self.items += 1;
         self.entries += u64::from(item.entries);
         let lane = self.lane_of(item.directory);
@@ -99,7 +99,7 @@ impl ItemQueue {
     }
 
     /// Removes items with up to `entries` entries in total, but at least one if any is queued.
-    pub(crate) fn pop_bundle(&mut self, entries: u32) -> Vec<Item> {
+    pub(crate) fn pop_bundle(&mut self, entries: u32) -> Vec<QueuedItem> {
         let mut bundle = Vec::new();
         let mut sum = 0u32;
         while let Some((lane, header)) = self.peek() {
@@ -118,7 +118,7 @@ impl ItemQueue {
     }
 
     /// Finds the next lane that is not empty.
-    fn peek(&self) -> Option<(usize, Header)> {
+    fn peek(&self) -> Option<(usize, ItemHeader)> {
         let mut turns = (self.turn..LANES).chain(0..self.turn);
         turns.find_map(|lane| Some((lane, self.lanes[lane].peek()?)))
     }
@@ -135,7 +135,7 @@ struct Lane {
 }
 
 impl Lane {
-    fn push(&mut self, item: &Item) {
+    fn push(&mut self, item: &QueuedItem) {
         // Reserved for the longest integers, so that a block never grows: that would copy it.
         let needed = HEADER_BYTES_MAX + item.body.len();
         let fits = |block: &Vec<u8>| block.capacity() - block.len() >= needed;
@@ -151,17 +151,17 @@ impl Lane {
         }
     }
 
-    fn peek(&self) -> Option<Header> {
+    fn peek(&self) -> Option<ItemHeader> {
         let block = self.blocks.front()?;
         let mut at = self.start;
         let id = ItemId(take_integer(block, &mut at)?);
         let directory = take_integer(block, &mut at)?;
         let entries = u32::try_from(take_integer(block, &mut at)?).ok()?;
         let length = usize::try_from(take_integer(block, &mut at)?).ok()?;
-        Some(Header { id, directory, entries, body: at..at + length })
+        Some(ItemHeader { id, directory, entries, body: at..at + length })
     }
 
-    fn pop(&mut self, header: &Header) -> Item {
+    fn pop(&mut self, header: &ItemHeader) -> QueuedItem {
         let block = self.blocks.front().map_or(&[][..], Vec::as_slice);
         let body = block[header.body.clone()].to_vec();
         self.start = header.body.end;
@@ -169,12 +169,12 @@ impl Lane {
             self.blocks.pop_front();
             self.start = 0;
         }
-        Item { id: header.id, directory: header.directory, entries: header.entries, body }
+        QueuedItem { id: header.id, directory: header.directory, entries: header.entries, body }
     }
 }
 
 /// Integers before a body, and the range of the body.
-struct Header {
+struct ItemHeader {
     id: ItemId,
     directory: u64,
     entries: u32,
@@ -208,12 +208,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn item() -> impl Strategy<Value = Item> {
+    fn item() -> impl Strategy<Value = QueuedItem> {
         let body = prop_oneof![
             8 => proptest::collection::vec(any::<u8>(), 0..300),
             1 => (0usize..2 * BLOCK_BYTES).prop_map(|length| vec![7; length]),
         ];
-        (any::<u64>(), 0u64..100, 0u32..300, body).prop_map(|(id, directory, entries, body)| Item {
+        (any::<u64>(), 0u64..100, 0u32..300, body).prop_map(|(id, directory, entries, body)| QueuedItem {
             id: ItemId(id),
             directory,
             entries,
@@ -256,7 +256,7 @@ mod tests {
             let mut left = HashMap::new();
             for item in 0..directories * 8 {
                 let directory = item / 8 * distance;
-                queue.push(&Item { id: ItemId(item), directory, entries: 64, body: Vec::new() });
+                queue.push(&QueuedItem { id: ItemId(item), directory, entries: 64, body: Vec::new() });
                 *left.entry(directory).or_insert(0) += 1;
             }
             let lanes: Vec<_> = queue.lanes.iter().map(|lane| lane.directories).collect();
@@ -279,7 +279,7 @@ mod tests {
         for round in 0..2 {
             for item in 0..3 * DIRECTORIES_MAX as u64 {
                 let directory = item % (DIRECTORIES_MAX as u64 + 100 * (round + 1));
-                queue.push(&Item { id: ItemId(item), directory, entries: 1, body: Vec::new() });
+                queue.push(&QueuedItem { id: ItemId(item), directory, entries: 1, body: Vec::new() });
             }
             assert_eq!(queue.directories.len(), DIRECTORIES_MAX);
             while queue.entries() > 100 * round.abs_diff(1) {
@@ -297,7 +297,7 @@ mod tests {
             let mut queue = ItemQueue::default();
             for item in 0..400 {
                 let directory = (item / 20) * distance;
-                queue.push(&Item { id: ItemId(item), directory, entries: 64, body: Vec::new() });
+                queue.push(&QueuedItem { id: ItemId(item), directory, entries: 64, body: Vec::new() });
             }
             let bundle = queue.pop_bundle(1024);
             let directories: std::collections::HashSet<_> =

@@ -20,9 +20,9 @@ mod parse;
 mod text;
 mod write;
 
-pub use parse::{Expected, Listed, ParseError, Parsed, Parser};
+pub use parse::{ExpectedHash, ManifestEntry, ManifestLine, ParseError, Parser};
 pub use text::append_escaped;
-pub use write::{Creator, Record, WriteError, Writer};
+pub use write::{Creator, HashRecord, WriteError, Writer};
 
 /// A format of manifests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

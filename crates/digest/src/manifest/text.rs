@@ -7,7 +7,7 @@ use memchr::memrchr;
 
 use crate::algorithm::{Algorithm, Digest};
 
-use super::parse::{Expected, Listed, ParseError};
+use super::parse::{ExpectedHash, ManifestEntry, ParseError};
 
 /// Appends a name, escaped if necessary. Returns true if it was.
 fn append_name(out: &mut Vec<u8>, name: &[u8]) -> bool {
@@ -98,7 +98,11 @@ pub(super) struct TextParser {
 
 impl TextParser {
     /// Parses a line without its end.
-    pub(super) fn parse(&mut self, line: &[u8], hint: Option<Algorithm>) -> Result<Listed, ParseError> {
+    pub(super) fn parse(
+        &mut self,
+        line: &[u8],
+        hint: Option<Algorithm>,
+    ) -> Result<ManifestEntry, ParseError> {
         let line = without_blanks(line);
         let (line, is_escaped) = match line.strip_prefix(b"\\") {
             Some(line) => (line, true),
@@ -112,21 +116,21 @@ impl TextParser {
         if path.is_empty() || path.contains(&0) {
             return Err(ParseError::BadName);
         }
-        Ok(Listed { path, size: None, expected })
+        Ok(ManifestEntry { path, size: None, expected })
     }
 
     fn plain<'a>(
         &mut self,
         line: &'a [u8],
         hint: Option<Algorithm>,
-    ) -> Result<(&'a [u8], Expected), ParseError> {
+    ) -> Result<(&'a [u8], ExpectedHash), ParseError> {
         let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
         let (digits, rest) = line.split_at(digits);
         let (blank, name) = rest.split_first().ok_or(ParseError::Malformed)?;
         if !is_blank(blank) || name.is_empty() {
             return Err(ParseError::Malformed);
         }
-        let expected = Expected::untagged(digits, hint)?;
+        let expected = ExpectedHash::untagged(digits, hint)?;
         let has_mode = name.len() > 1 && matches!(name[0], b' ' | b'*');
         match (has_mode, self.single_blank) {
             (false, Some(false)) => return Err(ParseError::Malformed),
@@ -140,7 +144,7 @@ impl TextParser {
 }
 
 /// Parses a line that begins with the tag of an algorithm; `None` if there is none.
-fn tagged(line: &[u8]) -> Option<Result<(&[u8], Expected), ParseError>> {
+fn tagged(line: &[u8]) -> Option<Result<(&[u8], ExpectedHash), ParseError>> {
     let tag = line.iter().position(|byte| matches!(byte, b' ' | b'('))?;
     let algorithm = Algorithm::of_tag(&line[..tag])?;
     let rest = &line[tag..];
@@ -151,7 +155,7 @@ fn tagged(line: &[u8]) -> Option<Result<(&[u8], Expected), ParseError>> {
         let (name, after) = (&rest[..end], without_blanks(&rest[end + 1..]));
         let digits = without_blanks(after.strip_prefix(b"=").ok_or(ParseError::Malformed)?);
         let digest = Digest::parse(algorithm, digits).ok_or(ParseError::BadHash)?;
-        Ok((name, Expected::Known(digest)))
+        Ok((name, ExpectedHash::Known(digest)))
     };
     Some(parts())
 }

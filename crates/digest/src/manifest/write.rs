@@ -10,7 +10,7 @@ use super::{Format, json, text};
 
 /// A file in a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
+pub struct HashRecord<'a> {
     /// Its path.
     pub path: &'a [u8],
     /// Its length, in bytes. `None` for streams.
@@ -51,9 +51,9 @@ impl fmt::Display for WriteError {
 impl std::error::Error for WriteError {}
 
 /// Writes a manifest, record by record.
-pub struct Writer(Kind);
+pub struct Writer(WriterFormat);
 
-enum Kind {
+enum WriterFormat {
     /// The lines of this format, which end with NUL if true.
     Lines(Format, bool),
     Mhl(HashList),
@@ -73,14 +73,14 @@ impl Writer {
     ) -> Result<Self, WriteError> {
         Ok(Self(match format {
             Format::Mhl if !mhl::has(algorithm) => return Err(WriteError::NotInMhl(algorithm)),
-            Format::Mhl => Kind::Mhl(HashList::new(creator)),
-            lines => Kind::Lines(lines, zero),
+            Format::Mhl => WriterFormat::Mhl(HashList::new(creator)),
+            lines => WriterFormat::Lines(lines, zero),
         }))
     }
 
     /// Appends what comes before the first record.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
-        if let Kind::Mhl(list) = &self.0 {
+        if let WriterFormat::Mhl(list) = &self.0 {
             list.begin(out);
         }
     }
@@ -89,24 +89,24 @@ impl Writer {
     ///
     /// # Errors
     /// If it can't be written in this format. Nothing is appended.
-    pub fn record(&mut self, out: &mut Vec<u8>, record: &Record<'_>) -> Result<(), WriteError> {
+    pub fn record(&mut self, out: &mut Vec<u8>, record: &HashRecord<'_>) -> Result<(), WriteError> {
         match &mut self.0 {
-            Kind::Lines(Format::Json, zero) => {
+            WriterFormat::Lines(Format::Json, zero) => {
                 json::append(out, record);
                 out.push(if *zero { 0 } else { b'\n' });
             }
-            Kind::Lines(Format::Bsd, zero) => {
+            WriterFormat::Lines(Format::Bsd, zero) => {
                 text::append_tagged(out, *zero, &record.digest, record.path);
             }
-            Kind::Lines(_, zero) => text::append_plain(out, *zero, &record.digest, record.path),
-            Kind::Mhl(list) => list.record(out, record)?,
+            WriterFormat::Lines(_, zero) => text::append_plain(out, *zero, &record.digest, record.path),
+            WriterFormat::Mhl(list) => list.record(out, record)?,
         }
         Ok(())
     }
 
     /// Appends what comes after the last record.
     pub fn end(&mut self, out: &mut Vec<u8>) {
-        if let Kind::Mhl(list) = &self.0 {
+        if let WriterFormat::Mhl(list) = &self.0 {
             list.end(out);
         }
     }

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_flow::{DirHandle, EntryOutcome, OpenFile, Problem, Tally, lock};
-use haul_journal::{EntryKey, Journal, MadeDirectory, Stamp, State, is_settled};
+use haul_journal::{EntryKey, Journal, MadeDirectory, Stamp, StampedState, is_settled};
 use haul_sys::{Error, Fd, Stat, file_system_id, stat, stat_at};
 
 use super::durable;
@@ -235,6 +235,6 @@ fn stamp(copy: EntryCopy<'_>, state: &JournalState, source: &Stat, target: &Stat
     let (from, to) = (&copy.entry.node.source, &copy.entry.node.own.held);
     let source_system = state.file_system_of(from, || copy.cx.cache().open(from))?;
     let target_system = state.file_system_of(to, || copy.open_directory())?;
-    let of_target = if has_other_names(copy, source) { State::of_linked } else { State::new };
-    Some(Stamp::of(&State::new(source_system, source), &of_target(target_system, target)))
+    let of_target = if has_other_names(copy, source) { StampedState::of_linked } else { StampedState::new };
+    Some(Stamp::of(&StampedState::new(source_system, source), &of_target(target_system, target)))
 }
