@@ -15,7 +15,7 @@ use haul_copy::{CopyKind, FreeSpace, Make, survey};
 use haul_flow::{Line, Problem, Report, Settings, Tally, lock};
 
 use crate::amounts;
-use crate::flags::Request;
+use crate::flags::LoweredCopy;
 use crate::progress::Whole;
 
 /// Descriptors that must be left for the count.
@@ -26,13 +26,17 @@ const DESCRIPTORS_PER_WORKER: usize = 8;
 
 /// Counts what a request will copy, and how many bytes that needs of `space`. `None` if it can't be
 /// known, or once `over` is set.
-pub(crate) fn count(request: &Request, space: Option<&FreeSpace>, over: &AtomicBool) -> Option<(Whole, u64)> {
+pub(crate) fn count(
+    request: &LoweredCopy,
+    space: Option<&FreeSpace>,
+    over: &AtomicBool,
+) -> Option<(Whole, u64)> {
     let copy = Settings::resolve(&request.run.config);
     let spent = copy.held + copy.jobs * (DESCRIPTORS_PER_WORKER + 2 * copy.window);
     if spent + DESCRIPTORS > haul_sys::descriptor_limit() {
         return None;
     }
-    let sum = Sum::default();
+    let sum = AheadTally::default();
     let selection = &request.run.config.selection;
     let needed = survey((&request.operands, &request.options, selection), space, &sum, over);
     let Tally { discovered: found, bytes, .. } = sum.0.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -54,9 +58,9 @@ pub(crate) fn shortage(space: &FreeSpace, needed: u64) -> Option<Problem> {
 
 /// Adds up counts and reports nothing.
 #[derive(Default)]
-struct Sum(Mutex<Tally>);
+struct AheadTally(Mutex<Tally>);
 
-impl Report for Sum {
+impl Report for AheadTally {
     fn count(&self, more: Tally) {
         *lock(&self.0) += more;
     }
@@ -81,9 +85,9 @@ mod tests {
     use haul_sys::{Fd, Timestamp, c_string, stat_path};
 
     use super::*;
-    use crate::flags::{self, Environment, Parsed};
+    use crate::flags::{self, CopyCommand, Environment};
 
-    fn request(words: &[&str], folder: &Path) -> Request {
+    fn request(words: &[&str], folder: &Path) -> LoweredCopy {
         let words: Vec<_> = words
             .iter()
             .map(|word| match word.strip_prefix("./") {
@@ -92,7 +96,7 @@ mod tests {
             })
             .collect();
         match flags::parse(&words, Environment::default(), &mut |_| {}) {
-            Ok(Parsed::Copy(request)) => *request,
+            Ok(CopyCommand::Copy(request)) => *request,
             other => panic!("{other:?}"),
         }
     }
@@ -130,8 +134,8 @@ mod tests {
             std::fs::create_dir(folder.path().join("into")).unwrap();
             let request = request(line, folder.path());
             let (whole, _) = count(&request, None, &AtomicBool::new(false)).unwrap();
-            let copied = Sum::default();
-            let Request { operands, options, run: run_options, .. } = &request;
+            let copied = AheadTally::default();
+            let LoweredCopy { operands, options, run: run_options, .. } = &request;
             let config = &run_options.config;
             let cancel = &CancelToken::default();
             let outcome = run(

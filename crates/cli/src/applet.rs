@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use crate::flags;
-use crate::tools::{self, TOOLS, Tool};
+use crate::tools::{self, CliTool, TOOLS};
 
 /// Copy commands, which help lists before the other tools; those in `AROUND` come after.
 const COPY: [(&str, &str); 3] = [
@@ -35,7 +35,7 @@ pub(crate) enum Applet {
         words: Vec<OsString>,
     },
     Tool {
-        tool: &'static Tool,
+        tool: &'static CliTool,
         name: &'static str,
         /// True if called by that name alone, not as `haul NAME`.
         stands_in: bool,

@@ -38,10 +38,10 @@ use crate::configuration;
 use crate::flags::When;
 use crate::line_file::Destination;
 use crate::messages::{self, Messages};
-use crate::output::Output;
-use crate::progress::{ProgressOptions, Source};
+use crate::output::LineSink;
+use crate::progress::{FigureSource, ProgressOptions};
 use crate::report::{Console, complain};
-use crate::task::{RunOptions, Work, count_meanwhile};
+use crate::task::{CliTask, RunOptions, count_meanwhile};
 
 /// Interval between a job's progress updates.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ const SIGNALLED: u8 = 128;
 ///
 /// # Errors
 /// When a batch option is given, but no batch system is found and this process is not in a job.
-pub(crate) fn system(run_options: &RunOptions, work: &impl Work) -> Result<Option<System>, String> {
+pub(crate) fn system(run_options: &RunOptions, work: &impl CliTask) -> Result<Option<System>, String> {
     let hosts = &run_options.hosts;
     if hosts.clients.is_none() || work.place().is_none() {
         return Ok(None);
@@ -86,7 +86,7 @@ pub(crate) fn system(run_options: &RunOptions, work: &impl Work) -> Result<Optio
 pub(crate) fn submit(
     messages: Messages,
     run_options: &RunOptions,
-    work: &impl Work,
+    work: &impl CliTask,
     system: System,
 ) -> ExitCode {
     let prepared = prepare(messages.stands_for(), run_options, work, system);
@@ -97,7 +97,7 @@ pub(crate) fn submit(
             return ExitCode::from(work.exit_status(0, true));
         }
     };
-    let console = Console::new(messages, Output::standard())
+    let console = Console::new(messages, LineSink::standard())
         .with_debug(run_options.debug)
         .with_progress(run_options.progress)
         .with_status_line();
@@ -121,7 +121,7 @@ pub(crate) fn submit(
 fn prepare(
     command: Option<&str>,
     run_options: &RunOptions,
-    work: &impl Work,
+    work: &impl CliTask,
     system: System,
 ) -> io::Result<(BatchOrder, Signals)> {
     let place = work.place().unwrap_or(Path::new("."));
@@ -132,7 +132,7 @@ fn prepare(
 }
 
 /// Reports the job's outcome and returns the exit status.
-fn conclude(console: &Console, work: &impl Work, outcome: Result<BatchOutcome, BatchError>) -> u8 {
+fn conclude(console: &Console, work: &impl CliTask, outcome: Result<BatchOutcome, BatchError>) -> u8 {
     let failed = |text: String| {
         console.remark(&text);
         work.exit_status(0, true)
@@ -282,7 +282,7 @@ pub(crate) struct ProgressFeed {
 
 impl ProgressFeed {
     /// Starts if this is a followed job that is to show progress.
-    pub(crate) fn begin(options: ProgressOptions, source: Arc<dyn Source>) -> Option<Self> {
+    pub(crate) fn begin(options: ProgressOptions, source: Arc<dyn FigureSource>) -> Option<Self> {
         let spool = spool().filter(|_| options.when != When::Never)?;
         let (over, heard) = channel::<()>();
         let tell = move || loop {

@@ -15,14 +15,14 @@ use haul_sys::{Fd, Identity};
 use crate::ahead;
 use crate::batch;
 use crate::cluster;
-use crate::flags::{self, Environment, Information, Parsed, Request};
+use crate::flags::{self, CopyCommand, Environment, Information, LoweredCopy};
 use crate::journal;
 use crate::manifest::Manifest;
 use crate::messages::Messages;
 use crate::own_files;
 use crate::progress::Whole;
 use crate::report::{Console, complain, complain_of_usage, print_information};
-use crate::task::{Executors, Work};
+use crate::task::{CliTask, Executors};
 use crate::work;
 
 /// Copies as the arguments ask. Messages begin with `program`.
@@ -37,13 +37,15 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
         _ => Environment::of_command("cp"),
     };
     let status = match flags::parse(words, environment, &mut warn) {
-        Ok(Parsed::Copy(request)) if program == "cp" && request.run.hosts.clients.is_none() => {
+        Ok(CopyCommand::Copy(request)) if program == "cp" && request.run.hosts.clients.is_none() => {
             copy_alone(messages, &request)
         }
-        Ok(Parsed::Copy(request)) => copy(messages, &request),
-        Ok(Parsed::Tell(_)) if !prints_messages => ExitCode::SUCCESS,
-        Ok(Parsed::Tell(Information::Help)) => print_information(messages, &flags::COMMAND.help(program)),
-        Ok(Parsed::Tell(Information::Version)) => {
+        Ok(CopyCommand::Copy(request)) => copy(messages, &request),
+        Ok(CopyCommand::Tell(_)) if !prints_messages => ExitCode::SUCCESS,
+        Ok(CopyCommand::Tell(Information::Help)) => {
+            print_information(messages, &flags::COMMAND.help(program))
+        }
+        Ok(CopyCommand::Tell(Information::Version)) => {
             print_information(messages, concat!("cp (haul) ", env!("CARGO_PKG_VERSION"), "\n"))
         }
         Err(error) if program == "cp" => {
@@ -56,7 +58,7 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
 }
 
 /// Runs one copy, in this process or in several, and reports the outcome.
-pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
+pub(crate) fn copy(messages: Messages, request: &LoweredCopy) -> ExitCode {
     let run_options = &request.run;
     let copy = Copy::of(request);
     if let Err(why) = own_files::check(run_options, &copy) {
@@ -81,7 +83,7 @@ pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
 }
 
 /// Copies in this process, even if an MPI launcher started it.
-fn copy_alone(messages: Messages, request: &Request) -> ExitCode {
+fn copy_alone(messages: Messages, request: &LoweredCopy) -> ExitCode {
     if let Err(why) = own_files::check(&request.run, &Copy::of(request)) {
         complain(&messages.debug(&why));
         return ExitCode::FAILURE;
@@ -92,7 +94,7 @@ fn copy_alone(messages: Messages, request: &Request) -> ExitCode {
 /// Opens the journal of a copy, if it has one, and calls `run` to resume from it.
 fn with_journal(
     messages: Messages,
-    request: &Request,
+    request: &LoweredCopy,
     run: impl FnOnce(Messages, Option<Arc<Journal>>, &Copy<'_>) -> ExitCode,
 ) -> ExitCode {
     let journal = match journal::open(request) {
@@ -113,7 +115,7 @@ fn with_journal(
 
 #[derive(Clone)]
 struct Copy<'a> {
-    request: &'a Request,
+    request: &'a LoweredCopy,
     journal: Option<Arc<Journal>>,
     /// True if ranks copy: the process group has the journal.
     of_ranks: bool,
@@ -127,7 +129,7 @@ struct Copy<'a> {
 const PARTIAL: u8 = 23;
 const VANISHED: u8 = 24;
 
-impl Work for Copy<'_> {
+impl CliTask for Copy<'_> {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let status = self.copied_by(executor, config, console);
         let is_there = |name: &CString| haul_sys::stat_path::<&Fd>(None, name, true).is_ok();
@@ -175,7 +177,7 @@ impl Work for Copy<'_> {
     }
 
     fn before_count(&self) {
-        let Request { operands, options, .. } = self.request;
+        let LoweredCopy { operands, options, .. } = self.request;
         self.space.get_or_init(|| FreeSpace::before(operands, options));
     }
 
@@ -192,7 +194,7 @@ impl Work for Copy<'_> {
 impl<'a> Copy<'a> {
     /// Copies, and returns 0 or 1.
     fn copied_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
-        let Request { operands, options, manifest, .. } = self.request;
+        let LoweredCopy { operands, options, manifest, .. } = self.request;
         let manifest = manifest.as_ref().map(|request| Manifest::create(request, operands, console));
         let manifest = match manifest.transpose() {
             Ok(manifest) => manifest,
@@ -245,7 +247,7 @@ impl<'a> Copy<'a> {
         config.selection.own_files.iter().copied().chain(journal).chain(manifest).collect()
     }
 
-    fn of(request: &'a Request) -> Self {
+    fn of(request: &'a LoweredCopy) -> Self {
         let (space, stop) = (OnceLock::new(), CancelToken::default());
         Self { request, journal: None, of_ranks: false, space, stop }
     }

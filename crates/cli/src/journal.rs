@@ -18,17 +18,17 @@ use haul_journal::{Journal, RunId};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::cluster::{is_under_launcher, prints_messages};
-use crate::flags::{Request, StatisticsForm};
+use crate::flags::{LoweredCopy, StatisticsForm};
 use crate::messages;
 use crate::report::Console;
 
 /// Opens the journal of a copy, if it has one: the user's, or that of the batch job this process
 /// runs in.
-pub(crate) fn open(request: &Request) -> Result<Option<Arc<Journal>>, String> {
+pub(crate) fn open(request: &LoweredCopy) -> Result<Option<Arc<Journal>>, String> {
     if !prints_messages() {
         return Ok(None);
     }
-    let Request { operands, run, resume, .. } = request;
+    let LoweredCopy { operands, run, resume, .. } = request;
     let has_ranks = run.hosts.clients.is_some() || is_under_launcher();
     // The hashes of what a requeued job would skip are not in its manifest.
     let is_kept = has_ranks && request.manifest.is_none() && !request.options.dry_run;
@@ -62,9 +62,9 @@ fn hidden_path(operands: &Operands, fingerprint: u64) -> Option<PathBuf> {
 }
 
 /// Returns a hash that identifies a copy: operands, current directory and options.
-fn fingerprint(request: &Request) -> u64 {
+fn fingerprint(request: &LoweredCopy) -> u64 {
     let directory = std::env::current_dir().unwrap_or_default();
-    let Request { operands, options, .. } = request;
+    let LoweredCopy { operands, options, .. } = request;
     // These don't change what is copied.
     let on_full = OnFull::Stop;
     let options = CopyOptions { verbose: false, itemize: false, debug: false, on_full, ..options.clone() };
@@ -83,7 +83,7 @@ fn copies_to_a_name(operands: &Operands) -> bool {
 }
 
 /// Adapts a request to the run that its journal records.
-pub(crate) fn resumed_request(request: &Request, journal: Option<&Journal>) -> Request {
+pub(crate) fn resumed_request(request: &LoweredCopy, journal: Option<&Journal>) -> LoweredCopy {
     let mut request = request.clone();
     let Some(journal) = journal else { return request };
     let RunId { number, epoch } = journal.run();
@@ -114,7 +114,7 @@ pub(crate) fn remark(journal: &Journal, mut tell: impl FnMut(&str)) {
 }
 
 /// Ends a run with a journal. Returns false if the journal lacks something, which is reported.
-pub(crate) fn conclude(journal: &Journal, request: &Request, succeeded: bool, console: &Console) -> bool {
+pub(crate) fn conclude(journal: &Journal, request: &LoweredCopy, succeeded: bool, console: &Console) -> bool {
     if succeeded {
         journal.complete();
     }

@@ -54,7 +54,7 @@ use std::process::ExitCode;
 use applet::Applet;
 use messages::{Charset, Messages};
 use report::{complain, print_information};
-use tools::Call;
+use tools::AppletCall;
 
 #[cfg(target_env = "musl")]
 #[global_allocator]
@@ -80,7 +80,7 @@ fn be(applet: Applet) -> ExitCode {
         Applet::Sync { words } => sync::main(&words),
         Applet::Spdcp { program, words } => spdcp::main(program, &words),
         Applet::Tool { tool, name, stands_in, words } => {
-            (tool.main)(&Call { tool, name, stands_in, words: &words })
+            (tool.main)(&AppletCall { tool, name, stands_in, words: &words })
         }
         Applet::Rank { words } => cluster::rank(&words),
         Applet::Bench { words } => bench::main(&words),

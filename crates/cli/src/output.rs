@@ -1,7 +1,7 @@
 //! Standard output: whole lines, buffered, with a sticky error.
 //!
 //! Lines are buffered and written in bulk; on a terminal each is written at once. The first write
-//! error is kept, later lines are dropped, and [`Output::finish`] returns the error: a full disk
+//! error is kept, later lines are dropped, and [`LineSink::finish`] returns the error: a full disk
 //! under `cp -v >log` must not be mistaken for success. Like GNU's tools, a run continues copying
 //! when its output can't be written. When nobody reads a pipe, GNU's tools die at once; haul
 //! finishes the copy first, so that nothing is left half copied, and then dies of `SIGPIPE`.
@@ -21,13 +21,13 @@ use haul_sys::Errno;
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// A sink for lines.
-pub(crate) struct Output<W> {
-    state: Mutex<State<W>>,
+pub(crate) struct LineSink<W> {
+    state: Mutex<OutputBuffer<W>>,
     /// True if each line is written at once.
     at_once: bool,
 }
 
-struct State<W> {
+struct OutputBuffer<W> {
     writer: W,
     waiting: Vec<u8>,
     failure: Option<io::Error>,
@@ -59,7 +59,7 @@ impl Write for Standard {
     }
 }
 
-impl Output<Standard> {
+impl LineSink<Standard> {
     /// Wraps this process's standard output.
     pub(crate) fn standard() -> Self {
         if haul_sys::was_closed(haul_sys::Standard::Output) {
@@ -71,10 +71,10 @@ impl Output<Standard> {
     }
 }
 
-impl<W: Write> Output<W> {
+impl<W: Write> LineSink<W> {
     /// Wraps `writer`; `at_once` for a terminal.
     pub(crate) fn new(writer: W, at_once: bool) -> Self {
-        let state = State { writer, waiting: Vec::new(), failure: None };
+        let state = OutputBuffer { writer, waiting: Vec::new(), failure: None };
         Self { state: Mutex::new(state), at_once }
     }
 
@@ -113,7 +113,7 @@ impl<W: Write> Output<W> {
     }
 }
 
-impl<W: Write> State<W> {
+impl<W: Write> OutputBuffer<W> {
     fn flush(&mut self) {
         if self.failure.is_none() {
             self.failure = self.writer.write_all(&self.waiting).and_then(|()| self.writer.flush()).err();
@@ -147,25 +147,25 @@ mod tests {
         }
     }
 
-    fn written<W>(output: &Output<W>, look: impl Fn(&W) -> usize) -> usize {
+    fn written<W>(output: &LineSink<W>, look: impl Fn(&W) -> usize) -> usize {
         look(&output.state.lock().unwrap().writer)
     }
 
     #[test]
     fn lines_wait_for_a_full_buffer_unless_a_terminal_reads_them() {
-        let buffered = Output::new(Vec::new(), false);
+        let buffered = LineSink::new(Vec::new(), false);
         buffered.write(b"line\n");
         assert_eq!(written(&buffered, Vec::len), 0);
         buffered.write(&[b'x'; BUFFER_BYTES]);
         assert_eq!(written(&buffered, Vec::len), BUFFER_BYTES + 5);
-        let at_once = Output::new(Vec::new(), true);
+        let at_once = LineSink::new(Vec::new(), true);
         at_once.write(b"line\n");
         assert_eq!(written(&at_once, Vec::len), 5);
     }
 
     #[test]
     fn the_first_failure_is_told_at_the_end() {
-        let output = Output::new(Limited { writes_left: 1, written: Vec::new() }, true);
+        let output = LineSink::new(Limited { writes_left: 1, written: Vec::new() }, true);
         output.write(b"fits\n");
         output.write(b"does not\n");
         output.write(b"nor this\n");
@@ -175,10 +175,10 @@ mod tests {
 
     #[test]
     fn what_waits_at_the_end_is_written() {
-        let full = Output::new(Limited { writes_left: 0, written: Vec::new() }, false);
+        let full = LineSink::new(Limited { writes_left: 0, written: Vec::new() }, false);
         full.write(b"line\n");
         assert!(full.finish().is_err());
-        let fine = Output::new(Limited { writes_left: 1, written: Vec::new() }, false);
+        let fine = LineSink::new(Limited { writes_left: 1, written: Vec::new() }, false);
         fine.write(b"line\n");
         assert!(fine.finish().is_ok());
     }

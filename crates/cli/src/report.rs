@@ -25,8 +25,8 @@ use signal_hook::consts::SIGPIPE;
 use crate::cluster;
 use crate::flags;
 use crate::messages::Messages;
-use crate::output::{self, Output};
-use crate::progress::{Progress, ProgressOptions, Source, StatusLine, Whole};
+use crate::output::{self, LineSink};
+use crate::progress::{FigureSource, ProgressDisplay, ProgressOptions, StatusLine, Whole};
 use crate::run_log::RunLog;
 use crate::signals;
 
@@ -40,7 +40,7 @@ fn is_of_vanished_file(problem: &Problem) -> bool {
 
 /// Prints what was requested instead of work: help, or the version.
 pub(crate) fn print_information(messages: Messages, text: &str) -> ExitCode {
-    let console = Console::new(messages, Output::standard());
+    let console = Console::new(messages, LineSink::standard());
     console.tell(text.as_bytes());
     console.finish()
 }
@@ -56,7 +56,7 @@ pub(crate) struct Counters {
     slow_ranks: Mutex<Vec<SlowRank>>,
 }
 
-impl Source for Counters {
+impl FigureSource for Counters {
     fn done(&self) -> Tally {
         *lock(&self.done)
     }
@@ -81,13 +81,13 @@ impl Source for Counters {
 /// Receives a run's reports. `W` is standard output.
 pub(crate) struct Console<W = output::Standard> {
     messages: Messages,
-    output: Output<W>,
+    output: LineSink<W>,
     counters: Arc<Counters>,
-    progress: Option<Arc<Progress>>,
+    progress: Option<Arc<ProgressDisplay>>,
     status_line: Option<StatusLine>,
     run_log: Arc<RunLog>,
     /// Records progress in the run log.
-    ticks: Option<Progress>,
+    ticks: Option<ProgressDisplay>,
     problems: AtomicU64,
     failed: AtomicBool,
     /// True if an error was reported that isn't about a file that has vanished.
@@ -101,7 +101,7 @@ pub(crate) struct Console<W = output::Standard> {
 
 impl<W: Write + Send> Console<W> {
     /// Creates a console without progress.
-    pub(crate) fn new(messages: Messages, output: Output<W>) -> Self {
+    pub(crate) fn new(messages: Messages, output: LineSink<W>) -> Self {
         Self {
             messages,
             output,
@@ -127,7 +127,7 @@ impl<W: Write + Send> Console<W> {
 
     /// Shows progress if it is wanted where standard error goes.
     pub(crate) fn with_progress(mut self, options: ProgressOptions) -> Self {
-        self.progress = Progress::begin(options, self.figures()).map(Arc::new);
+        self.progress = ProgressDisplay::begin(options, self.figures()).map(Arc::new);
         self
     }
 
@@ -147,8 +147,8 @@ impl<W: Write + Send> Console<W> {
     /// Records in `run_log` what is reported, and progress.
     pub(crate) fn with_run_log(mut self, run_log: Arc<RunLog>) -> Self {
         if run_log.wants_entries() {
-            let source = Arc::clone(&self.counters) as Arc<dyn Source>;
-            self.ticks = Some(Progress::in_run_log(Arc::clone(&run_log), source));
+            let source = Arc::clone(&self.counters) as Arc<dyn FigureSource>;
+            self.ticks = Some(ProgressDisplay::in_run_log(Arc::clone(&run_log), source));
         }
         self.run_log = run_log;
         self
@@ -165,8 +165,8 @@ impl<W: Write + Send> Console<W> {
     }
 
     /// Returns the provider of the run's figures.
-    pub(crate) fn figures(&self) -> Arc<dyn Source> {
-        Arc::clone(&self.counters) as Arc<dyn Source>
+    pub(crate) fn figures(&self) -> Arc<dyn FigureSource> {
+        Arc::clone(&self.counters) as Arc<dyn FigureSource>
     }
 
     /// Sets the counters from a run elsewhere.
@@ -191,7 +191,10 @@ impl<W: Write + Send> Console<W> {
         if let Some(status_line) = &self.status_line {
             status_line.end();
         }
-        [self.progress.as_deref(), self.ticks.as_ref()].into_iter().flatten().for_each(Progress::finish);
+        [self.progress.as_deref(), self.ticks.as_ref()]
+            .into_iter()
+            .flatten()
+            .for_each(ProgressDisplay::finish);
     }
 
     fn watch(&self) {
@@ -347,7 +350,7 @@ fn dies_of(error: &io::Error) -> bool {
 
 /// Reports a command-line error. A suggestion follows only on a terminal: scripts get GNU's exact
 /// message.
-pub(crate) fn complain_of_usage(messages: &Messages, error: &flags::Error) {
+pub(crate) fn complain_of_usage(messages: &Messages, error: &flags::FlagError) {
     let suggestion = if io::stderr().is_terminal() { messages.suggestion(error) } else { Vec::new() };
     complain(&[messages.wrong_flags(error), suggestion].concat());
 }
@@ -478,7 +481,7 @@ mod tests {
     use crate::messages::Charset;
 
     fn console() -> Console<Vec<u8>> {
-        Console::new(Messages::new("cp", Charset::Utf8), Output::new(Vec::new(), false))
+        Console::new(Messages::new("cp", Charset::Utf8), LineSink::new(Vec::new(), false))
     }
 
     #[test]
@@ -533,7 +536,7 @@ mod tests {
     #[test]
     fn a_run_whose_output_is_lost_has_failed() {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-        let console = Console::new(Messages::new("cp", Charset::Utf8), Output::new(full, false));
+        let console = Console::new(Messages::new("cp", Charset::Utf8), LineSink::new(full, false));
         console.line(Line::new(CopyKind::Copied, vec![b"a".to_vec(), b"b".to_vec()]));
         assert_eq!(console.finish(), ExitCode::FAILURE);
     }

@@ -17,7 +17,7 @@ use crate::line_file::{Destination, LineFile, OldLines};
 use crate::messages::Messages;
 use crate::statistics::Statistics;
 use crate::task::RunOptions;
-use crate::timestamp::Clock;
+use crate::timestamp::TimestampClock;
 
 /// Maximum time that lines of `--verbose` wait for others.
 const VERBOSE_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -168,14 +168,14 @@ struct LogFile {
 
 struct LogState {
     file: LineFile,
-    clock: Clock,
+    clock: TimestampClock,
     /// When lines were last written.
     written: Instant,
 }
 
 impl LogFile {
     fn new(file: LineFile, path: PathBuf) -> Self {
-        let state = LogState { file, clock: Clock::default(), written: Instant::now() };
+        let state = LogState { file, clock: TimestampClock::default(), written: Instant::now() };
         Self { path, state: Mutex::new(state) }
     }
 

@@ -15,7 +15,7 @@ use haul_grep::Grep;
 use haul_sum::Summer;
 use haul_tar::{Extractor, PositionedWriter};
 
-use crate::flags::{Setting, StatisticsForm};
+use crate::flags::{DefaultSetting, StatisticsForm};
 use crate::line_file::Destination;
 use crate::progress::{ProgressOptions, Whole};
 use crate::report::Console;
@@ -48,7 +48,7 @@ impl<E> Executors for E where
 }
 
 /// The work of one command line.
-pub(crate) trait Work: Sync {
+pub(crate) trait CliTask: Sync {
     /// Does the work and returns its exit status, which holds unless an error was reported.
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8;
 
@@ -108,11 +108,11 @@ pub(crate) struct RunOptions {
     /// The socket through which the command is controlled while it runs, if any.
     pub(crate) control: Option<PathBuf>,
     /// What configuration files and `HAUL_OPTIONS` have set, for a batch job.
-    pub(crate) configured: Vec<Setting>,
+    pub(crate) configured: Vec<DefaultSetting>,
 }
 
 /// Counts the total in the background, if anybody sees progress.
-pub(crate) fn count_meanwhile<'a>(scope: &'a Scope<'a, '_>, console: &'a Console, work: &'a impl Work) {
+pub(crate) fn count_meanwhile<'a>(scope: &'a Scope<'a, '_>, console: &'a Console, work: &'a impl CliTask) {
     if console.needs_total() {
         work.before_count();
         let count = || console.count_ahead(|over| work.count_ahead(over, console));

@@ -20,7 +20,7 @@ pub(crate) enum Warning {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Error {
+pub(crate) enum FlagError {
     /// No flag begins like this. Includes what followed the name.
     Unrecognized {
         given: Vec<u8>,
@@ -98,13 +98,13 @@ pub(crate) enum Error {
     Configured {
         /// Where it was set.
         origin: String,
-        error: Box<Error>,
+        error: Box<FlagError>,
     },
     /// An operand with a NUL, which no file name can have.
     NulInName,
 }
 
-impl Error {
+impl FlagError {
     /// True if the message ends with a pointer to help, as GNU's does for usage errors.
     pub(crate) fn points_to_help(&self) -> bool {
         !matches!(

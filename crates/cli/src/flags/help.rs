@@ -1,12 +1,12 @@
 //! Help text, generated from the flag tables in GNU's layout.
 
-use super::{Arguments, Command, Spec, values};
+use super::{AppletCommand, Arguments, Spec, values};
 
 /// Column where the text of a flag begins.
 const TEXT_COLUMN: usize = 31;
 const WIDTH: usize = 79;
 
-impl<T: Arguments> Command<T> {
+impl<T: Arguments> AppletCommand<T> {
     /// Returns the help of the applet, called as `program`.
     pub(crate) fn help(&self, program: &str) -> String {
         let mut text = String::new();

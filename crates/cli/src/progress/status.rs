@@ -13,8 +13,8 @@ use haul_flow::lock;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::{Handle, Signals};
 
-use super::view::View;
-use super::{Progress, Source};
+use super::view::ProgressView;
+use super::{FigureSource, ProgressDisplay};
 use crate::messages::Messages;
 use crate::report::complain;
 
@@ -38,8 +38,8 @@ impl StatusLine {
     /// When the handler can't be installed.
     pub(crate) fn begin(
         messages: Messages,
-        figures: Arc<dyn Source>,
-        progress: Option<Arc<Progress>>,
+        figures: Arc<dyn FigureSource>,
+        progress: Option<Arc<ProgressDisplay>>,
     ) -> io::Result<Self> {
         let began = Instant::now();
         let was_requested = Arc::new(AtomicBool::new(false));
@@ -87,15 +87,15 @@ struct Printer {
     /// True if the signal has arrived before the thread was started.
     was_requested: Arc<AtomicBool>,
     messages: Messages,
-    figures: Arc<dyn Source>,
-    progress: Option<Arc<Progress>>,
+    figures: Arc<dyn FigureSource>,
+    progress: Option<Arc<ProgressDisplay>>,
 }
 
 impl Printer {
     /// Prints a line for every signal.
     fn run(self, mut signals: Signals) {
         // Its rate is the average since the last line, or since the run began.
-        let mut view = View::default();
+        let mut view = ProgressView::default();
         // A signal while the thread was being started is in both, and gets one line.
         let missed = self.was_requested.load(Ordering::Relaxed).then_some(SIGUSR1);
         let caught: Vec<_> = signals.pending().chain(missed).take(1).collect();

@@ -42,7 +42,7 @@ pub(crate) struct Picture {
 
 /// State kept from picture to picture.
 #[derive(Debug, Default)]
-pub(crate) struct View {
+pub(crate) struct ProgressView {
     /// Furthest position shown.
     steps: u64,
     /// Last sample: its time and amounts.
@@ -60,7 +60,7 @@ struct Pace {
     work: f64,
 }
 
-impl View {
+impl ProgressView {
     /// Returns the picture of a run at a moment, and measures its rate.
     pub(crate) fn look(&mut self, done: Tally, whole: Option<Whole>, now: Duration) -> Picture {
         let work_done = work(done.finished, done.bytes);
@@ -160,7 +160,7 @@ mod tests {
             is_paused: bool,
             moments in prop::collection::vec((0..1u64 << 45, 0..1u64 << 20, 0..100_000u64, prop::option::of(0..1u64 << 50)), 1..30),
         ) {
-            let mut view = View { is_paused, ..View::default() };
+            let mut view = ProgressView { is_paused, ..ProgressView::default() };
             let mut now = Duration::ZERO;
             let (mut files, mut bytes, mut steps) = (0, 0, 0);
             for (more_bytes, more_files, milliseconds, whole) in moments {
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_picture_tells_percent_bytes_files_rate_and_time_left() {
-        let mut view = View::default();
+        let mut view = ProgressView::default();
         let whole = Some(Whole { entries: 100, bytes: 1_000_000_000 });
         let first = view.look(done(25, 250_000_000), whole, Duration::from_secs(5));
         assert_eq!(first.text, " 25% 0.25/1.00 GB 25 files 50.0 MB/s ETA 0:15");
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn until_the_whole_is_counted_there_is_no_percent() {
-        let picture = View::default().look(done(25, 250_000_000), None, Duration::from_secs(5));
+        let picture = ProgressView::default().look(done(25, 250_000_000), None, Duration::from_secs(5));
         assert_eq!(
             picture,
             Picture {
@@ -226,9 +226,10 @@ mod tests {
 
     #[test]
     fn a_paused_run_shows_why_instead_of_a_rate() {
-        let mut view = View { is_paused: true, ..View::default() };
-        let text =
-            |whole, view: &mut View| view.look(done(25, 250_000_000), whole, Duration::from_secs(5)).text;
+        let mut view = ProgressView { is_paused: true, ..ProgressView::default() };
+        let text = |whole, view: &mut ProgressView| {
+            view.look(done(25, 250_000_000), whole, Duration::from_secs(5)).text
+        };
         assert_eq!(text(None, &mut view), "250 MB 25 files of 35 found paused: disk full");
         let whole = Some(Whole { entries: 100, bytes: 1_000_000_000 });
         assert_eq!(text(whole, &mut view), " 25% 0.25/1.00 GB 25 files paused: disk full");
