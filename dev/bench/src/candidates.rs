@@ -174,7 +174,7 @@ fn needs_slash(id: &str) -> bool {
 
 /// Parameters of the search for candidates.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Search {
+pub(crate) struct CandidateSearch {
     /// Path given for haul.
     pub(crate) haul: Option<PathBuf>,
     /// Another build of haul to compare it with.
@@ -217,7 +217,7 @@ pub(crate) fn haul_binary(given: Option<&Path>) -> Result<PathBuf> {
 /// # Errors
 ///
 /// [`Error::Refused`] if a candidate asked for by name is missing, or no candidate is found.
-pub(crate) fn find(search: &Search) -> Result<Vec<Candidate>> {
+pub(crate) fn find(search: &CandidateSearch) -> Result<Vec<Candidate>> {
     let mut known: Vec<&str> = RIVALS.iter().map(|rival| rival.id).collect();
     known.insert(0, HAUL);
     known.dedup();
@@ -251,7 +251,7 @@ pub(crate) fn versions(haul: &Path) -> Vec<String> {
 }
 
 /// Returns one candidate per setting of haul, for each of the builds to compare.
-fn find_haul(search: &Search) -> Result<Vec<Candidate>> {
+fn find_haul(search: &CandidateSearch) -> Result<Vec<Candidate>> {
     let mut found = settings_of(HAUL, &haul_binary(search.haul.as_deref())?, search)?;
     if let Some(before) = &search.before {
         let before = before.canonicalize().map_err(Error::doing("find", before))?;
@@ -261,7 +261,7 @@ fn find_haul(search: &Search) -> Result<Vec<Candidate>> {
 }
 
 /// Returns one candidate per setting, for the build `haul`. `name` begins their labels.
-fn settings_of(name: &str, haul: &Path, search: &Search) -> Result<Vec<Candidate>> {
+fn settings_of(name: &str, haul: &Path, search: &CandidateSearch) -> Result<Vec<Candidate>> {
     let version = version_of(haul).filter(|version| version.starts_with(HAUL));
     let Some(version) = version else {
         return Err(Error::Refused(format!(
@@ -335,19 +335,19 @@ mod tests {
         folder
     }
 
-    fn search(folder: &Path, only: &[&str]) -> Search {
-        Search {
+    fn search(folder: &Path, only: &[&str]) -> CandidateSearch {
+        CandidateSearch {
             haul: Some(folder.join("haul")),
             folders: vec![folder.to_owned()],
             only: only.iter().map(|id| (*id).to_owned()).collect(),
-            ..Search::default()
+            ..CandidateSearch::default()
         }
     }
 
     #[test]
     fn another_build_of_haul_is_a_candidate_for_each_setting() {
         let builds = folder(&[("haul", "haul 0.2.0"), ("haul-before", "haul 0.1.0")]);
-        let search = Search {
+        let search = CandidateSearch {
             before: Some(builds.path().join("haul-before")),
             haul_settings: vec![String::new(), "-j 4".to_owned()],
             ..search(builds.path(), &["haul"])
@@ -401,7 +401,7 @@ mod tests {
             ("cpz", "cpz 1.0"),
             ("xcp", "xcp 0.24.9"),
         ]);
-        let search = Search { options: Some("-a -l".to_owned()), ..search(programs.path(), &[]) };
+        let search = CandidateSearch { options: Some("-a -l".to_owned()), ..search(programs.path(), &[]) };
         let lines: Vec<_> = find(&search).unwrap().into_iter().map(|one| one.line).collect();
         assert_eq!(lines, ["haul cp -a -l SOURCE TARGET", "cp -a -l SOURCE TARGET"]);
     }

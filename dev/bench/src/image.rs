@@ -25,7 +25,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::names::Named;
+use crate::names::ValueName;
 use crate::programs;
 
 /// Maximum wait until nobody uses a device that is to be formatted.

@@ -46,24 +46,24 @@ pub(crate) struct Usage {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum CommandEnd {
     /// Exited, or was killed by a signal that was not ours.
     Status(ExitStatus),
     /// Killed at the time limit.
     TimedOut(Duration),
 }
 
-impl Ending {
+impl CommandEnd {
     /// Describes the failure; `None` for exit status 0.
     pub(crate) fn failure(&self) -> Option<String> {
         match self {
-            Ending::Status(status) if status.success() => None,
-            Ending::Status(status) => Some(match (status.code(), status.signal()) {
+            CommandEnd::Status(status) if status.success() => None,
+            CommandEnd::Status(status) => Some(match (status.code(), status.signal()) {
                 (Some(code), _) => format!("exit status {code}"),
                 (None, Some(signal)) => format!("killed by signal {signal}"),
                 (None, None) => status.to_string(),
             }),
-            Ending::TimedOut(limit) => Some(format!("no end within {} s", limit.as_secs_f64())),
+            CommandEnd::TimedOut(limit) => Some(format!("no end within {} s", limit.as_secs_f64())),
         }
     }
 }
@@ -72,7 +72,7 @@ impl Ending {
 pub(crate) struct Measured {
     pub(crate) started: Instant,
     pub(crate) usage: Usage,
-    pub(crate) ending: Ending,
+    pub(crate) ending: CommandEnd,
 }
 
 impl Measured {
@@ -108,9 +108,9 @@ pub(crate) fn measure(command: &mut Command, limit: Duration, interrupt: &Interr
     let used = child.wait4().map_err(Error::doing("wait for", &program))?;
     interrupt.check()?;
     let ending = if in_time.map_err(Error::doing("wait for", &program))? {
-        Ending::Status(used.status)
+        CommandEnd::Status(used.status)
     } else {
-        Ending::TimedOut(limit)
+        CommandEnd::TimedOut(limit)
     };
     let (user_seconds, system_seconds) = (used.rusage.utime.as_secs_f64(), used.rusage.stime.as_secs_f64());
     let usage = Usage {

@@ -11,7 +11,7 @@ use walkdir::{DirEntry, WalkDir};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::programs;
-use crate::shapes::{Kind, Shape, ShapeOptions};
+use crate::shapes::{ShapeKind, ShapeOptions, TreeShape};
 use crate::trees;
 
 use super::races::Material;
@@ -28,7 +28,7 @@ const SYSTEM: [&str; 2] = ["/usr/share", "/usr/lib"];
 pub(crate) struct Makings {
     /// Size of the data, relative to its default.
     pub(crate) scale: f64,
-    pub(crate) many: Shape,
+    pub(crate) many: TreeShape,
     pub(crate) share: PathBuf,
 }
 
@@ -37,7 +37,7 @@ impl Makings {
         if !(scale.is_finite() && scale > 0.0) {
             return Err(Error::Refused("--scale must be greater than 0".to_owned()));
         }
-        let many = Shape::new(Kind::Many, &ShapeOptions { scale, ..ShapeOptions::default() })?;
+        let many = TreeShape::new(ShapeKind::Many, &ShapeOptions { scale, ..ShapeOptions::default() })?;
         Ok(Self { scale, many, share: share.to_owned() })
     }
 }
