@@ -1,8 +1,8 @@
 //! Why a distributed run fails, as kinds to match on. `Display` has a default text for each.
 //!
 //! ```text
-//! rank:            Unfit ── as text: another build may read it ──► JobError::Unfit
-//! rank event loop: Broken ── rank 0 reports it ──────────────────► JobError::Lost
+//! rank:            RankMismatch ── as text: another build may read it ──► JobError::Unfit
+//! rank event loop: Broken ── rank 0 reports it ────────────────────────► JobError::Lost
 //! launch process:  JobError ─► a problem for the user, and another attempt if it `may_pass`
 //! ```
 
@@ -44,7 +44,7 @@ pub enum JobError {
     Unfit {
         /// The host.
         host: String,
-        /// The reason, as [`Unfit`] prints it there.
+        /// The reason, as [`RankMismatch`] prints it there.
         why: String,
     },
     /// The launcher reports that a process or a host is lost.

@@ -12,8 +12,8 @@
 //!
 //! The receiving process knows neither the directory's parents nor when the directory is finished:
 //! it processes the entries and reports when all are complete. A large file is *detached* from its
-//! item: several processes move its content in ranges (each a [`Piece`]), and the process that met
-//! it is its leader, which creates the target and finishes the file.
+//! item: several processes move its content in ranges (each a [`LargeFileRange`]), and the process
+//! that met it is its leader, which creates the target and finishes the file.
 //!
 //! Invariant: an item is reported done exactly once, after its last entry; a range is reported
 //! moved only if every byte of it was (tests: `cluster/tests/items.rs`, `cli/tests/cluster`).

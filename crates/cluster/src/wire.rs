@@ -104,7 +104,7 @@ pub struct Hello {
     pub host: String,
     /// Its process id on that host.
     pub process: u32,
-    /// Why it can't take part, as [`Unfit`] prints it; `None` if it can.
+    /// Why it can't take part, as [`RankMismatch`] prints it; `None` if it can.
     pub unfit: Option<String>,
 }
 

@@ -16,7 +16,7 @@ use crate::outcome::{Collector, Error, Quiet, Summary, c_path};
 /// The rules of the command hold here too, and a sync that breaks one is [`Error::NotStarted`] with
 /// a [`SyncKind`](crate::SyncKind): neither directory is inside the other, and nothing is deleted
 /// from the home directory or from the root of a mounted file system. Nothing is deleted after an
-/// error, if the source is empty, or if it would be more than [`Deletion::limit`]; these are
+/// error, if the source is empty, or if it would be more than [`DeletionOptions::limit`]; these are
 /// [`Error::Incomplete`] with a [`DeleteKind`](crate::DeleteKind).
 #[derive(Clone, Debug)]
 #[must_use = "a sync does nothing until it is run"]

@@ -1,6 +1,6 @@
 //! Layouts: how a file is spread over the servers of a striped file system.
 //!
-//! A layout is read from a file ([`Layout::of`]), changed as the user wants it, and set on a
+//! A layout is read from a file ([`FileLayout::of`]), changed as the user wants it, and set on a
 //! new file before its first byte ([`create`]), because it can't be changed later. It is always
 //! read back: a file system with fewer targets, or without the pool, sets something else and
 //! reports success.
@@ -192,8 +192,8 @@ impl FileLayout {
     /// the pool.
     ///
     /// # Errors
-    /// If the layout is refused, or another one was set. Only after [`Refusal::Failed`] may there
-    /// be no layout at all.
+    /// If the layout is refused, or another one was set. Only after [`LayoutError::Failed`] may
+    /// there be no layout at all.
     pub fn give(&self, file: &Fd, bearer: Bearer) -> Result<(), LayoutError> {
         if let (FileLayout::Ceph(_), Bearer::File) = (self, bearer) {
             return self.give_on_ceph(file);

@@ -36,13 +36,13 @@ pub(crate) enum Happening {
 
 /// Queue of future events, by time; FIFO at equal times.
 #[derive(Debug, Default)]
-pub(crate) struct Clock {
+pub(crate) struct EventQueue {
     now: Time,
     said: u64,
     heap: BinaryHeap<Reverse<(Time, u64, Happening)>>,
 }
 
-impl Clock {
+impl EventQueue {
     /// Returns the simulated time.
     pub(crate) fn now(&self) -> Time {
         self.now

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 
 use super::clock::Time;
-use super::storage::{Layout, Served};
+use super::storage::{Served, StripePlacement};
 use haul_cluster::schedule::{FileId, ItemId, QueuedItem};
 use haul_cluster::transport::Rank;
 
 /// A modelled rank.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Client {
+pub(crate) struct SimulatedRank {
     /// Requests not yet written.
     pub(crate) in_flight: u32,
     /// Jobs with blocks left to request.
@@ -37,7 +37,7 @@ pub(crate) struct Client {
     pub(crate) slowness: f64,
 }
 
-impl Client {
+impl SimulatedRank {
     /// Creates a rank with a slowdown factor.
     pub(crate) fn new(slowness: f64) -> Self {
         Self { slowness, ..Self::default() }
@@ -84,23 +84,23 @@ impl Client {
 
 /// A transfer: a whole file or a range of one.
 #[derive(Clone, Debug)]
-pub(crate) struct Job {
+pub(crate) struct SimulatedTransfer {
     pub(crate) rank: Rank,
-    pub(crate) work: Work,
-    pub(crate) source: Layout,
-    pub(crate) target: Layout,
+    pub(crate) work: TransferredData,
+    pub(crate) source: StripePlacement,
+    pub(crate) target: StripePlacement,
     /// Blocks left to request, and the number left to write.
     pub(crate) pieces: std::ops::Range<u32>,
     pub(crate) left: u32,
     /// End of the last block.
     pub(crate) end: u64,
-    /// What [`Client::take_range`] returned.
+    /// What [`SimulatedRank::take_range`] returned.
     pub(crate) began: Time,
 }
 
 /// What a job transfers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
+pub(crate) enum TransferredData {
     /// A file that its rank copies alone.
     File { item: ItemId },
     /// A file too large for one rank, which is only opened here. `done` are ranges moved by
@@ -112,7 +112,7 @@ pub(crate) enum Work {
     Finished { file: FileId },
 }
 
-impl Job {
+impl SimulatedTransfer {
     /// Returns the size of a block, in bytes.
     pub(crate) fn piece_bytes(&self, piece: u32, request_bytes: u64) -> u64 {
         let start = u64::from(piece) * request_bytes;

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::clock::{Clock, Happening, Time, nanoseconds};
+use super::clock::{EventQueue, Happening, Time, nanoseconds};
 use super::faults::{LOSSES, Records, mix};
-use super::launch::{Content, Launch, Step};
-use super::rank::{Client, Job, Slab, Work};
-use super::storage::{Layout, Served, Storage, spread};
-use super::{Busy, Class, Outcome, Scene, Workload};
+use super::launch::{ItemContent, Launch, LaunchStep};
+use super::rank::{SimulatedRank, SimulatedTransfer, Slab, TransferredData};
+use super::storage::{Served, StorageModel, StripePlacement, spread};
+use super::{Busy, Class, Scenario, SimulationOutcome, Workload};
 use haul_cluster::schedule::{
     CountedBy, FileId, ItemId, LargeFile, QueuedItem, Scheduler, SchedulerEvent, SchedulerOrder,
 };
@@ -24,15 +24,15 @@ const RANGE_OPERATIONS: u64 = 4;
 
 /// State of the model.
 pub(super) struct World<'a> {
-    pub(super) scene: &'a Scene,
-    pub(super) clock: Clock,
-    pub(super) storage: Storage,
+    pub(super) scene: &'a Scenario,
+    pub(super) clock: EventQueue,
+    pub(super) storage: StorageModel,
     pub(super) launch: Launch,
     pub(super) walking: bool,
     pub(super) scheduler: Scheduler,
     pub(super) rank_0: Served,
-    pub(super) clients: Vec<Client>,
-    pub(super) jobs: Slab<Job>,
+    pub(super) clients: Vec<SimulatedRank>,
+    pub(super) jobs: Slab<SimulatedTransfer>,
     pub(super) orders: Slab<SchedulerOrder>,
     pub(super) reports: Slab<Vec<SchedulerEvent>>,
     /// Incomplete files of each work item.
@@ -40,7 +40,7 @@ pub(super) struct World<'a> {
     pub(super) records: Records,
     fresh: Vec<SchedulerOrder>,
     over: bool,
-    outcome: Outcome,
+    outcome: SimulationOutcome,
 }
 
 /// Simulates a scene to its end.
@@ -48,15 +48,20 @@ pub(super) struct World<'a> {
 /// # Panics
 /// If no events are left before the job is done: the scheduler has lost something.
 #[must_use]
-pub fn run(scene: &Scene) -> Outcome {
+pub fn run(scene: &Scenario) -> SimulationOutcome {
     let mut world = World {
-        clock: Clock::default(),
-        storage: Storage::new(scene),
+        clock: EventQueue::default(),
+        storage: StorageModel::new(scene),
         launch: Launch::new(&scene.workload),
         walking: true,
         scheduler: Scheduler::new((0..scene.clients).map(Rank).collect(), scene.limits),
         rank_0: Served::default(),
-        clients: scene.faults.slowness(scene.clients, scene.seed).into_iter().map(Client::new).collect(),
+        clients: scene
+            .faults
+            .slowness(scene.clients, scene.seed)
+            .into_iter()
+            .map(SimulatedRank::new)
+            .collect(),
         jobs: Slab::new(),
         orders: Slab::new(),
         reports: Slab::new(),
@@ -64,7 +69,7 @@ pub fn run(scene: &Scene) -> Outcome {
         records: Records::new(scene.clients),
         fresh: Vec::new(),
         over: false,
-        outcome: Outcome {
+        outcome: SimulationOutcome {
             seconds: 0.0,
             files: 0,
             bytes: 0,
@@ -105,7 +110,7 @@ impl World<'_> {
         }
     }
 
-    fn finish(mut self) -> Outcome {
+    fn finish(mut self) -> SimulationOutcome {
         let end = self.clock.now();
         let links: Vec<Served> =
             self.clients.iter().flat_map(|client| [client.link_in, client.link_out]).collect();
@@ -133,17 +138,17 @@ impl World<'_> {
     fn walk(&mut self) {
         let now = self.clock.now();
         match self.launch.step(now, self.scene, &mut self.storage) {
-            Step::Item(item, leaves) => {
+            LaunchStep::Item(item, leaves) => {
                 let place = self.reports.put(vec![SchedulerEvent::Item(item)]);
                 self.clock.at(leaves, Happening::Report { place });
                 self.clock.at(leaves, Happening::Walk);
             }
-            Step::Closed => {
+            LaunchStep::Closed => {
                 let place = self.reports.put(vec![SchedulerEvent::Closed]);
                 self.clock.at(now, Happening::Report { place });
                 self.walking = false;
             }
-            Step::Wait => self.walking = false,
+            LaunchStep::Wait => self.walking = false,
         }
     }
 
@@ -207,7 +212,7 @@ impl World<'_> {
             },
             Some(SchedulerOrder::Range { to, file, range, .. }) => self.take_range(to, file, range),
             Some(SchedulerOrder::RangesOver { to, file, .. }) => {
-                let job = self.job(to, Work::Finished { file }, file.0, 0..0);
+                let job = self.job(to, TransferredData::Finished { file }, file.0, 0..0);
                 self.close(job, FINISH_OPERATIONS);
             }
             _ => {}
@@ -229,20 +234,20 @@ impl World<'_> {
         let mut end = now;
         for item in &items {
             let done = match self.launch.content(item.id) {
-                Some(Content::Files { entries, directory, .. }) => {
+                Some(ItemContent::Files { entries, directory, .. }) => {
                     let entries = u64::from(entries);
                     let worked = client.working.serve(now, entries * alone);
                     let made = self.storage.metadata(now, directory, entries * operations);
                     worked.max(made).max(self.storage.small_files(now, entries, bytes))
                 }
-                Some(Content::Listing { directory }) => {
+                Some(ItemContent::Listing { directory }) => {
                     let files = self.launch.files_of(directory);
                     let entries = files.end - files.start;
                     let cost = client.takes(entries * nanoseconds(machine.list_cost));
                     client.working.serve(now, cost)
                 }
                 // Small files are never announced.
-                Some(Content::Large { .. }) | None => now,
+                Some(ItemContent::Large { .. }) | None => now,
             };
             end = end.max(done);
         }
@@ -260,14 +265,14 @@ impl World<'_> {
     fn take_items(&mut self, rank: Rank, items: &[QueuedItem]) {
         for item in items {
             match self.launch.content(item.id) {
-                Some(Content::Files { first, entries, .. }) => {
+                Some(ItemContent::Files { first, entries, .. }) => {
                     let files = first..first + u64::from(entries);
                     let files: Vec<u64> =
                         files.filter(|&file| !self.records.is_apart(item.id, file)).collect();
                     self.begin_item(rank, item.id, &files);
                 }
-                Some(Content::Large { file, .. }) => self.begin_item(rank, item.id, &[file]),
-                Some(Content::Listing { directory }) => {
+                Some(ItemContent::Large { file, .. }) => self.begin_item(rank, item.id, &[file]),
+                Some(ItemContent::Listing { directory }) => {
                     let files = self.launch.files_of(directory);
                     let cost = (files.end - files.start) * nanoseconds(self.scene.machine.list_cost);
                     let cost = self.clients[rank.index()].takes(cost);
@@ -299,12 +304,12 @@ impl World<'_> {
             self.clients[rank.index()].open_files += 1;
             let size = self.class(file).bytes;
             let rate = self.clients[rank.index()].rate(now);
-            let begun = matches!(self.launch.content(item), Some(Content::Large { .. }));
+            let begun = matches!(self.launch.content(item), Some(ItemContent::Large { .. }));
             let large = begun || self.scene.limits.is_large(size, rate);
             let work = if large {
-                Work::Announced { item, file: FileId(file), done: self.records.moved(file) }
+                TransferredData::Announced { item, file: FileId(file), done: self.records.moved(file) }
             } else {
-                Work::File { item }
+                TransferredData::File { item }
             };
             let job = self.job(rank, work, file, 0..if large { 0 } else { size });
             let opened = self.storage.metadata(now, file, BEGIN_OPERATIONS);
@@ -313,25 +318,25 @@ impl World<'_> {
     }
 
     fn take_range(&mut self, rank: Rank, file: FileId, range: std::ops::Range<u64>) {
-        let job = self.job(rank, Work::Range { file, range: range.clone() }, file.0, range);
+        let job = self.job(rank, TransferredData::Range { file, range: range.clone() }, file.0, range);
         let opened = self.storage.metadata(self.clock.now(), file.0, RANGE_OPERATIONS);
         self.clock.at(opened, Happening::OpenDir { job });
     }
 
     /// Creates a job that moves `range` of a file. Ranges begin on stripes, so requests
     /// are aligned.
-    fn job(&mut self, rank: Rank, work: Work, file: u64, range: std::ops::Range<u64>) -> u32 {
+    fn job(&mut self, rank: Rank, work: TransferredData, file: u64, range: std::ops::Range<u64>) -> u32 {
         let request = self.scene.machine.request_bytes;
         let pieces = (range.start / request) as u32..range.end.div_ceil(request) as u32;
         let stripes = self.class(file).stripes;
         let place = |what: u64| (mix(self.scene.seed ^ mix(2 * file + what)) % (1 << 32)) as u32;
         let first = |what| place(what) % self.scene.machine.targets.max(1);
         let (source, target) = (first(0), first(1));
-        self.jobs.put(Job {
+        self.jobs.put(SimulatedTransfer {
             rank,
             work,
-            source: Layout { first: source, stripes },
-            target: Layout { first: target, stripes },
+            source: StripePlacement { first: source, stripes },
+            target: StripePlacement { first: target, stripes },
             left: pieces.end - pieces.start,
             pieces,
             end: range.end,
@@ -343,10 +348,10 @@ impl World<'_> {
         let now = self.clock.now();
         let Some(job) = self.jobs.get(place) else { return };
         let rank = job.rank;
-        if let Work::Range { .. } = job.work {
+        if let TransferredData::Range { .. } = job.work {
             job.began = self.clients[rank.index()].take_range(now);
         }
-        if let Work::Announced { item, file, done } = job.work.clone() {
+        if let TransferredData::Announced { item, file, done } = job.work.clone() {
             self.jobs.take(place);
             self.records.announced.insert(file, item);
             let Class { bytes: size, stripes, .. } = self.class(file.0);
@@ -428,7 +433,7 @@ impl World<'_> {
     fn moved(&mut self, place: u32) {
         let now = self.clock.now();
         let Some(job) = self.jobs.get(place) else { return };
-        let Work::Range { file, range } = job.work.clone() else {
+        let TransferredData::Range { file, range } = job.work.clone() else {
             return self.close(place, FINISH_OPERATIONS);
         };
         let (rank, began) = (job.rank, job.began);
@@ -445,9 +450,11 @@ impl World<'_> {
     fn was_closed(&mut self, place: u32) {
         let Some(job) = self.jobs.take(place) else { return };
         match job.work {
-            Work::File { item } => self.settle(job.rank, item),
-            Work::Finished { file } => self.report(self.clock.now(), vec![SchedulerEvent::FileOver { file }]),
-            Work::Announced { .. } | Work::Range { .. } => {}
+            TransferredData::File { item } => self.settle(job.rank, item),
+            TransferredData::Finished { file } => {
+                self.report(self.clock.now(), vec![SchedulerEvent::FileOver { file }])
+            }
+            TransferredData::Announced { .. } | TransferredData::Range { .. } => {}
         }
     }
 

@@ -7,24 +7,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::faults::Faults;
-use crate::layout::{Layout, Placement};
-use crate::pace::{Clock, Lane, Road, Way, nanoseconds};
-use crate::settings::{Directions, Settings};
-use crate::statistics::{Kind, Statistics};
+use crate::layout::{Placement, StripeLayout};
+use crate::pace::{Lane, PacedDirection, Road, UptimeClock, nanoseconds};
+use crate::settings::{Directions, StandInSettings};
+use crate::statistics::{RequestKind, Statistics};
 use crate::timer::Timer;
-use crate::tree::Tree;
+use crate::tree::BackedTree;
 
 /// State shared by all clients.
 pub(crate) struct Model {
     /// Clock that all times refer to.
-    pub(crate) clock: Clock,
+    pub(crate) clock: UptimeClock,
     pub(crate) timer: Arc<Timer>,
     pub(crate) statistics: Statistics,
     pub(crate) faults: Faults,
-    pub(crate) settings: Settings,
+    pub(crate) settings: StandInSettings,
     /// False while pacing is off and nothing takes time.
     pub(crate) paced: AtomicBool,
-    tree: Mutex<Tree>,
+    tree: Mutex<BackedTree>,
     targets: Vec<Road>,
     metadata: Lane,
     latency: u64,
@@ -32,8 +32,8 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn new(settings: Settings) -> io::Result<Self> {
-        let clock = Clock::start();
+    pub(crate) fn new(settings: StandInSettings) -> io::Result<Self> {
+        let clock = UptimeClock::start();
         let together = settings.directions == Directions::Together;
         let road = || Road::new(settings.target_rate, settings.burst, together);
         let pools = settings.pools.iter().map(|pool| {
@@ -55,7 +55,7 @@ impl Model {
             statistics: Statistics::new(usize::from(settings.targets), settings.clients),
             faults: Faults::default(),
             paced: AtomicBool::new(true),
-            tree: Mutex::new(Tree::new(&settings.backing, placement)),
+            tree: Mutex::new(BackedTree::new(&settings.backing, placement)),
             targets: std::iter::repeat_with(road).take(usize::from(settings.targets)).collect(),
             metadata: Lane::new(settings.metadata_rate, settings.burst),
             latency: nanoseconds(settings.latency),
@@ -68,7 +68,7 @@ impl Model {
         self.paced.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn tree(&self) -> MutexGuard<'_, Tree> {
+    pub(crate) fn tree(&self) -> MutexGuard<'_, BackedTree> {
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -123,7 +123,7 @@ impl Behind {
 }
 
 impl Budget {
-    pub(crate) fn new(number: usize, settings: &Settings) -> Self {
+    pub(crate) fn new(number: usize, settings: &StandInSettings) -> Self {
         let together = settings.directions == Directions::Together;
         Self {
             number,
@@ -134,7 +134,7 @@ impl Budget {
     }
 
     /// Counts a metadata operation and returns the time at which it completes.
-    pub(crate) fn operate(&self, model: &Model, kind: Kind) -> u64 {
+    pub(crate) fn operate(&self, model: &Model, kind: RequestKind) -> u64 {
         let now = model.clock.now();
         model.statistics.count_operation(kind);
         if !model.is_paced() {
@@ -145,15 +145,15 @@ impl Budget {
     }
 
     /// Counts a read and returns the time at which it completes.
-    pub(crate) fn read(&self, model: &Model, layout: Option<&Layout>, range: Range<u64>) -> u64 {
-        self.transfer(model, Way::Read, layout, range)
+    pub(crate) fn read(&self, model: &Model, layout: Option<&StripeLayout>, range: Range<u64>) -> u64 {
+        self.transfer(model, PacedDirection::Read, layout, range)
     }
 
     /// Counts a write and returns the time of the reply, which write-behind may send before the
     /// data is on the targets.
-    pub(crate) fn write(&self, model: &Model, layout: Option<&Layout>, range: Range<u64>) -> u64 {
+    pub(crate) fn write(&self, model: &Model, layout: Option<&StripeLayout>, range: Range<u64>) -> u64 {
         let bytes = range.end - range.start;
-        let done = self.transfer(model, Way::Write, layout, range);
+        let done = self.transfer(model, PacedDirection::Write, layout, range);
         let most = model.settings.write_behind;
         if most == 0 {
             return done;
@@ -168,7 +168,13 @@ impl Budget {
         drained.max(model.clock.now().saturating_add(model.latency))
     }
 
-    fn transfer(&self, model: &Model, way: Way, layout: Option<&Layout>, range: Range<u64>) -> u64 {
+    fn transfer(
+        &self,
+        model: &Model,
+        way: PacedDirection,
+        layout: Option<&StripeLayout>,
+        range: Range<u64>,
+    ) -> u64 {
         let now = model.clock.now();
         let bytes = range.end - range.start;
         model.statistics.count_request(self.number, way, bytes);

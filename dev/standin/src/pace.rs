@@ -2,7 +2,7 @@
 //!
 //! A [`Lane`] is a virtual clock. A request starts when the previous one completes, and takes its
 //! amount divided by the rate. Nothing sleeps here; callers are told when to reply. Times are
-//! nanoseconds of [`Clock`].
+//! nanoseconds of [`UptimeClock`].
 //!
 //! A lane that was idle may catch up by at most [`Lane::burst`](Lane). Otherwise every slightly
 //! late reply would lower the rate. Invariant: over any period, the amount stays below
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 /// Time since the file system started.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock(Instant);
+pub(crate) struct UptimeClock(Instant);
 
-impl Clock {
+impl UptimeClock {
     pub(crate) fn start() -> Self {
         Self(Instant::now())
     }
@@ -62,7 +62,7 @@ pub(crate) struct Road {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum PacedDirection {
     /// To the client.
     Read,
     /// From the client.
@@ -76,9 +76,9 @@ impl Road {
     }
 
     /// Queues a transfer of `bytes` and returns the time at which it completes.
-    pub(crate) fn reserve(&self, way: Way, now: u64, bytes: u64) -> u64 {
+    pub(crate) fn reserve(&self, way: PacedDirection, now: u64, bytes: u64) -> u64 {
         let lane = match (way, &self.writes) {
-            (Way::Write, Some(writes)) => writes,
+            (PacedDirection::Write, Some(writes)) => writes,
             _ => &self.reads,
         };
         lane.reserve(now, bytes)
@@ -113,8 +113,8 @@ mod tests {
     fn directions_share_a_rate_or_do_not() {
         for (together, second) in [(true, 2_000_000_000), (false, 1_000_000_000)] {
             let road = Road::new(Some(10), Duration::ZERO, together);
-            assert_eq!(road.reserve(Way::Read, 0, 10), 1_000_000_000);
-            assert_eq!(road.reserve(Way::Write, 0, 10), second);
+            assert_eq!(road.reserve(PacedDirection::Read, 0, 10), 1_000_000_000);
+            assert_eq!(road.reserve(PacedDirection::Write, 0, 10), second);
         }
     }
 

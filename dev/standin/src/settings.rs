@@ -47,7 +47,7 @@ impl std::str::FromStr for Pool {
     name = "haul-standin",
     about = "Mounts a striped file system of stated speed, until SIGTERM or the end of input"
 )]
-pub struct Settings {
+pub struct StandInSettings {
     /// Directory for file contents, ideally in memory
     pub backing: PathBuf,
     /// Path of the mount points, to which the client's number is appended
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn options_are_read() {
         let line = "haul-standin /b /m --clients 3 --target-rate 20MB --latency 500us --pool fast=0-2";
-        let settings = Settings::try_parse_from(line.split(' ')).unwrap();
+        let settings = StandInSettings::try_parse_from(line.split(' ')).unwrap();
         assert_eq!(settings.target_rate, Some(20_000_000));
         assert_eq!(settings.latency, Duration::from_micros(500));
         assert_eq!(settings.pools, [Pool { name: "fast".to_owned(), targets: vec![0, 1, 2] }]);

@@ -15,8 +15,8 @@
 //!  group doesn't reach (`job_processes.rs`)
 //! ```
 //!
-//! Guarantee: after [`Job::end`] or a drop, no process of the job is left on this host. Ranks on
-//! other hosts end when their launcher's daemon does, or when they miss rank 0.
+//! Guarantee: after [`LaunchedJob::end`] or a drop, no process of the job is left on this host.
+//! Ranks on other hosts end when their launcher's daemon does, or when they miss rank 0.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};

@@ -32,12 +32,12 @@
 //!
 //! Guarantees (each a property test): every work item is given out once; every byte of a large file
 //! is in one range; nobody exceeds the credit; nobody is idle while anything is queued;
-//! [`Order::Over`] comes once, when nothing is left anywhere. Termination: every order is answered
-//! by an event that returns its credit, and no order is given twice.
+//! [`SchedulerOrder::Over`] comes once, when nothing is left anywhere. Termination: every order is
+//! answered by an event that returns its credit, and no order is given twice.
 //!
-//! Assumptions: a rank sends [`Event::Open`] for a file before the [`Event::ItemDone`] of its work
-//! item (messages between two ranks keep their order); every announced file gets an
-//! [`Event::FileOver`]; a lost rank ends the job.
+//! Assumptions: a rank sends [`SchedulerEvent::Open`] for a file before the
+//! [`SchedulerEvent::ItemDone`] of its work item (messages between two ranks keep their order);
+//! every announced file gets an [`SchedulerEvent::FileOver`]; a lost rank ends the job.
 
 mod file;
 mod group;
@@ -366,7 +366,8 @@ impl Scheduler {
         }
     }
 
-    /// Gives work to every worker that can take some. Emits [`Order::Over`] once, at the end.
+    /// Gives work to every worker that can take some. Emits [`SchedulerOrder::Over`] once, at the
+    /// end.
     pub fn give(&mut self, now: Duration, orders: &mut Vec<SchedulerOrder>) {
         while let Some(worker) = self.group.first_idle() {
             if !(self.give_range(worker, now, orders)

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use fs_err as fs;
 
-use crate::steps::Failure;
+use crate::steps::StepFailure;
 
 /// Tests outside of the `cp` directory that run `cp` and check its result, but name other programs
 /// as their subject.
@@ -38,7 +38,7 @@ const NOT_APPLICABLE: [(&str, &str, &str); 2] = [
 ];
 
 /// Lists a suite's tests of `cp`, in the form `cp/link.sh`.
-pub(crate) fn tests(suite: &Path) -> Result<Vec<String>, Failure> {
+pub(crate) fn tests(suite: &Path) -> Result<Vec<String>, StepFailure> {
     let folder = suite.join("tests");
     let mut names = BTreeSet::new();
     for group in fs::read_dir(&folder)? {
