@@ -8,8 +8,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use haul_testkit::strace::{Call, record};
-use haul_testkit::{Run, Sandbox, needs, require};
+use haul_testkit::strace::{TracedCall, record};
+use haul_testkit::{Sandbox, TestRun, needs, require};
 use serde_json::Value;
 
 fn built() -> PathBuf {
@@ -257,12 +257,12 @@ fn programs_called_by_their_own_name_read_none_of_it() {
 fn missing_files_cost_one_call_each() {
     require!(needs::tool("strace"));
     let home = Home::new();
-    let run = Run::new(&built()).args(["cp", "a", "b"]).in_folder(home.0.path());
+    let run = TestRun::new(&built()).args(["cp", "a", "b"]).in_folder(home.0.path());
     let run = run.env("XDG_CONFIG_HOME", home.0.join("config"));
     let (outcome, calls) = record(run, "all", &home.0.join("log")).unwrap();
     assert!(outcome.succeeded(), "{}", outcome.errors());
     let about = |name: &str| {
-        let is_about = |call: &&Call| call.arguments.iter().any(|word| word.contains(name));
+        let is_about = |call: &&TracedCall| call.arguments.iter().any(|word| word.contains(name));
         calls.iter().filter(is_about).map(|call| call.name.as_str()).collect::<Vec<_>>()
     };
     assert_eq!(about("haul/config.toml"), ["openat"]);

@@ -12,8 +12,8 @@ use std::process::{Command, Output};
 
 use haul_testkit::compare::{About, Differences};
 use haul_testkit::random::{self, IndexedRandom, Random, Rng, seeded};
-use haul_testkit::random_tree::{self, Shape};
-use haul_testkit::spec::Kind;
+use haul_testkit::random_tree::{self, RandomTreeLimits};
+use haul_testkit::spec::SpecKind;
 use haul_testkit::{Facts, Sandbox, Snapshot, compare, needs, note, program, require};
 
 /// What is compared with rsync, which doesn't look for holes unless it is asked to.
@@ -195,8 +195,9 @@ impl Case {
         let options = *OPTIONS.choose(&mut random).unwrap();
         let mut case = Self { sandbox, options, changes: String::new() };
         let has_links = !case.is_partial();
-        let mut tree = random_tree::tree(random.random(), Shape { entries: 30, file_bytes_max: 20_000 });
-        tree.nodes.retain(|node| has_links || !matches!(node.kind, Kind::HardLink(_)));
+        let mut tree =
+            random_tree::tree(random.random(), RandomTreeLimits { entries: 30, file_bytes_max: 20_000 });
+        tree.nodes.retain(|node| has_links || !matches!(node.kind, SpecKind::HardLink(_)));
         tree.build(&case.path("s")).unwrap();
         case.sandbox.script("cp -a s t").unwrap();
         let full_directories = case.has("--delete") && !case.is_partial();

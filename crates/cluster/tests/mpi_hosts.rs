@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use haul_testkit::hosts::{self, Hosts};
-use haul_testkit::mpi::{Kind, Mpi, example};
+use haul_testkit::mpi::{Mpi, MpiKind, example};
 use haul_testkit::{Sandbox, require, wait};
 
 /// Maximum time of any job here; one that takes longer hangs.
@@ -19,11 +19,11 @@ fn ranks() -> PathBuf {
 
 /// Returns the path of an installation's library if its jobs don't find it by themselves.
 fn explicit(mpi: &Mpi) -> Option<PathBuf> {
-    (mpi.kind() == Kind::Mpich5).then(|| mpi.library().to_owned())
+    (mpi.kind() == MpiKind::Mpich5).then(|| mpi.library().to_owned())
 }
 
 /// All-to-all between six ranks on three hosts. Two ranks report the name of each host.
-fn messages_cross_hosts(kind: Kind) {
+fn messages_cross_hosts(kind: MpiKind) {
     let mpi = Mpi::find(kind).unwrap();
     let three = Hosts::new(3).expect("three hosts");
     let job = three.job(&mpi, 6, &ranks()).expect("a job").args(["exchange", "32"]).args(explicit(&mpi));
@@ -31,7 +31,7 @@ fn messages_cross_hosts(kind: Kind) {
     let told = outcome.printed();
     // MPICH 4 may hang in its finalizer after the ranks have printed everything. They then exit
     // without it, which its launcher may report as a failure.
-    assert!(outcome.succeeded() || kind == Kind::Mpich4, "{told}\n{}", outcome.errors());
+    assert!(outcome.succeeded() || kind == MpiKind::Mpich4, "{told}\n{}", outcome.errors());
     assert!(outcome.took < LIMIT / 2, "{:?}", outcome.took);
     for host in three.names() {
         assert_eq!(told.matches(&format!(" on {host}, ")).count(), 2, "{host}: {told}");
@@ -41,7 +41,7 @@ fn messages_cross_hosts(kind: Kind) {
 
 /// Rank 0 misses the rank on the host that is cut off and still hears the other, unless the library
 /// ends the job. Either way all processes can be killed.
-fn a_host_that_is_cut_off_is_silent(kind: Kind) {
+fn a_host_that_is_cut_off_is_silent(kind: MpiKind) {
     let mpi = Mpi::find(kind).unwrap();
     let three = Hosts::new(3).expect("three hosts");
     let sandbox = Sandbox::in_memory().expect("a folder");
@@ -79,8 +79,8 @@ macro_rules! under {
     ($($module:ident $kind:ident: $($test:ident)*;)*) => { $(mod $module {
         use super::*;
         $(#[test] fn $test() {
-            require!(hosts::needed(), Kind::$kind.needed());
-            super::$test(Kind::$kind);
+            require!(hosts::needed(), MpiKind::$kind.needed());
+            super::$test(MpiKind::$kind);
         })*
     })* };
 }

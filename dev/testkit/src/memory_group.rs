@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{Run, wait};
+use crate::{TestRun, wait};
 
 /// Where the groups of version 1 and of version 2 are.
 const VERSIONS: [(&str, &str); 2] =
@@ -40,7 +40,7 @@ impl MemoryGroup {
     }
 
     /// Returns the run, to take place in this group.
-    pub fn around(&self, run: Run) -> Run {
+    pub fn around(&self, run: TestRun) -> TestRun {
         let enter = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.folder.display());
         run.behind(Path::new("/bin/sh"), ["-c", &enter, "sh"].map(OsString::from).into())
     }

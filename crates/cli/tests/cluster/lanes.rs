@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 
-use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::mpi::{Mpi, MpiKind};
 use haul_testkit::strace::parse;
 use haul_testkit::{Sandbox, needs, note, program, require};
 
@@ -20,7 +20,7 @@ const FILES: usize = 600;
 
 #[test]
 fn ranks_work_in_all_directories_until_the_end() {
-    require!(Kind::OpenMpi4.needed(), program!().needs_haul(), needs::tool("strace"));
+    require!(MpiKind::OpenMpi4.needed(), program!().needs_haul(), needs::tool("strace"));
     let sandbox = Sandbox::in_memory().unwrap();
     for directory in 0..DIRECTORIES {
         let directory = sandbox.join(format!("from/{directory}"));
@@ -30,7 +30,7 @@ fn ranks_work_in_all_directories_until_the_end() {
     // A new file gets its name by this call.
     let agent =
         agent(&sandbox, "set -- strace -f -qq -y --seccomp-bpf -e trace=linkat -o calls.$rank -- \"$@\"");
-    let copy = script(&sandbox, &Mpi::find(Kind::OpenMpi4).unwrap(), Way::Clients(RANKS), &[]);
+    let copy = script(&sandbox, &Mpi::find(MpiKind::OpenMpi4).unwrap(), Way::Clients(RANKS), &[]);
     let run = copy.run().args(["-rT", "from", "to"]).in_folder(sandbox.path()).env("HAUL_AGENT", &agent);
     let outcome = run.finish().unwrap();
     assert!(outcome.succeeded(), "{}", outcome.errors());

@@ -305,7 +305,7 @@ fn a_long_list_of_files_is_run_once_each() {
 struct Run;
 
 impl Run {
-    fn started(run: haul_testkit::Run, mark: &str) -> haul_testkit::run::Running {
+    fn started(run: haul_testkit::TestRun, mark: &str) -> haul_testkit::run::Running {
         let running = run.start().unwrap();
         assert!(wait::until(Duration::from_secs(20), || runs(&format!("^sleep {mark}"))), "never started");
         running

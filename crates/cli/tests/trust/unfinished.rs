@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use haul_testkit::{Facts, Program, Run, Sandbox, compare, libc, needs, program, require, wait};
+use haul_testkit::{CopyProgram, Facts, Sandbox, TestRun, compare, libc, needs, program, require, wait};
 
 use super::TEMPORARY;
 
@@ -50,7 +50,7 @@ fn needs_birth_times() -> Option<String> {
 }
 
 /// Starts a run that takes some seconds, and kills it when all `made` are there.
-fn kill_when_made(run: Run, made: &[PathBuf]) {
+fn kill_when_made(run: TestRun, made: &[PathBuf]) {
     let running = run.arg("--bwlimit=2M").start().unwrap();
     let are_made = wait::until(wait::AFTERMATH_MAX, || made.iter().all(|path| path.exists()));
     running.signal(libc::SIGKILL).unwrap();
@@ -148,7 +148,7 @@ fn has_temporary(folder: &Path) -> bool {
 }
 
 /// Kills a copy that has a file under a temporary name.
-fn kill_with_temporary(ours: &Program, sandbox: &Sandbox) {
+fn kill_with_temporary(ours: &CopyProgram, sandbox: &Sandbox) {
     let copy = ours.run().args(["-a", "-u", "--resume", "--bwlimit=2M", "-T", "s", "t"]);
     let running = copy.in_folder(sandbox.path()).start().unwrap();
     let has_begun = wait::until(wait::AFTERMATH_MAX, || has_temporary(&sandbox.join("t")));
@@ -166,7 +166,7 @@ fn a_resumed_copy_removes_the_temporary_files_of_another_host() {
     sandbox.script(SOURCE).unwrap();
     kill_with_temporary(&ours, &sandbox);
     let script = "echo elsewhere >/proc/sys/kernel/hostname && exec \"$HAUL\" cp -a -u --resume -T s t";
-    let run = Run::new(Path::new("unshare")).args(["--uts", "sh", "-c", script]);
+    let run = TestRun::new(Path::new("unshare")).args(["--uts", "sh", "-c", script]);
     run.env("HAUL", ours.path()).in_folder(sandbox.path()).succeed().unwrap();
     let differences =
         compare::compare_paths(&sandbox.join("s"), &sandbox.join("t"), Facts::PRESERVED).unwrap();
