@@ -10,7 +10,7 @@ use crate::problem::{self, ProblemTuple};
 use crate::supervise::{TallySum, supervise};
 use crate::{path, problems_of};
 
-/// What to hash and how: the attributes of `_HashRequest` in `haul/_sync.py`.
+/// Arguments of a hash run: the attributes of `_HashRequest` in `haul/_sync.py`.
 #[derive(FromPyObject)]
 pub(crate) struct HashRequest {
     path: Vec<u8>,

@@ -32,10 +32,10 @@ use pyo3::prelude::*;
 use problem::ProblemTuple;
 use supervise::{TallySum, supervise};
 
-/// How often a file that changes while it is copied is copied again, if copies are verified.
+/// Maximum repetitions of a copy whose source changed during it, if copies are verified.
 const CHANGED_RETRIES: u32 = 3;
 
-/// What to copy and how: the attributes of `_Request` in `haul/__init__.py`.
+/// Arguments of a copy: the attributes of `_Request` in `haul/_copytree.py`.
 #[derive(FromPyObject)]
 struct CopyTreeRequest {
     source: Vec<u8>,
@@ -129,7 +129,7 @@ fn builder(request: CopyTreeRequest) -> PyResult<Copy> {
     let [source, target] = [request.source, request.target].map(path);
     let change = |options: &mut CopyOptions| {
         options.recursive = true;
-        // As `shutil` does: the source itself may be a link in any case.
+        // Like `shutil`: the source itself may be a link in any case.
         options.dereference = if request.symlinks { Dereference::Operands } else { Dereference::Always };
         // `shutil.copystat` knows neither owners nor hard links, and ignores xattrs that the
         // target's file system refuses.

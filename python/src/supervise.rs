@@ -12,7 +12,7 @@ use haul_sys::block_signals;
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 
-/// How long the calling thread waits before it looks for signals again.
+/// Interval at which the calling thread checks for signals.
 const SIGNALS_EVERY: Duration = Duration::from_millis(20);
 
 /// Minimum time between two calls of `progress`.
@@ -42,7 +42,7 @@ impl Report for TallySum {
 /// cancels the work, and is raised once that has ended.
 ///
 /// # Errors
-/// That exception, or that no thread can be started.
+/// The exception that `progress` raised, or an error if no thread can be started.
 pub(crate) fn supervise<T: Send + 'static>(
     py: Python<'_>,
     cancel: &CancelToken,
@@ -95,7 +95,7 @@ pub(crate) fn supervise<T: Send + 'static>(
     Ok(outcome)
 }
 
-/// What the calling thread does between two waits.
+/// Work of the calling thread between two waits.
 struct Server {
     progress: Option<Py<PyAny>>,
     called: Instant,

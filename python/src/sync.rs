@@ -8,7 +8,7 @@ use crate::problem::{self, ProblemTuple};
 use crate::supervise::{TallySum, supervise};
 use crate::{CHANGED_RETRIES, path, problems_of, reflink};
 
-/// What to make equal and how: the attributes of `_SyncRequest` in `haul/_sync.py`.
+/// Arguments of a sync: the attributes of `_SyncRequest` in `haul/_sync.py`.
 #[derive(FromPyObject)]
 pub(crate) struct SyncRequest {
     source: Vec<u8>,

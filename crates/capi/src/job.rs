@@ -44,7 +44,7 @@ pub enum Status {
     Internal = 5,
 }
 
-/// What is to be done.
+/// Settings of a job that has not begun.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobSetup {
     pub(crate) sources: Vec<PathBuf>,

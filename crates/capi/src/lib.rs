@@ -144,7 +144,7 @@ pub unsafe extern "C" fn haul_free(job: *mut CJob) {
 /// Changes what a job is to do, with a string.
 ///
 /// # Safety
-/// As for [`job_at`] and [`bytes_at`].
+/// The requirements of [`job_at`] and [`bytes_at`].
 unsafe fn change_with(
     job: *mut CJob,
     string: *const c_char,

@@ -23,7 +23,7 @@ use crate::progress::FigureSource;
 use server::Server;
 use socket::{BoundSocket, SocketGuard};
 
-/// What requests read and change.
+/// State of a run that requests read and change.
 pub(crate) struct Controlled {
     pub(crate) limits: Limits,
     pub(crate) figures: Arc<dyn FigureSource>,

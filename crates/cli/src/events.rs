@@ -108,7 +108,7 @@ struct Trouble<'a> {
     host: Option<&'a str>,
 }
 
-/// How far a run is.
+/// Progress of a run at one moment.
 pub(crate) struct ProgressTick {
     pub(crate) elapsed: Duration,
     pub(crate) done: Tally,

@@ -32,7 +32,7 @@ pub(crate) enum Destination {
     Descriptor(u16, Arc<Fd>),
 }
 
-/// What becomes of the lines that a file has already.
+/// Treatment of the lines that a file already has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OldLines {
     Kept,

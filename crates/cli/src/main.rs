@@ -17,7 +17,7 @@
 //! - [`mod@bench`]: starts the benchmark, a separate program.
 //! - [`definitions`]: all commands as data, for generated files.
 //!
-//! How things are copied is up to `haul_copy`; how the machine is used is up to `haul_flow`.
+//! The rules of copying are in `haul_copy`; the use of the machine is in `haul_flow`.
 
 mod ahead;
 mod amounts;

@@ -314,7 +314,7 @@ impl<W: Write + Send> Console<W> {
     }
 }
 
-/// How a run and its output ended.
+/// Result of a run, including its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finish {
     /// Nothing went wrong.

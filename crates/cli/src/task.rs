@@ -1,4 +1,4 @@
-//! What a command line asks for: a tool's work, and how it is run and shown.
+//! The task of a command line: a tool's work, and the options for running and showing it.
 
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
@@ -86,14 +86,14 @@ pub(crate) trait CliTask: Sync {
     }
 }
 
-/// How work is run and shown.
+/// Options for running and showing work.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunOptions {
-    /// How the machine is used.
+    /// Use of this machine.
     pub(crate) config: Config,
-    /// Which hosts are used, and how.
+    /// Use of other hosts.
     pub(crate) hosts: haul_cluster::Options,
-    /// What progress is shown.
+    /// Progress display.
     pub(crate) progress: ProgressOptions,
     /// Form of the statistics printed at the end, if any.
     pub(crate) statistics: Option<StatisticsForm>,
@@ -107,7 +107,7 @@ pub(crate) struct RunOptions {
     pub(crate) debug: bool,
     /// The socket through which the command is controlled while it runs, if any.
     pub(crate) control: Option<PathBuf>,
-    /// What configuration files and `HAUL_OPTIONS` have set, for a batch job.
+    /// Settings of configuration files and `HAUL_OPTIONS`, for a batch job.
     pub(crate) configured: Vec<DefaultSetting>,
 }
 

@@ -21,7 +21,7 @@ use serde_json::Value;
 /// Time for what takes milliseconds.
 const SOON: Duration = Duration::from_secs(60);
 
-/// How long a paused run is watched.
+/// Time for which a paused run is watched.
 const WATCHED: Duration = Duration::from_millis(300);
 
 const BYTES: u64 = 1_500_000 + 100 * 10_000;

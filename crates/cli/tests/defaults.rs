@@ -126,7 +126,7 @@ fn the_user_s_file_is_below_home_unless_a_variable_says_where() {
 fn only_flags_that_do_not_change_results_are_accepted() {
     let home = Home::new();
     let (mut accepted, mut refused) = (0, 0);
-    // What no command line can mean, so nothing is done.
+    // Settings that no command line could express, so nothing is done.
     let status = |name: &str| if matches!(name, "cmp" | "each" | "grep" | "tar") { 2 } else { 1 };
     let applets = applets();
     let flags = applets.iter().flat_map(|applet| {
@@ -214,7 +214,7 @@ fn a_wrong_setting_is_an_error_with_its_place_and_copies_nothing() {
     let home = home.with_file("[tar]\nbwlimit = 1\n");
     let output = home.run(&["cp", "a", "b"]);
     assert_eq!(errors(&output), format!("haul cp: {place}:2: haul tar has no option bwlimit\n"));
-    // What is asked for is printed all the same.
+    // The requested help is printed all the same.
     let output = home.run(&["cp", "--help"]);
     assert!(output.status.success() && output.stderr.is_empty() && !output.stdout.is_empty());
     fs::set_permissions(home.file(), Permissions::from_mode(0o666)).unwrap();

@@ -102,7 +102,7 @@ fn after_any_error_nothing_is_deleted() {
     let sandbox = Sandbox::in_memory().unwrap();
     let ours = ours.publish(sandbox.path()).unwrap();
     fs::set_permissions(sandbox.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    // What is wrong, and the messages.
+    // Errors to provoke, and the messages.
     let nothing = "nothing was deleted from 't', because of the errors above\n";
     let cases = [
         ("chmod 0 s/a", format!("cannot access 's/a': Permission denied\n{nothing}")),
@@ -183,7 +183,7 @@ fn what_is_left_out_is_protected() {
         let left: Vec<_> = all.iter().filter(|name| there.iter().any(|there| there == *name)).collect();
         assert_eq!(left, stay.iter().collect::<Vec<_>>(), "{options}");
     }
-    // What both have and is left out goes only with --delete-excluded.
+    // An excluded entry that both trees have is deleted only with --delete-excluded.
     let sandbox = sandbox("mkdir s; touch s/f s/g; cp -a s t");
     succeed(&ours, sandbox.path(), "--delete --exclude=g s t");
     assert_eq!(names(&sandbox.join("t")), ["f", "g"]);
@@ -373,7 +373,7 @@ fn files_of_running_copies_and_own_output_stay() {
     assert_eq!(succeed(&ours, sandbox.path(), "-v --delete --control=t/socket s t"), "");
 }
 
-/// What a deletion did while one of the directories was swapped with a link that leads outside.
+/// Result of a deletion while one of the directories was swapped with a link that leads outside.
 struct Race {
     outcome: RunOutcome,
     swaps: u64,
@@ -382,7 +382,7 @@ struct Race {
     label: String,
 }
 
-/// What is swapped: what only the target has, and what both have.
+/// Swapped directories: two that only the target has, and one that both trees have.
 const SWAPPED: [&str; 3] = ["t/extra", "t/extra/sub", "t/both"];
 
 /// Runs a command that deletes, in a race.

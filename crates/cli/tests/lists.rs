@@ -30,7 +30,7 @@ fn of_a_list_of_names_exactly_those_are_copied() {
         (&["-a", "--files-from=-"], b"a/x\n\n./v\na/b/z\na/x\n", &["a", "a/b", "a/b/z", "a/x", "v"]),
         (&["--files0-from=-"], b"a/x\0v\0", &["a", "a/x", "v"]),
         (&["--null", "--files-from=-"], b"a//x", &["a", "a/x"]),
-        // As with rsync, -a alone doesn't take what is in a listed directory.
+        // -a alone doesn't include the contents of a listed directory, like in rsync.
         (&["-a", "--files-from=-"], b"a\na/b/z", &["a", "a/b", "a/b/z"]),
         (&["-ar", "--files-from=-"], b"a\nc/", &["a", "a/b", "a/b/z", "a/x", "a/y", "c", "c/w"]),
         (&["-r", "--files-from=-"], b".", &["a", "a/b", "a/b/z", "a/x", "a/y", "c", "c/w", "v"]),

@@ -77,7 +77,7 @@ fn the_recipes_work() {
             continue;
         }
         tried += 1;
-        // What was there before, and must go where something is deleted.
+        // An extra entry, which a recipe that deletes must delete.
         let deletes = commands.contains("--delete ");
         if deletes {
             sandbox
@@ -142,7 +142,7 @@ const PAGES: [(&str, usize); 7] = [
     ("docs/tools.md", 6),
 ];
 
-/// What the commands are about.
+/// Creates the trees that the commands name.
 const NAMED: &str = "
     git init -q .; echo x >stamp; touch -d @1 stamp; echo file >listed; git add listed
     for tree in SOURCE source project worktree library photos data tree logs A; do

@@ -140,7 +140,7 @@ fn optional_calls_refused_change_nothing() {
         copies_everything(&refuse, &all_ways(), &format!("copy_file_range refused with {error}"));
         let refuse = |run: TestRun| run.refusing(&[libc::SYS_preadv2, libc::SYS_pwritev2], error);
         copies_everything(&refuse, &all_ways(), &format!("preadv2 refused with {error}"));
-        // As sandboxes do that are older than the call.
+        // Sandboxes older than the call refuse it like this.
         let refuse = |run: TestRun| run.refusing(&[libc::SYS_statx], error);
         copies_everything(&refuse, &all_ways(), &format!("statx refused with {error}"));
     }

@@ -16,7 +16,7 @@ use haul_testkit::random_tree::{self, RandomTreeLimits};
 use haul_testkit::spec::SpecKind;
 use haul_testkit::{Facts, Sandbox, Snapshot, compare, needs, note, program, require};
 
-/// What is compared with rsync, which doesn't look for holes unless it is asked to.
+/// Facts compared with rsync, which doesn't look for holes unless it is asked to.
 const FACTS: Facts = Facts::PRESERVED.difference(Facts::HOLES);
 
 fn text(bytes: &[u8]) -> String {
@@ -40,7 +40,7 @@ fn remove(path: &Path) {
     }
 }
 
-/// What may change in a tree, apart from contents, types and attributes.
+/// Optional kinds of changes to a tree, apart from contents, types and attributes.
 #[derive(Clone, Copy)]
 struct Changes {
     links: bool,
@@ -184,7 +184,7 @@ fn shown(differences: &Differences) -> String {
 struct Case {
     sandbox: Sandbox,
     options: &'static str,
-    /// What was done to the trees, for messages.
+    /// Changes made to the trees, for messages.
     changes: String,
 }
 

@@ -137,8 +137,8 @@ fn git_decides() {
                 .iter()
                 .map(|word| if word == "--gitignore" { "--exclude-per-directory=.gitignore" } else { word })
                 .collect();
-            // What is invalid, git ignores, and haul refuses: see below. So it does inclusions
-            // alone.
+            // git ignores invalid patterns, and haul refuses them (see below), like inclusions
+            // without exclusions.
             if outcome.errors().contains("invalid pattern") || outcome.errors().contains("--include") {
                 refused.set(refused.get() + 1);
                 continue;

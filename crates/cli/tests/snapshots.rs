@@ -1,5 +1,5 @@
-//! What `haul sync` keeps of the past: `--link-dest` shares files with earlier copies, which stay
-//! as they are, and `--backup-dir` keeps what is replaced or deleted.
+//! Snapshots by `haul sync`: `--link-dest` shares files with earlier copies, which stay as they
+//! are, and `--backup-dir` keeps replaced and deleted files.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -442,7 +442,7 @@ fn a_target_that_is_its_source_stays() {
     }
 }
 
-/// That both have as many names doesn't mean that they are names of the same file.
+/// An equal number of names doesn't prove that they are names of the same file.
 #[test]
 fn files_with_several_names_get_their_own_attributes() {
     let ours = program!();

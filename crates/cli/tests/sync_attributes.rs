@@ -13,7 +13,7 @@ use haul_testkit::{Facts, Sandbox, TestRun, compare, needs, program, require};
 
 use sync_command::{FACTS, scene, succeed, sync};
 
-/// As rsync does it: an ordinary user's read-only directories are made writable meanwhile.
+/// An ordinary user's read-only directories are made writable during the sync, like in rsync.
 #[test]
 fn read_only_directories_of_an_ordinary_user_are_kept_equal() {
     let ours = program!();

@@ -68,7 +68,7 @@ pub struct LargeFileRange {
     pub size: u64,
     /// True to let the kernel copy it; false to move it in blocks.
     pub by_kernel: bool,
-    /// What the tool needs to open the target.
+    /// The tool's data for opening the target; opaque here.
     pub ticket: Vec<u8>,
 }
 
@@ -134,9 +134,9 @@ pub trait CompletionSink<T: Tool>: Send + Sync {
 pub struct LargeFile<T: Tool> {
     /// The file.
     pub file: Arc<OpenFile<T>>,
-    /// How to move its content.
+    /// Method of moving its content.
     pub transfer: Transfer,
-    /// What the tool needs to open the target.
+    /// The tool's data for opening the target; opaque here.
     pub ticket: Vec<u8>,
 }
 

@@ -172,7 +172,7 @@ const READ_SO_FAR: u8 = 1;
 /// Rank 0 acknowledges at least this many bytes at a time.
 const ACKNOWLEDGED_EVERY: u64 = 2 << 10;
 
-/// How far the peer has read.
+/// Number of bytes that the peer has read, and `true` once it will read no more.
 #[derive(Default)]
 struct ReadProgress {
     read: Mutex<(u64, bool)>,

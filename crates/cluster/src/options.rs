@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Which processes list the directories.
+/// Processes that list the directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WalkPlacement {
     /// The launch process.
@@ -14,7 +14,7 @@ pub enum WalkPlacement {
     Ranks,
 }
 
-/// How a run uses other hosts.
+/// Options for running on other hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Number of ranks to start; `None` to start none.
@@ -25,7 +25,7 @@ pub struct Options {
     pub walltime: Option<Duration>,
     /// Queue (or partition) for a batch job.
     pub queue: Option<String>,
-    /// Which processes list the directories.
+    /// Processes that list the directories.
     pub walk: WalkPlacement,
     /// MPI library to open instead of the one that matches the launcher.
     pub mpi_library: Option<PathBuf>,

@@ -56,7 +56,7 @@ pub struct RankLoop<X: Transport> {
     standstill: Standstill,
 }
 
-/// What [`RankLoop::wait`] or [`ReadyRank::serve`] returned with.
+/// Result of [`RankLoop::wait`] or [`ReadyRank::serve`].
 pub enum Word<X: Transport> {
     /// The init message arrived.
     InitMessage(Box<ReadyRank<X>>),
@@ -143,7 +143,7 @@ impl<X: Transport> RankLoop<X> {
                 }
                 None => {}
             }
-            // What follows is for whoever takes over after this message.
+            // The following messages are for the code that takes over after this one.
             if !matches!(turn, Turn::On) {
                 break;
             }

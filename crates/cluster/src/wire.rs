@@ -64,7 +64,7 @@ pub struct InitMessage {
     pub tool: String,
     /// The tool's own init message.
     pub options: Vec<u8>,
-    /// Which resources of the machine to use.
+    /// Resources of the machine to use.
     pub config: Config,
     /// Working directory, which relative names start from.
     pub working_directory: Vec<u8>,
@@ -204,7 +204,7 @@ pub struct RangeOver {
     pub took: Duration,
     /// True if every byte was moved.
     pub moved: bool,
-    /// What the leader needs of it
+    /// The tool's result, for the leader
     /// ([`Distributed::finish_range`](crate::Distributed::finish_range)).
     pub result: Vec<u8>,
     /// Its problems.
@@ -226,7 +226,7 @@ pub struct FileOver {
     pub problems: Vec<PackedProblem>,
 }
 
-/// What a rank has done since its last report.
+/// Progress of a rank since its last report.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ProgressReport {
     /// Large files announced.

@@ -81,7 +81,7 @@ impl Distributed for Recorder {
     }
 }
 
-/// How a run gives its work away.
+/// Sizes of the work that a run gives away.
 #[derive(Clone, Copy, Debug)]
 struct Giving {
     /// Workers of the walking run and of the other.

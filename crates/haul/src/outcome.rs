@@ -9,7 +9,7 @@ use std::{error, fmt};
 use haul_copy::{Outcome, Refused};
 use haul_flow::{EntryReport, Line, Problem, Report, Severity, SlowRank, Standard, Tally, lock};
 
-/// What a run did.
+/// Counts and problems of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Counts of entries and bytes.

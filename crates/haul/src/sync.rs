@@ -10,8 +10,8 @@ use crate::outcome::{Collector, Error, Quiet, Summary, c_path};
 
 /// A sync to run: makes a target directory equal to a source directory (`haul sync`).
 ///
-/// What is missing or differs is copied with all attributes, and what is the same is left alone.
-/// What only the target has stays, unless [`Sync::delete`] is called.
+/// Entries that are missing or differ are copied with all attributes; identical ones are left
+/// alone. Entries that only the target has stay, unless [`Sync::delete`] is called.
 ///
 /// The rules of the command hold here too, and a sync that breaks one is [`Error::NotStarted`] with
 /// a [`SyncKind`](crate::SyncKind): neither directory is inside the other, and nothing is deleted

@@ -25,8 +25,8 @@ const WAITING_MAX: usize = 1024;
 /// See [`WAITING_MAX`]. Then the file is also flushed, for the same reason in a power cut.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long to wait for another run's lock. A child that a killed run has just forked holds the
-/// lock until its `exec`.
+/// Maximum wait for another run's lock. A child that a killed run has just forked holds the lock
+/// until its `exec`.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 
 /// One run of a copy that may take several. Temporary names are derived from it.

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 /// A partial target of a large file, left by an earlier run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialFile {
-    /// What the tool needs to open the target.
+    /// The tool's data for opening the target; opaque here.
     pub ticket: Vec<u8>,
     /// Ranges already moved, in any order.
     pub done: Vec<Range<u64>>,

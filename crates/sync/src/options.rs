@@ -6,10 +6,10 @@ use haul_copy::{Atomic, Backup, CopyOptions, Dereference, Difference, Existing, 
 use haul_delete::Limit;
 use haul_flow::Selection;
 
-/// What a sync does besides copying.
+/// Steps of a sync other than copying.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// What is deleted, if anything (`--delete`).
+    /// Deletion of extra entries (`--delete`); `None` to delete nothing.
     pub deletion: Option<DeletionOptions>,
     /// Directories of earlier copies, whose files are linked instead of copied if they are the same
     /// (`--link-dest`). Relative paths are relative to the target.
@@ -18,7 +18,7 @@ pub struct Options {
     pub backup_dir: Option<PathBuf>,
 }
 
-/// What is deleted of what only the target has.
+/// Rules for deleting entries that only the target has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeletionOptions {
     /// Also delete what the selection leaves out (`--delete-excluded`).

@@ -1,4 +1,4 @@
-//! What is checked about the two trees before anything is touched.
+//! Checks of the two trees before anything is touched.
 
 use std::ffi::{CString, OsStr};
 use std::io;

@@ -30,7 +30,7 @@ pub(crate) const BOUND: &str = "bound";
 /// Label of the other build of haul, from `--before`.
 const BEFORE: &str = "before";
 
-/// How to find and call a rival.
+/// A rival: the ways to find and call it.
 struct Rival {
     /// Name for `--only`.
     id: &'static str,

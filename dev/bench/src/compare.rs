@@ -35,7 +35,7 @@ pub(crate) struct CompareOptions {
     /// Copy this directory too (it is first copied into the source image, by cp -a)
     #[arg(long = "tree", value_name = "DIR")]
     trees: Vec<PathBuf>,
-    /// What of the source is in memory when a run begins
+    /// State of the page cache when a run begins: source dropped or in memory
     #[arg(long, value_enum, value_delimiter = ',', default_value = "cold,warm", value_name = "STATE,...")]
     cache: Vec<CacheState>,
     /// Rounds that count, after one that is thrown away

@@ -38,7 +38,7 @@ use haul_cluster::schedule::Limits;
 pub use storage::Served;
 pub use world::run;
 
-/// Which processes list directories.
+/// Processes that list directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WalkModel {
     /// The launch process.
@@ -148,7 +148,7 @@ pub struct Scenario {
     pub workload: Workload,
     /// Number of ranks that copy.
     pub clients: u32,
-    /// Which processes list directories.
+    /// Processes that list directories.
     pub walk: WalkModel,
     /// Parameters of the scheduler.
     pub limits: Limits,
@@ -169,13 +169,13 @@ pub struct SimulationOutcome {
     pub bytes: u64,
     /// Bytes written by targets; exceeds `bytes` by what was copied again after a loss.
     pub bytes_written: u64,
-    /// How often the job was started.
+    /// Number of starts of the job.
     pub attempts: u32,
     /// Messages to and from rank 0, without those of the link.
     pub messages: u64,
     /// Maximum entries queued at rank 0.
     pub queued_entries_max: u64,
-    /// How busy each resource was.
+    /// Utilisation of each resource.
     pub busy: Busy,
     /// Remarks of the scheduler.
     pub remarks: Vec<String>,

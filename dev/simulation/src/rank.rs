@@ -48,7 +48,7 @@ impl SimulatedRank {
         if self.slowness == 1.0 { time } else { (time as f64 * self.slowness).ceil() as Time }
     }
 
-    /// Takes a range into its hand. Returns the time that each range there has had of this rank.
+    /// Accepts a range. Returns the processing time that each range in flight here has had so far.
     pub(crate) fn take_range(&mut self, now: Time) -> Time {
         self.pass_time(now);
         self.ranges += 1;
@@ -94,11 +94,11 @@ pub(crate) struct SimulatedTransfer {
     pub(crate) left: u32,
     /// End of the last block.
     pub(crate) end: u64,
-    /// What [`SimulatedRank::take_range`] returned.
+    /// Result of [`SimulatedRank::take_range`].
     pub(crate) began: Time,
 }
 
-/// What a job transfers.
+/// Data that a job transfers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TransferredData {
     /// A file that its rank copies alone.

@@ -7,7 +7,7 @@ use clap::{Parser, ValueEnum};
 
 use crate::amounts::{bytes, duration};
 
-/// How reads and writes use a rate.
+/// Sharing of a rate between reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Directions {
     /// Each has the full rate, as on a network
@@ -64,7 +64,7 @@ pub struct StandInSettings {
     /// Rate of each client, in bytes per second
     #[arg(long, value_parser = bytes)]
     pub client_rate: Option<u64>,
-    /// Whether reads and writes share these rates
+    /// Let reads and writes share these rates, or give each the full rate
     #[arg(long, value_enum, default_value = "apart")]
     pub directions: Directions,
     /// Maximum idle time whose unused rate can be used later
@@ -89,7 +89,7 @@ pub struct StandInSettings {
     /// Read-ahead of each client (needs root; the kernel's default otherwise)
     #[arg(long, value_parser = bytes)]
     pub read_ahead: Option<u64>,
-    /// How long clients may cache names and attributes
+    /// Maximum time that clients may cache names and attributes
     #[arg(long, value_parser = duration, default_value = "0")]
     pub cache_time: Duration,
     /// Keep cached pages of a file whose times change, as a file system on one machine does

@@ -59,9 +59,9 @@ pub enum Complaint {
 /// The result of one command line.
 #[derive(Debug)]
 pub struct DuelVerdict {
-    /// How the reference ended.
+    /// Outcome of the reference.
     pub standard: RunOutcome,
-    /// How the judged program ended.
+    /// Outcome of the judged program.
     pub judged: RunOutcome,
     /// Differences in behavior; empty if there are none.
     pub complaints: Vec<(Complaint, String)>,

@@ -56,7 +56,7 @@ enum OutputTarget {
     BrokenPipe,
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnding {
     /// It exited with this status.
@@ -70,7 +70,7 @@ pub enum RunEnding {
 /// The results of a run.
 #[derive(Clone, Debug)]
 pub struct RunOutcome {
-    /// How it ended.
+    /// Exit status, signal or timeout.
     pub ending: RunEnding,
     /// Contents of standard output.
     pub stdout: Vec<u8>,

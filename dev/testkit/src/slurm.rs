@@ -159,7 +159,7 @@ impl Slurm {
         pids.len()
     }
 
-    /// Tells the controller that a node is lost, instead of waiting until it notices.
+    /// Declares a node lost to the controller, instead of waiting until it notices.
     pub fn declare_lost(&self, name: &str) -> io::Result<()> {
         self.run(&["scontrol", "update", &format!("NodeName={name}"), "State=DOWN", "Reason=lost"]).map(drop)
     }

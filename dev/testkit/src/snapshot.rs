@@ -45,7 +45,7 @@ bitflags! {
         const DIRECTORY_MODIFIED = 1 << 5;
         /// Access times of files. (Reading a link or directory changes its own.)
         const ACCESSED = 1 << 6;
-        /// Which names are hard links to the same file.
+        /// Names that are hard links to the same file.
         const LINKS = 1 << 7;
         /// Extended attributes, including ACLs.
         const ATTRIBUTES = 1 << 8;

@@ -38,7 +38,7 @@ struct DistArguments {
     quick: bool,
 }
 
-/// What all steps of a run need to know.
+/// Context of all steps of a run.
 struct Dist {
     is_quick: bool,
     /// Time of the commit, in seconds since 1970.
@@ -108,7 +108,7 @@ impl Dist {
         // Of several mappings that fit, rustc takes the last, gcc too.
         let maps = || maps.iter().rev();
         let mut flags: Vec<_> = maps().map(|(from, to)| format!("--remap-path-prefix={from}={to}")).collect();
-        // As in .cargo/config.toml, which these replace.
+        // These replace the flags of .cargo/config.toml, so this one is repeated.
         flags.push("-Csymbol-mangling-version=v0".to_owned());
         if triple != GLIBC {
             // At a fixed address, as crates/cli/build.rs links for glibc.

@@ -71,7 +71,7 @@ fn with_earlier(root: &Path, names: &[String]) -> Result<Vec<String>, StepFailur
     let mut names = names.to_owned();
     for file in installed(root)? {
         let Some(name) = file.strip_prefix("bin/") else { continue };
-        // What is no longer a link belongs to somebody else.
+        // A name that is no longer a link belongs to somebody else.
         if !["haul", "spdcp"].contains(&name) && is_linked(root, name).unwrap_or_default() {
             names.push(name.to_owned());
         }
@@ -225,7 +225,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         install_as(root, &["cp"]).unwrap();
-        // As if that release had one more file.
+        // Pretend that the earlier release had one more file.
         let stale = root.join("share/man/man1/haul-old.1");
         fs_err::write(&stale, "").unwrap();
         let list = fs_err::read_to_string(root.join(LIST)).unwrap();

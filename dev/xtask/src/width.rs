@@ -26,7 +26,7 @@ pub(crate) fn check() -> Result<(), StepFailure> {
     }
 }
 
-/// Which lines of a file are prose.
+/// Lines of a file that are prose.
 #[derive(Clone, Copy, Debug)]
 enum Prose {
     /// Lines that start with this.

@@ -88,7 +88,7 @@ pub(super) fn parse(
     })?;
     let reader = TableReader { commands, place: &place };
     let table = table.get_ref();
-    // What is set for one command takes precedence over what is set for all.
+    // A command's own settings take precedence over those for all commands.
     reader.read(table, None, settings)?;
     for (name, value) in in_order(table) {
         let Some(inner) = value.as_table() else { continue };
@@ -159,7 +159,7 @@ impl TableReader<'_> {
     }
 }
 
-/// How a key sets its flag.
+/// Value of a key, for its flag.
 enum KeyValue {
     Off,
     On,

@@ -8,7 +8,7 @@ use haul_flow::usual_block_bytes;
 use super::values::{self, BLOCK_BYTES, Bounds};
 use super::{FlagError, Typed, Value};
 
-/// How `-i` and `-n` treat existing files.
+/// The last of `-i` and `-n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interactive {
     Unspecified,

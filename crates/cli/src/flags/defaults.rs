@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{AppletCommand, Arguments, Environment, FlagError, Value};
 
-/// How configuration files and `HAUL_OPTIONS` may set a flag.
+/// Ways in which configuration files and `HAUL_OPTIONS` may set a flag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Configurable {
@@ -17,7 +17,7 @@ pub(crate) enum Configurable {
     No,
     /// With its argument, if it has one; otherwise as a switch.
     Yes,
-    /// As a switch: with its argument, it changes what is printed.
+    /// Only without its argument, as a switch: the argument would change the output.
     Switch,
 }
 

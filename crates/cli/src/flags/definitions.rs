@@ -34,7 +34,7 @@ pub(crate) struct Definition {
     cluster: bool,
     /// True if all applets have it.
     shared: bool,
-    /// How configuration files and `HAUL_OPTIONS` may set it.
+    /// Ways in which configuration files and `HAUL_OPTIONS` may set it.
     pub(crate) configurable: Configurable,
 }
 

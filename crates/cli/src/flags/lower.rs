@@ -32,9 +32,9 @@ pub(crate) struct LoweredCopy {
     pub(crate) resume: bool,
     /// True if the exit status is that of rsync (`haul sync --rsync-status`).
     pub(crate) rsync_status: bool,
-    /// What `haul sync` does besides copying.
+    /// Steps of `haul sync` other than copying.
     pub(crate) sync: haul_sync::Options,
-    /// What is deleted from the target afterwards, if anything, once the operands are checked.
+    /// Deletion from the target after the copy, if requested; set once the operands are checked.
     pub(crate) deletion: Option<haul_delete::Options>,
 }
 
@@ -110,7 +110,7 @@ pub(crate) struct Typed {
     pub(super) layout: SpdcpLayout,
     /// Factor for the block size, and the flag that gave it.
     pub(super) io_factor: Option<(&'static str, usize)>,
-    /// How often `spdcp` was given `-v`.
+    /// Number of times `spdcp` was given `-v`.
     pub(super) verbosity: u8,
     /// True if `spdcp` is to list the targets only.
     pub(super) targets_only: bool,
@@ -348,7 +348,7 @@ impl Typed {
         Ok(())
     }
 
-    /// Which files differ, for `haul sync`.
+    /// The criteria by which files differ, for `haul sync`.
     pub(super) fn difference(&mut self) -> &mut Difference {
         self.sync.get_or_insert_default()
     }

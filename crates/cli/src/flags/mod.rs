@@ -119,14 +119,14 @@ impl<T: Arguments> FlagSpec<T> {
     }
 }
 
-/// What an applet's flags and operands change, in command-line order.
+/// The parsed command line of an applet; its flags and operands are applied in order.
 pub(crate) trait Arguments: 'static {
-    /// Returns what the shared flags change.
+    /// Returns the arguments that the shared flags change.
     fn shared(&mut self) -> &mut SharedArguments;
 
     fn operand(&mut self, word: &OsStr);
 
-    /// Takes the words after `--`.
+    /// Applies the words after `--`.
     fn rest(&mut self, words: &[OsString]) {
         words.iter().for_each(|word| self.operand(word));
     }
@@ -137,7 +137,7 @@ pub(crate) trait Arguments: 'static {
     }
 }
 
-/// Which of the shared flags an applet has.
+/// Set of shared flags that an applet has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
     All,
@@ -317,7 +317,7 @@ pub(crate) struct Environment {
     pub(crate) version_control: Option<Vec<u8>>,
     /// `SIMPLE_BACKUP_SUFFIX`: the backup suffix, if the command line does not give one.
     pub(crate) backup_suffix: Option<Vec<u8>>,
-    /// What configuration files and `HAUL_OPTIONS` set.
+    /// Settings of configuration files and `HAUL_OPTIONS`.
     pub(crate) defaults: Defaults,
     /// `HAUL_PROGRESS`: when progress is shown, if the command line does not say.
     pub(crate) progress: Option<Vec<u8>>,

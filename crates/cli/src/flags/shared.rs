@@ -55,7 +55,7 @@ pub(crate) enum When {
 pub(crate) struct SharedArguments {
     pub(crate) run: RunOptions,
     pub(crate) information: Option<Information>,
-    /// How many times `-g` was given.
+    /// Number of times `-g` was given.
     pub(super) progress_flags: usize,
     /// First flag about how a job is started.
     pub(super) without_job: Option<&'static str>,

@@ -179,7 +179,7 @@ static OWN: &[SyncFlag] = &[
     SyncFlag::version("--version"),
 ];
 
-/// What a sync does without flags, too: copies all of the tree, and keeps what it can.
+/// Sets the defaults of a sync: it copies the whole tree with all attributes it can preserve.
 fn keep_everything(typed: &mut Typed) {
     let dereference = typed.dereference;
     typed.archive();

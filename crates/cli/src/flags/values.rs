@@ -232,7 +232,7 @@ pub(crate) fn check_manifest(format: Format, algorithm: Algorithm) -> Result<(),
 pub(crate) const VERIFY: &Words<Verify> =
     &[("target", Verify::Target), ("both", Verify::Both), ("stream", Verify::Stream)];
 
-/// What `--if-changed=retry` does, unless a number is given.
+/// Meaning of `--if-changed=retry` without a number.
 pub(crate) const USUAL_RETRY: IfChanged = IfChanged::Retry(3);
 /// `--if-changed=retry=N`: whatever changes a thousand times never stops.
 pub(crate) const RETRIES: Bounds = Bounds { least: 1, most: 1000, text: "1 to 1000" };

@@ -42,7 +42,7 @@ pub(crate) fn event(job: &str, event: &BatchEvent) -> String {
     }
 }
 
-/// How a batch job ended; `None` if its command's exit status says it all.
+/// Message about the end of a batch job; `None` if its command's exit status is enough.
 pub(crate) fn outcome(outcome: &BatchOutcome) -> Option<String> {
     Some(match outcome {
         BatchOutcome::Finished(_) => return None,

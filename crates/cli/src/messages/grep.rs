@@ -1,4 +1,4 @@
-//! What `haul grep` says of patterns, in GNU grep's words.
+//! Messages of `haul grep` about patterns, in GNU grep's words.
 
 use haul_grep::{InvalidPattern, PatternError, PatternWarning};
 

@@ -22,7 +22,7 @@ pub(super) struct TerminalLine {
     columns: fn() -> usize,
     drawings: usize,
     taskbar: Option<Taskbar>,
-    /// What the line shows; empty before the first drawing and after the last.
+    /// Text on the line; empty before the first drawing and after the last.
     text: String,
     /// The same for a terminal that is too narrow.
     short: String,

@@ -69,7 +69,7 @@ pub(crate) trait FigureSource: Send + Sync {
     }
 }
 
-/// What progress is shown.
+/// Options of the progress display.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProgressOptions {
     pub(crate) when: When,

@@ -26,7 +26,7 @@ pub(crate) struct StatusLine {
     began: Instant,
     /// True once the thread was started, or isn't needed any more.
     is_settled: AtomicBool,
-    /// What the thread works with, until it is started.
+    /// The thread's state, until the thread starts and takes it.
     printer: Mutex<Option<Printer>>,
     thread: Mutex<Option<(Handle, JoinHandle<()>)>>,
 }

@@ -14,7 +14,7 @@ use crate::signals;
 
 const CLEAR: &str = "\x1b]9;4;0\x1b\\";
 
-/// What a taskbar shows of one run.
+/// A run's progress in a taskbar.
 #[derive(Default)]
 pub(super) struct Taskbar {
     /// The percentage shown last.

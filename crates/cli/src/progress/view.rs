@@ -1,4 +1,4 @@
-//! What progress shows at one moment: amounts, rate and time left.
+//! Snapshot of a run's progress: amounts, rate and time left.
 
 use std::cmp::Reverse;
 use std::time::Duration;

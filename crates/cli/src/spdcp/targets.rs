@@ -73,7 +73,7 @@ fn below(directory: &Path, source: &Path) -> PathBuf {
 }
 
 fn list_operand(operand: SourceAndTarget, recursive: bool, console: &Console) {
-    // As in a copy, links are followed unless -r is given.
+    // Links are followed unless -r is given, like in a copy.
     let look = |path: &Path| if recursive { fs::symlink_metadata(path) } else { fs::metadata(path) };
     let mut waiting = vec![operand];
     while let Some(SourceAndTarget { source, target }) = waiting.pop() {

@@ -107,7 +107,7 @@ static FLAGS: &[Bzip2Flag] = &[
     Bzip2Flag::version("-L -V --license --version"),
 ];
 
-/// What is done to files.
+/// Operation on files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Compress,

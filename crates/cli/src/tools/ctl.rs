@@ -30,7 +30,7 @@ const TROUBLE: u8 = 1;
 
 /// Maximum wait for the answer. The thread that answers does nothing else.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// How long to wait for a command that doesn't listen on its socket yet.
+/// Maximum wait for a command that doesn't listen on its socket yet.
 const LISTENS_WITHIN: Duration = Duration::from_millis(100);
 
 static COMMAND: AppletCommand<CtlArguments> = AppletCommand {

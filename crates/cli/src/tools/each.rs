@@ -172,7 +172,7 @@ impl EachArguments {
         if self.batch.is_some() && self.block.is_some() {
             return Err(FlagError::Exclusive { flag: "--batch", other: "--block" });
         }
-        // Which files share a command depends on who finds them first.
+        // The workers race for files, so the files that share a command aren't deterministic.
         if self.batch.is_some_and(|batch| batch > 1) && self.sorted {
             return Err(FlagError::Exclusive { flag: "--batch", other: "--sort" });
         }

@@ -121,7 +121,7 @@ impl GrepArguments {
         if self.regexp.is_empty() && self.file.is_empty() {
             patterns.extend(lines(operands.pop_front().ok_or(GrepUsageError::Nothing)?.as_bytes()));
         }
-        // As in GNU grep, so that the warnings about a pattern come once.
+        // Duplicates are removed, like in GNU grep, so that the warnings about a pattern come once.
         let mut seen = HashSet::new();
         patterns.retain(|pattern| seen.insert(pattern.clone()));
         let mut options = self.options(patterns, operands.len()).map_err(GrepUsageError::Value)?;

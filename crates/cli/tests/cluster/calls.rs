@@ -1,7 +1,7 @@
-//! What a new file costs a metadata server, by one rank and by one process.
+//! Cost of a new file for a metadata server, with one rank and with one process.
 //!
-//! The stand-in counts its operations. Those on names are counted here: each waits for the server,
-//! and all but `tmpfile` keep others from the directory meanwhile.
+//! The stand-in counts its operations. Only operations on names matter here: each waits for the
+//! server, and all but `tmpfile` lock the directory.
 
 use std::fs;
 

@@ -14,7 +14,7 @@ use crate::start::Way;
 /// Time for what takes milliseconds once the ranks have started.
 const SOON: Duration = Duration::from_secs(60);
 
-/// How long a paused run is watched.
+/// Time for which a paused run is watched.
 const WATCHED: Duration = Duration::from_millis(500);
 
 const KINDS: [MpiKind; 2] = [MpiKind::OpenMpi4, MpiKind::Mpich4];

@@ -62,7 +62,7 @@ const LINES: &[Line] = &[
         before: older!("echo z >t/a/6/in; echo z >t/a/6/kept.o"),
         ..line("sync -i --delete --exclude=*.o tree t")
     },
-    // What was kept before makes way, unless it is a directory.
+    // An earlier backup is replaced, unless it is a directory.
     Line {
         before: older!("mkdir -p kept/a/b kept/c/link; echo earlier >kept/a/b/3.txt; echo x >kept/c/link/in"),
         ..line("sync -v --backup-dir=../kept tree t")

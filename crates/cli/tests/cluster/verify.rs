@@ -240,7 +240,7 @@ fn a_wrong_byte_is_found(own: &[&str], is_split: bool) {
             assert_eq!(teams(&outcome), usize::from(is_split), "{options:?}: {}", outcome.errors());
             assert_eq!(listed(&rot.sandbox.join("SUMS"))[&path], hash, "{options:?}");
         }
-        // What is in memory is right all the time, so this is the control.
+        // The data in memory is always correct, so this is the control.
         let options = [&engine[..], &["--verify=stream"]].concat();
         let outcome = rot.copy(&options, "FLIP_ONCE");
         assert!(outcome.succeeded(), "{options:?}: {}", outcome.errors());

@@ -1,7 +1,7 @@
-//! What `--dry-run` says of the same random cases, compared with what the copy then does.
+//! Predictions of `--dry-run` for the same random cases, compared with the copies made afterwards.
 //!
-//! Excluded: several operands, since each is judged by itself; `-i`, which is refused; and what
-//! shows only when it is tried, `--reflink=always` and devices that are read.
+//! Excluded: several operands, since each is judged by itself; `-i`, which is refused; and options
+//! whose effect shows only when tried: `--reflink=always` and devices that are read.
 
 use haul_testkit::{CopyProgram, Facts, Release, RunOutcome, Sandbox, Snapshot, compare, needs};
 use haul_testkit::{note, program, random, require};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use haul_testkit::{CopyProgram, Facts, RunOutcome, Sandbox, Snapshot, TestRun};
 
-/// What is compared after a sync.
+/// Facts compared after a sync.
 pub(crate) const FACTS: Facts = Facts::PRESERVED.difference(Facts::HOLES);
 
 /// A tree with something of every kind, and links.

@@ -1,7 +1,7 @@
 //! Fault sweep of the applets other than `cp`: every operation fails once, and nothing goes
 //! wrong silently.
 //!
-//! As in the sweep of the copy, a run without a fault counts the operations. Then occurrences of
+//! Like the sweep of the copy: a run without a fault counts the operations. Then occurrences of
 //! each operation fail with each errno, and reads and writes are shortened. A case passes if the
 //! result is that of the run without a fault, or if the exit status reports a failure and messages
 //! name each entry with a wrong result (see `verdict.rs`). Nothing may hang, panic, die by a

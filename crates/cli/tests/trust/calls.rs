@@ -1,4 +1,4 @@
-//! What keeps flushing and verifying fast, by the calls that are made.
+//! Counts the system calls that make flushing and verifying fast.
 
 use std::fs::{self, File};
 

@@ -101,7 +101,7 @@ fn a_source_that_stands_still_is_copied_once() {
     }
 }
 
-/// What is hashed of a file that is copied again is what was read then.
+/// If a file is copied again, its hash is that of the data read the last time.
 #[test]
 fn the_hash_of_a_file_that_changed_is_of_its_last_copy() {
     let ours = program!();

@@ -114,8 +114,7 @@ fn a_large_file_goes_on_where_it_stopped() {
     }
 }
 
-/// What happens to the source or the incomplete target between two runs, and whether what was
-/// recorded still counts.
+/// A change of the source or the incomplete target between two runs.
 type Change = fn(&Path, &Path);
 
 const CHANGES: &[(&str, Change)] = &[
@@ -236,7 +235,7 @@ fn a_large_file_that_shares_blocks_stays_shared() {
     assert_eq!(bytes(&outcome), SEGMENT + 5);
 }
 
-/// What the journal has of a file is on storage.
+/// Ranges that the journal records are on storage.
 #[test]
 fn after_a_power_cut_a_large_file_goes_on() {
     let ours = program!();

@@ -324,8 +324,7 @@ fn after_a_power_cut_the_same_command_completes_the_copy() {
             let copy = || ours.run().args(["-a", "-j1", "--resume", "--stats=json"]).args([&source, &target]);
             let running = copy().start().unwrap();
             if cut > 0 {
-                // What is complete is recorded once a second, and the journal is flushed once a
-                // second.
+                // Complete entries are recorded, and the journal is flushed, once a second.
                 for _ in 0..2 {
                     std::thread::sleep(usual.mul_f64(random.random_range(0.0..0.3)));
                     running.signal(libc::SIGSTOP).unwrap_or_default();

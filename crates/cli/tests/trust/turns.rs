@@ -13,7 +13,7 @@ use haul_testkit::{CopyProgram, Sandbox, libc, needs, program, random, require, 
 
 const BYTES: u64 = (64 << 20) + 12_345;
 
-/// How much of the file must have been copied when a test interferes.
+/// Minimum bytes copied before a test interferes.
 const SOME: u64 = 2 << 20;
 
 /// A large file in memory, and a place for it on a disk.

@@ -1,4 +1,4 @@
-//! What a killed copy leaves unfinished, and the next run finishes: the attributes of directories
+//! Leftovers of a killed copy that the next run completes or removes: attributes of directories
 //! that it made, and its temporary files.
 
 use std::fs;
@@ -19,7 +19,7 @@ const SOURCE: &str = "
     chmod 755 s s/a s/a/b; chmod 775 s/c; chmod 700 s/private; chmod 555 s/closed
     touch -d 2001-01-01 s/a/b s/a s/c s/private s/closed s; sleep 0.1";
 
-/// How the copies of a test are made, from `s` to the directory whose name is added.
+/// Command line of a test's copies, from `s` to the directory whose name is added.
 struct Case {
     options: &'static [&'static str],
     operands: &'static [&'static str],
@@ -62,7 +62,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
 }
 
-/// What an uninterrupted copy to another directory has.
+/// Compares the tree with an uninterrupted copy to another directory.
 fn assert_as_uninterrupted(sandbox: &Sandbox, has_times: bool, what: &str) {
     let times = Facts::MODIFIED | Facts::DIRECTORY_MODIFIED;
     let facts = Facts::CONTENT | Facts::MODE | if has_times { times } else { Facts::empty() };
@@ -100,7 +100,6 @@ fn the_directories_of_a_killed_copy_get_their_attributes() {
     }
 }
 
-/// What was there before stays as strict, or unpreserved, attributes require.
 #[test]
 fn a_directory_that_was_there_first_keeps_its_mode() {
     let ours = program!();

@@ -161,7 +161,7 @@ fn a_byte_that_changes_on_the_target_is_found_and_repaired() {
                     .map(|mount| fs::metadata(mount.join("file")).unwrap().modified().unwrap());
                 assert_eq!(source, target, "{what}: the repair changed the times");
             }
-            // What is in memory is right all the time, so this is the control.
+            // The data in memory is always correct, so this is the control.
             for option in ["--verify=stream", "--stats=json"] {
                 let outcome = run(&[option], Changes::Target);
                 assert!(

@@ -109,8 +109,7 @@ fn a_killed_copy_of_a_tree_leaves_no_part_of_a_large_file() {
     assert!(with_parts > 0, "no copy was killed at the right moment");
 }
 
-/// What a killed copy leaves under temporary names, the next one removes; it leaves those of
-/// others.
+/// A copy removes the temporary files that a killed run of it left, but not those of others.
 #[test]
 fn leftovers_of_killed_copies_are_removed_by_the_next_one() {
     let ours = program!();

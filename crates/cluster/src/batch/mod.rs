@@ -151,7 +151,7 @@ pub enum BatchState {
     Unknown,
 }
 
-/// How a job ended, according to the batch system.
+/// End of a job, as the batch system reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Over {
     /// Its script exited with status 0.
@@ -185,7 +185,7 @@ pub enum BatchOutcome {
     Lost {
         /// The job's id.
         job: String,
-        /// How it ended.
+        /// Its end.
         over: Over,
         /// The spool, with the batch system's log and all that is left: nothing is removed.
         spool: PathBuf,

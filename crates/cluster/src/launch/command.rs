@@ -11,7 +11,7 @@
 //! Guarantees: only rank 0 gets standard input, and ranks are not bound to processors. More ranks
 //! than processors are allowed on a plain host, but not in an allocation, which has a fixed size.
 //!
-//! How launchers treat the two pipes (found by experiment):
+//! Launchers treat the two pipes differently (found by experiment):
 //!
 //! - MPICH's (Hydra) kills the job if rank 0 doesn't read fast enough ("process reading stdin too
 //!   slowly"), because it writes to a pipe without blocking. So at most

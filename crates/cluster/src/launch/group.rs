@@ -57,7 +57,7 @@ pub struct GroupOptions {
     pub silence: Duration,
     /// Size of a range, in bytes, if the user set it.
     pub range_bytes: Option<u64>,
-    /// Which processes list directories.
+    /// Processes that list directories.
     pub walk: WalkPlacement,
 }
 
@@ -69,7 +69,7 @@ pub(crate) enum Received {
     Remark(String),
     /// The ranks that are slow now.
     SlowRanks(Vec<SlowRank>),
-    /// What the limits allow of what was requested.
+    /// Share of the requested load that the limits allow.
     Grant(Load),
     /// Nothing of importance.
     Nothing,

@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Flag of a kernel thread (`PF_KTHREAD` in `include/linux/sched.h`).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// What a process's environment shows.
+/// Evidence in a process's environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shows {
     /// The mark.

@@ -1,4 +1,4 @@
-//! How a process group gets its processes.
+//! Start of the processes of a process group.
 //!
 //! | launcher | processes |
 //! |---|---|

@@ -18,7 +18,7 @@ pub(super) enum NextHosts {
     Same,
     /// The same hosts without the lost one.
     Without(Vec<HostRanks>),
-    /// None: the lost host was the last.
+    /// No host remains: the lost one was the last.
     Nowhere,
 }
 

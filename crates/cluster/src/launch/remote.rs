@@ -268,7 +268,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             let unannounced =
                 over.outcome.detached.iter().filter(|(name, _)| sent.pending.take(name).is_some());
             self.lost.fetch_add(unannounced.count() as u64, Ordering::Relaxed);
-            // What had a problem is done again by the next run, which may succeed.
+            // Only flawless items are recorded: the next run may succeed with the others.
             if let Some(journal) = journal.filter(|_| over.flawless) {
                 record(journal, self.spec.run.tool, &sent, &over.outcome.stamps);
             }
@@ -326,7 +326,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             self.post(&sent.pending, &sent.item, sent.pending.entries());
         }
         drop(table);
-        // What has left the table makes room.
+        // Entries were removed from the table, so there is room.
         self.room.notify_all();
     }
 

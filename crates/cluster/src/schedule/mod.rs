@@ -75,7 +75,7 @@ pub struct QueuedItem {
     pub directory: u64,
     /// Number of entries: the weight of the item.
     pub entries: u32,
-    /// What a rank needs to process it; opaque here.
+    /// Packed data that a rank needs to process it; opaque here.
     pub body: Vec<u8>,
 }
 
@@ -106,7 +106,7 @@ pub struct LargeFile {
     pub counted_by: CountedBy,
     /// Ranges moved by earlier attempts, in any order.
     pub done: Vec<Range<u64>>,
-    /// What a rank needs to open source and target; opaque here.
+    /// Packed data that a rank needs to open source and target; opaque here.
     pub ticket: Vec<u8>,
 }
 
@@ -206,8 +206,8 @@ pub struct Limits {
 /// 60 MB are 60 GB that no other rank can share; 1,024 small files take far less time.
 const BUNDLE_TIME: Duration = Duration::from_secs(3);
 
-/// How long a rank may complete nothing before it is called slow: longer than a bundle and a range
-/// take where all is well.
+/// Time without a completion after which a rank is called slow: longer than a healthy rank needs
+/// for a bundle and a range.
 const SLOW_TIME: Duration = Duration::from_secs(5);
 
 /// Minimum time that a file must take one rank to be worth a team.

@@ -1,4 +1,4 @@
-//! How many clients copy one file: a performance model.
+//! Performance model that chooses the number of clients for one file.
 //!
 //! The time for `t` clients to copy a file together is predicted as
 //!

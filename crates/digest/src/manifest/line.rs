@@ -26,7 +26,7 @@ impl LineCollector {
         self.add(bytes);
     }
 
-    /// Takes the last line, if it has no end.
+    /// Passes on the last line if no newline ended it.
     pub(super) fn finish(&mut self, take: &mut impl FnMut(u64, Option<&[u8]>)) {
         if !self.line.is_empty() || self.is_too_long {
             self.end(take);

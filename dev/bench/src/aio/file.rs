@@ -31,7 +31,7 @@ const TMPFS: FsWord = 0x0102_1994;
 /// Maximum number of attempts to drop the file from memory; pages in use at that moment stay.
 const DROPS_MAX: u32 = 20;
 
-/// How certain it is that nothing of the file is in the page cache.
+/// Certainty that nothing of the file is in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dropped {
     Surely,

@@ -63,7 +63,7 @@ pub(crate) struct AioOptions {
     /// Order of the records [default: both, in turn]
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["random", "sequential"], hide_default_value = true, value_name = "PATTERN,...")]
     pub(crate) pattern: Vec<AccessPattern>,
-    /// What to do with the records [default: all three, in turn]
+    /// Operations on the records [default: all three, in turn]
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["read", "sync-write", "write"], hide_default_value = true, value_name = "KIND,...")]
     pub(crate) kind: Vec<TransferKind>,
     /// Engines to measure [default: all that the kernel lets us have]
@@ -88,8 +88,7 @@ pub(crate) struct AioOptions {
     /// Most records to pass to the kernel at once
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) max_submit: usize,
-    /// What records and buffers are aligned to at least; a record must be a multiple of it
-    /// with --direct
+    /// Alignment of records and buffers; with --direct a record must be a multiple of it
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = parse_size)]
     pub(crate) alignment: u64,
     /// Seed of the contents and of random orders

@@ -1,4 +1,4 @@
-//! What was measured, and whether haul's own choice is behind.
+//! Results of the measurements, and whether haul's own choice is slower than a forced setting.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use super::settings::AUTO;
 use crate::machine::MachineFacts;
 use crate::statistics::Summary;
 
-/// How much slower than the best forced setting haul's own choice may be.
+/// Maximum accepted ratio of the time with haul's own choice to that of the best forced setting.
 pub(crate) const RATIO_MAX: f64 = 1.05;
 
 /// Everything that was measured: the content of the JSON.

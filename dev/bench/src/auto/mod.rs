@@ -65,7 +65,7 @@ pub(crate) struct AutoOptions {
         value_name = "TYPE,..."
     )]
     file_systems: Vec<LocalFileSystem>,
-    /// What of the source is in memory when a run begins
+    /// State of the page cache when a run begins: source dropped or in memory
     #[arg(long, value_enum, value_delimiter = ',', default_value = "cold,warm", value_name = "STATE,...")]
     cache: Vec<CacheState>,
     /// Latencies of a file system that makes every request wait; 0 for none
@@ -108,7 +108,7 @@ pub(crate) struct AutoOptions {
     svg: Option<PathBuf>,
 }
 
-/// How long every request takes.
+/// Time that every request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Latency {
     micros: u64,
@@ -202,7 +202,7 @@ struct PreparedSet {
     expected: Digest,
 }
 
-/// What the cells of one column have in common.
+/// Conditions common to the cells of one column.
 #[derive(Clone, Copy)]
 struct Conditions {
     column: usize,

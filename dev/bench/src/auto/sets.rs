@@ -16,7 +16,7 @@ use crate::noise::Noise;
 use crate::shapes::Totals;
 use crate::trees::write_noise;
 
-/// What an entry is, and how large.
+/// Kind and size of an entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum SetContent {
     /// Files of this many bytes.

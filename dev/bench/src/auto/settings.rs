@@ -13,7 +13,7 @@ pub(super) struct AutoSetting {
     applies: fn(&FileSet, RequestLatency) -> bool,
 }
 
-/// Whether the file system makes every request wait.
+/// `Yes` if the file system makes every request wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestLatency {
     No,

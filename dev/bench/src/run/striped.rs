@@ -36,7 +36,7 @@ use crate::study::{FileDirectory, PartWork, Study, StudyPart, StudySetting, Unit
 use crate::trees;
 use crate::verify::{Digest, digest};
 
-/// How a cold cache is ensured, and what a rate includes.
+/// Definitions for the report: a cold cache, and a rate.
 pub(crate) const COLD: &str = "cold: a client forgets what it has of a file when that is opened; every copy was read back and \
      compared; a rate is that until all of it is on the targets";
 const SEED: u64 = 1;

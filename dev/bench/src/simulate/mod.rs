@@ -52,7 +52,7 @@ pub(crate) struct SimulateOptions {
     /// Speed of a slow rank, in percent of that of the others
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
     straggler_speed: u32,
-    /// How much targets differ: their rates lie up to so many percent below and above the average
+    /// Spread of target rates: up to this many percent below and above the average
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=95))]
     target_spread: u32,
     /// Number that decides where files lie, and which ranks and targets are slow

@@ -109,7 +109,7 @@ pub(crate) struct Test {
     /// ID of the other setting.
     pub(crate) against: String,
     pub(crate) expected: ExpectedDirection,
-    /// How many times better its mean is than the other's: 2 is twice as fast.
+    /// Ratio of its mean to the other's: 2 is twice as fast.
     pub(crate) times_as_good: f64,
     /// Welch's test, one-tailed; `None` if it cannot be done.
     pub(crate) welch: Option<TTest>,

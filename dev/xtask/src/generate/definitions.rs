@@ -51,7 +51,7 @@ pub(super) struct Argument {
     pub(super) list: bool,
 }
 
-/// Which file names complete an argument.
+/// File names that complete an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileCompletion {
     None,

@@ -38,7 +38,7 @@ pub(crate) struct TestOutcome {
     pub(crate) seconds: f64,
 }
 
-/// Which tests of a table a program runs.
+/// Tests of a table that a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     All,

@@ -89,7 +89,7 @@ pub(super) struct GrepArguments {
     pub(super) sorted: bool,
 }
 
-/// How a flag selects files by name.
+/// Effect of a flag that selects files by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileChoice {
     Include,

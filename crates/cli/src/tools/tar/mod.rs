@@ -78,7 +78,7 @@ struct TarArguments {
     modified: Option<Timestamp>,
     index: bool,
     same_permissions: Option<bool>,
-    /// What to do with existing files, and the flags that say so.
+    /// Rules for existing files, each with its flag.
     existing: Vec<(&'static str, Existing)>,
     ownership: Option<Ownership>,
     touch: bool,
@@ -88,7 +88,7 @@ struct TarArguments {
     ignore_zeros: bool,
 }
 
-/// How an archive is compressed, as requested.
+/// Requested compression of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CompressionMethod {
     Gzip,
@@ -121,7 +121,7 @@ enum TarStep {
         file: OsString,
         is_anchored: bool,
     },
-    /// Whether directories that follow are archived with their contents.
+    /// `true` to archive the directories that follow with their contents.
     Recursion(bool),
     /// Only in lists.
     Exclude(Excluding),
