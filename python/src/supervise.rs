@@ -1,4 +1,4 @@
-//! Runs work in a thread of its own while the calling thread waits, and serves Python meanwhile.
+//! Runs work in a thread of its own, while the calling thread serves Python.
 
 use std::sync::Arc;
 use std::sync::Mutex;

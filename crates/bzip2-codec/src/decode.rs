@@ -340,7 +340,7 @@ fn link_rows(last: &[u8], rows: &mut Vec<u32>) {
 const MARK: u32 = 1 << 31;
 
 /// Number of pieces followed at once.
-const LANES: usize = 8;
+const CURSORS: usize = 8;
 
 /// Number of steps between checks for finished pieces.
 const STEPS: usize = 128;
@@ -389,15 +389,16 @@ impl ChainWalk {
     }
 
     fn go_pieces(&mut self, rows: &[u32]) {
-        // An idle lane stands on a marked row, which stops it.
-        let mut lanes = [self.starts[0]; LANES];
-        let mut under_way = [None; LANES];
+        // An idle cursor stands on a marked row, which stops it.
+        let mut cursors = [self.starts[0]; CURSORS];
+        let mut under_way = [None; CURSORS];
         let mut begun = 0;
         loop {
-            for (lane, piece) in lanes.iter_mut().zip(&mut under_way).filter(|(_, piece)| piece.is_none()) {
+            for (cursor, piece) in cursors.iter_mut().zip(&mut under_way).filter(|(_, piece)| piece.is_none())
+            {
                 let Some(start) = self.starts.get(begun) else { break };
                 let first = rows[*start as usize];
-                *lane = (first & !MARK) >> 8;
+                *cursor = (first & !MARK) >> 8;
                 self.pieces[begun].bytes.clear();
                 self.pieces[begun].bytes.push(first as u8);
                 *piece = Some(begun);
@@ -406,12 +407,12 @@ impl ChainWalk {
             if under_way.iter().all(Option::is_none) {
                 return;
             }
-            let (bytes, counts) = step(rows, &mut lanes);
-            for (lane, piece) in under_way.iter_mut().enumerate() {
+            let (bytes, counts) = step(rows, &mut cursors);
+            for (cursor, piece) in under_way.iter_mut().enumerate() {
                 let Some(number) = *piece else { continue };
-                self.pieces[number].bytes.extend_from_slice(&bytes[lane][..counts[lane]]);
-                if counts[lane] < STEPS {
-                    let next = self.starts.iter().position(|start| *start == lanes[lane]);
+                self.pieces[number].bytes.extend_from_slice(&bytes[cursor][..counts[cursor]]);
+                if counts[cursor] < STEPS {
+                    let next = self.starts.iter().position(|start| *start == cursors[cursor]);
                     self.pieces[number].next = next.unwrap_or_default();
                     *piece = None;
                 }
@@ -420,19 +421,19 @@ impl ChainWalk {
     }
 }
 
-/// Advances all lanes by [`STEPS`] steps, or up to a marked row. Returns the bytes met and
+/// Advances all cursors by [`STEPS`] steps, or up to a marked row. Returns the bytes met and
 /// their counts.
-#[allow(clippy::needless_range_loop, reason = "the step is the place in every lane's bytes")]
-fn step(rows: &[u32], lanes: &mut [u32; LANES]) -> ([[u8; STEPS]; LANES], [usize; LANES]) {
-    let (mut bytes, mut counts) = ([[0; STEPS]; LANES], [0; LANES]);
+#[allow(clippy::needless_range_loop, reason = "the step is the place in every cursor's bytes")]
+fn step(rows: &[u32], cursors: &mut [u32; CURSORS]) -> ([[u8; STEPS]; CURSORS], [usize; CURSORS]) {
+    let (mut bytes, mut counts) = ([[0; STEPS]; CURSORS], [0; CURSORS]);
     for at in 0..STEPS {
-        for lane in 0..LANES {
-            let link = rows[lanes[lane] as usize];
-            bytes[lane][at] = link as u8;
+        for cursor in 0..CURSORS {
+            let link = rows[cursors[cursor] as usize];
+            bytes[cursor][at] = link as u8;
             // Branch-free, because the branch would be mispredicted.
             let goes = link < MARK;
-            counts[lane] += usize::from(goes);
-            lanes[lane] = if goes { link >> 8 } else { lanes[lane] };
+            counts[cursor] += usize::from(goes);
+            cursors[cursor] = if goes { link >> 8 } else { cursors[cursor] };
         }
     }
     (bytes, counts)

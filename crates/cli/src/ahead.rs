@@ -3,7 +3,7 @@
 //! The library walks the sources. This module adds up, and makes sure that the count uses none of
 //! the copy's descriptors: if these are scarce, nothing is counted.
 //!
-//! It cannot foresee files that are skipped (`-n`) or change meanwhile.
+//! It cannot foresee files that are skipped (`-n`) or change during the copy.
 //!
 //! Invariant: entries are counted as the copy counts them
 //! (test: `the_whole_is_what_a_copy_finishes`).
@@ -166,14 +166,14 @@ mod tests {
         children.map(|child| youngest(&child.unwrap().path())).fold(born, Ord::max)
     }
 
-    /// Returns how much room a copy needs, after `meanwhile` has happened in its target. `None` if
-    /// that isn't looked up.
-    fn needed(words: &[&str], folder: &Path, meanwhile: impl FnOnce()) -> Option<u64> {
+    /// Returns the space that a copy needs, in bytes, if `change` runs after the free space was
+    /// read. `None` if the space isn't checked.
+    fn needed(words: &[&str], folder: &Path, change: impl FnOnce()) -> Option<u64> {
         let born = youngest(&folder.join("target"));
         while Some(haul_sys::clock()) <= born {}
         let request = request(&[&["--reflink=never"], words].concat(), folder);
         let space = FreeSpace::before(&request.operands, &request.options)?;
-        meanwhile();
+        change();
         Some(count(&request, Some(&space), &AtomicBool::new(false)).unwrap().1)
     }
 

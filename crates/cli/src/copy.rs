@@ -41,11 +41,11 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
             copy_alone(messages, &request)
         }
         Ok(CopyCommand::Copy(request)) => copy(messages, &request),
-        Ok(CopyCommand::Tell(_)) if !prints_messages => ExitCode::SUCCESS,
-        Ok(CopyCommand::Tell(Information::Help)) => {
+        Ok(CopyCommand::Print(_)) if !prints_messages => ExitCode::SUCCESS,
+        Ok(CopyCommand::Print(Information::Help)) => {
             print_information(messages, &flags::COMMAND.help(program))
         }
-        Ok(CopyCommand::Tell(Information::Version)) => {
+        Ok(CopyCommand::Print(Information::Version)) => {
             print_information(messages, concat!("cp (haul) ", env!("CARGO_PKG_VERSION"), "\n"))
         }
         Err(error) if program == "cp" => {
@@ -226,7 +226,7 @@ impl<'a> Copy<'a> {
         let mut status = Self::status(outcome, console);
         if let Some(journal) = journal {
             let succeeded = status == 0 && !console.has_failed();
-            let is_written = journal::conclude(journal, self.request, succeeded, console);
+            let is_written = journal::finish(journal, self.request, succeeded, console);
             status = if is_written { status } else { 1 };
         }
         // Also after errors: it lists what was copied.

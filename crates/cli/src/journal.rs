@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use haul_cluster::batch::spool::Spool;
+use haul_cluster::batch::job_directory::JobDirectory;
 use haul_copy::{Atomic, CopyKind, CopyOptions, Fsync, OnFull, Operands, TemporaryNames, Update};
 use haul_flow::{Problem, Report};
 use haul_journal::{Journal, RunId};
@@ -32,7 +32,8 @@ pub(crate) fn open(request: &LoweredCopy) -> Result<Option<Arc<Journal>>, String
     let has_ranks = run.hosts.clients.is_some() || is_under_launcher();
     // The hashes of what a requeued job would skip are not in its manifest.
     let is_kept = has_ranks && request.manifest.is_none() && !request.options.dry_run;
-    let of_job = || is_kept.then(Spool::of_process).flatten().map(|spool| spool.journal());
+    let of_job =
+        || is_kept.then(JobDirectory::of_process).flatten().map(|job_directory| job_directory.journal());
     let hidden = resume.then(|| hidden_path(operands, fingerprint(request))).flatten();
     let given = run.hosts.journal.clone();
     let Some(path) = hidden.clone().or(given).or_else(of_job) else { return Ok(None) };
@@ -114,7 +115,7 @@ pub(crate) fn remark(journal: &Journal, mut tell: impl FnMut(&str)) {
 }
 
 /// Ends a run with a journal. Returns false if the journal lacks something, which is reported.
-pub(crate) fn conclude(journal: &Journal, request: &LoweredCopy, succeeded: bool, console: &Console) -> bool {
+pub(crate) fn finish(journal: &Journal, request: &LoweredCopy, succeeded: bool, console: &Console) -> bool {
     if succeeded {
         journal.complete();
     }
@@ -138,7 +139,7 @@ pub(crate) fn conclude(journal: &Journal, request: &LoweredCopy, succeeded: bool
             many => format!("all {many} entries are"),
         };
         let journal = journal.path().display();
-        console.tell(format!("nothing to copy: {entries} as recorded in {journal}\n").as_bytes());
+        console.print(format!("nothing to copy: {entries} as recorded in {journal}\n").as_bytes());
     }
     // The journal of a run that never began is of no use either.
     if request.resume

@@ -1,10 +1,10 @@
-//! A file, pipe or device that gets whole lines while a run goes on: `--events` and `--log-file`.
+//! A file, pipe or device that gets whole lines during a run: `--events` and `--log-file`.
 //!
 //! Lines are buffered, and each write has whole lines only, unless one doesn't fit in a pipe. A
 //! slow reader slows the run down. One that takes nothing for half a minute is given up: with
 //! ranks, a launch process that waits longer would be taken for dead.
 //!
-//! After the first error nothing more is written; the run goes on, and the error is reported once
+//! After the first error nothing more is written; the run continues, and the error is reported once
 //! ([`LineFile::take_failure`]). `SIGPIPE` is ignored, so a pipe without a reader is such an error.
 
 use std::ffi::{CStr, CString};

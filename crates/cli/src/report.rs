@@ -41,7 +41,7 @@ fn is_of_vanished_file(problem: &Problem) -> bool {
 /// Prints what was requested instead of work: help, or the version.
 pub(crate) fn print_information(messages: Messages, text: &str) -> ExitCode {
     let console = Console::new(messages, LineSink::standard());
-    console.tell(text.as_bytes());
+    console.print(text.as_bytes());
     console.finish()
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Console<W = output::Standard> {
     failed: AtomicBool,
     /// True if an error was reported that isn't about a file that has vanished.
     failed_otherwise: AtomicBool,
-    /// True if the run log could not be written. Deletion goes on.
+    /// True if the run log could not be written. Deletion continues.
     has_lost_log: AtomicBool,
     /// True if a copy was written to a pipe without a reader.
     is_unread: AtomicBool,
@@ -243,17 +243,17 @@ impl<W: Write + Send> Console<W> {
     }
 
     /// Writes whole lines to standard output.
-    pub(crate) fn tell(&self, lines: &[u8]) {
+    pub(crate) fn print(&self, lines: &[u8]) {
         // A terminal shows both streams, so the bar must make way for these lines too.
         match &self.progress {
-            Some(progress) if self.output.is_terminal() => progress.beside(|| self.output.write(lines)),
+            Some(progress) if self.output.is_terminal() => progress.while_hidden(|| self.output.write(lines)),
             _ => self.output.write(lines),
         }
     }
 
     /// Writes to standard output and flushes.
-    pub(crate) fn tell_now(&self, bytes: &[u8]) {
-        self.tell(bytes);
+    pub(crate) fn print_now(&self, bytes: &[u8]) {
+        self.print(bytes);
         self.output.flush();
     }
 
@@ -276,11 +276,11 @@ impl<W: Write + Send> Console<W> {
     }
 
     fn show(&self, lines: &[u8]) {
-        let told = match &self.progress {
-            Some(progress) => progress.beside(|| complain(lines)),
+        let was_written = match &self.progress {
+            Some(progress) => progress.while_hidden(|| complain(lines)),
             None => complain(lines),
         };
-        if !told {
+        if !was_written {
             self.fail();
         }
     }
@@ -417,7 +417,7 @@ impl<W: Write + Send> Report for Console<W> {
     fn line(&self, line: Line) {
         let text = self.messages.line(&line);
         self.run_log.verbose(&text);
-        self.tell(&text);
+        self.print(&text);
     }
 
     fn entry(&self, entry: EntryReport) {
@@ -430,7 +430,7 @@ impl<W: Write + Send> Report for Console<W> {
 
     fn output(&self, stream: Standard, bytes: &[u8]) {
         match stream {
-            Standard::Output => self.tell(bytes),
+            Standard::Output => self.print(bytes),
             Standard::Error => self.complain(bytes),
         }
     }

@@ -29,7 +29,7 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
             request.run.hosts.clients = request.run.hosts.clients.or_else(clients_at_hand);
             copy::copy(messages, &request)
         }
-        Ok(SpdcpCommand::Targets(_) | SpdcpCommand::Tell(_)) if !cluster::prints_messages() => {
+        Ok(SpdcpCommand::Targets(_) | SpdcpCommand::Print(_)) if !cluster::prints_messages() => {
             ExitCode::SUCCESS
         }
         Ok(SpdcpCommand::Targets(request)) => {
@@ -37,8 +37,8 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
             targets::list(&request, &console);
             console.finish()
         }
-        Ok(SpdcpCommand::Tell(Information::Help)) => print_information(messages, &COMMAND.help(program)),
-        Ok(SpdcpCommand::Tell(Information::Version)) => print_information(messages, &versions()),
+        Ok(SpdcpCommand::Print(Information::Help)) => print_information(messages, &COMMAND.help(program)),
+        Ok(SpdcpCommand::Print(Information::Version)) => print_information(messages, &versions()),
         Err(error) => cluster::refuse(ExitCode::FAILURE, || complain_of_usage(&messages, &error)),
     }
 }

@@ -24,9 +24,9 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
                 complain(&messages.problem(&why));
             }),
         },
-        Ok(CopyCommand::Tell(_)) if !cluster::prints_messages() => ExitCode::SUCCESS,
-        Ok(CopyCommand::Tell(Information::Help)) => print_information(messages, &COMMAND.help(PROGRAM)),
-        Ok(CopyCommand::Tell(Information::Version)) => {
+        Ok(CopyCommand::Print(_)) if !cluster::prints_messages() => ExitCode::SUCCESS,
+        Ok(CopyCommand::Print(Information::Help)) => print_information(messages, &COMMAND.help(PROGRAM)),
+        Ok(CopyCommand::Print(Information::Version)) => {
             print_information(messages, concat!("sync (haul) ", env!("CARGO_PKG_VERSION"), "\n"))
         }
         Err(error) => cluster::refuse(ExitCode::FAILURE, || complain_of_usage(&messages, &error)),

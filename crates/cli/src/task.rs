@@ -57,8 +57,8 @@ pub(crate) trait CliTask: Sync {
         if trouble { status.max(1) } else { status }
     }
 
-    /// Returns a path that every host sees, to place a batch job's files beside it: something the
-    /// work reads or writes. `None` if the request is invalid, which needs no job to find out.
+    /// Returns a path that the work reads or writes and that every host sees; a batch job's files
+    /// are placed next to it. `None` if the request is invalid: the error needs no job.
     fn place(&self) -> Option<&Path>;
 
     /// Returns the paths that the work reads or writes, as far as the user named them.
@@ -112,7 +112,11 @@ pub(crate) struct RunOptions {
 }
 
 /// Counts the total in the background, if anybody sees progress.
-pub(crate) fn count_meanwhile<'a>(scope: &'a Scope<'a, '_>, console: &'a Console, work: &'a impl CliTask) {
+pub(crate) fn count_in_background<'a>(
+    scope: &'a Scope<'a, '_>,
+    console: &'a Console,
+    work: &'a impl CliTask,
+) {
     if console.needs_total() {
         work.before_count();
         let count = || console.count_ahead(|over| work.count_ahead(over, console));

@@ -25,7 +25,7 @@ use crate::report::{Console, complain};
 use crate::run_log::RunLog;
 use crate::signals;
 use crate::statistics::Statistics;
-use crate::task::{CliTask, RunOptions, count_meanwhile};
+use crate::task::{CliTask, RunOptions, count_in_background};
 
 /// Runs work where it belongs: in a batch job if that is the only way to get hosts, otherwise as
 /// [`launch`] does.
@@ -100,7 +100,7 @@ pub(crate) fn by(
     let control = socket.and_then(|socket| controlled(socket, run_options, &console, work));
     let config = &config_of_run(run_options, &run_log);
     let status = std::thread::scope(|scope| {
-        count_meanwhile(scope, &console, work);
+        count_in_background(scope, &console, work);
         let status = match group {
             Some(group) => done_by_group(work, (run_options, config), group, &console),
             None => work.done_by(&Alone, config, &console),
@@ -115,7 +115,7 @@ pub(crate) fn by(
     });
     match (run_options.statistics, &statistics) {
         (Some(StatisticsForm::Table), Some(statistics)) => console.complain(statistics.table().as_bytes()),
-        (Some(StatisticsForm::Json), Some(statistics)) => console.tell(statistics.json().as_bytes()),
+        (Some(StatisticsForm::Json), Some(statistics)) => console.print(statistics.json().as_bytes()),
         _ => {}
     }
     let is_stopping = control.is_some_and(|control| control.is_stopping());

@@ -7,7 +7,7 @@
 //!                   │ kept until done                        ▼
 //!                   │                     DirNode with a WorkItem ─► Job::Files
 //!                   ▼                                        │ every entry complete
-//! complete ◄─ PendingItem::conclude ◄─ (bytes) ◄─ CompletionSink::done
+//! complete ◄─ PendingItem::complete ◄─ (bytes) ◄─ CompletionSink::done
 //! ```
 //!
 //! The receiving process knows neither the directory's parents nor when the directory is finished:
@@ -421,7 +421,7 @@ impl<T: Distributed> PendingItem<T> {
 
     /// Completes the entries that another process is done with. Shares those that need a second
     /// pass with a hard-link claim as a new job.
-    pub fn conclude(self, cx: &Context<'_, T>, claimed: bool, outcome: ItemOutcome) {
+    pub fn complete(self, cx: &Context<'_, T>, claimed: bool, outcome: ItemOutcome) {
         let ItemOutcome { returned, completed, entered, emitted, detached: _, stamps: _ } = outcome;
         let mut emitted = by_name(emitted);
         let [returned, completed] = [returned, completed].map(HashSet::<CString>::from_iter);

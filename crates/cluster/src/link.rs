@@ -69,8 +69,8 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
         window: Option<usize>,
     ) -> io::Result<Self> {
         let progress = Arc::new(ReadProgress::default());
-        let heard = Arc::clone(&progress);
-        let receiver = spawn(input, move |count| heard.note(count))?;
+        let acknowledged = Arc::clone(&progress);
+        let receiver = spawn(input, move |count| acknowledged.note(count))?;
         let mut paced = Paced { output, progress, sent: 0, window };
         let post = move |message: S| paced.write(&frame(MESSAGE, &pack(&message))?);
         Ok(Self { post: Box::new(post), receiver })
@@ -95,7 +95,7 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
                 answer.and_then(|answer| write_whole(&answers, &answer)).unwrap_or_default();
             }
         };
-        let receiver = spawn(Counted { input, count: 0, tell: acknowledge }, |_| ())?;
+        let receiver = spawn(Counted { input, count: 0, acknowledge }, |_| ())?;
         let post = move |message: S| write_whole(&output, &frame(MESSAGE, &pack(&message))?);
         Ok(Self { post: Box::new(post), receiver })
     }
@@ -227,14 +227,14 @@ impl<W: Write> Paced<W> {
 struct Counted<R, F> {
     input: R,
     count: u64,
-    tell: F,
+    acknowledge: F,
 }
 
 impl<R: Read, F: FnMut(u64)> Read for Counted<R, F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(buffer)?;
         self.count += read as u64;
-        (self.tell)(self.count);
+        (self.acknowledge)(self.count);
         Ok(read)
     }
 }

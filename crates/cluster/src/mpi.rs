@@ -145,7 +145,7 @@ impl World {
     /// if received messages were not taken, or if the library fails.
     pub fn finish_or_exit(mut self, status: u8) -> Result<(), Broken> {
         let mut deadline = Deadline::new(Instant::now(), SHUTDOWN_MAX);
-        shutdown::until(&mut deadline, || self.settle())?;
+        shutdown::until(&mut deadline, || self.advance_sends())?;
         if !self.receiving.is_empty() {
             return Err(Broken::Transport {
                 doing: "ending MPI",
@@ -247,7 +247,7 @@ impl Transport for World {
         Ok(self.take_received()?.or_else(|| self.take_own()))
     }
 
-    fn settle(&mut self) -> Result<bool, Broken> {
+    fn advance_sends(&mut self) -> Result<bool, Broken> {
         for _ in 0..self.sending.len() {
             let Some(mut flight) = self.sending.pop_front() else { break };
             if !flight.is_done(&self.library)? {
@@ -297,7 +297,7 @@ fn open_this(path: &Path) -> Result<Library, MpiRefusal> {
     })
 }
 
-/// Opens the launcher's library: one installed beside it, or one that the dynamic loader finds.
+/// Opens the launcher's library: one installed next to it, or one that the dynamic loader finds.
 fn find(launched: Option<&Launched>) -> Result<Library, MpiRefusal> {
     let names =
         launched::library_names(launched.map_or(launched::LibraryFamily::Any, |launched| launched.family));
@@ -333,9 +333,9 @@ fn open_first(names: &[&str], folders: &[PathBuf]) -> Result<Library, MpiRefusal
     if cfg!(target_feature = "crt-static") {
         return Err(MpiRefusal::Static);
     }
-    let beside = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
+    let adjacent = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
     let mut useless = None;
-    for path in beside.filter(|path| path.exists()).chain(names.iter().map(PathBuf::from)) {
+    for path in adjacent.filter(|path| path.exists()).chain(names.iter().map(PathBuf::from)) {
         match Library::open(&path) {
             Ok(library) => return Ok(library),
             Err(NotOpened::Missing) => {}

@@ -57,7 +57,7 @@ pub struct RankLoop<X: Transport> {
 }
 
 /// Result of [`RankLoop::wait`] or [`ReadyRank::serve`].
-pub enum Word<X: Transport> {
+pub enum WaitOutcome<X: Transport> {
     /// The init message arrived.
     InitMessage(Box<ReadyRank<X>>),
     /// There is nothing to do.
@@ -66,7 +66,7 @@ pub enum Word<X: Transport> {
 
 /// A rank after its init message.
 pub struct ReadyRank<X: Transport> {
-    station: RankLoop<X>,
+    event_loop: RankLoop<X>,
     init_message: InitMessage,
 }
 
@@ -96,23 +96,23 @@ impl<X: Transport> RankLoop<X> {
     ///
     /// # Errors
     /// If none comes.
-    pub fn wait(mut self) -> Result<Word<X>, Broken> {
+    pub fn wait(mut self) -> Result<WaitOutcome<X>, Broken> {
         loop {
             match self.turn(&mut |message| Some(message))? {
                 Turn::InitMessage(packed) => return self.begin(&packed),
-                Turn::Stop => return self.leave().map(Word::Nothing),
+                Turn::Stop => return self.leave().map(WaitOutcome::Nothing),
                 Turn::On => {}
             }
         }
     }
 
-    fn begin(mut self, packed: &PackedInit) -> Result<Word<X>, Broken> {
+    fn begin(mut self, packed: &PackedInit) -> Result<WaitOutcome<X>, Broken> {
         let init_message = match packed.unpack() {
             Ok(init_message) => init_message,
-            Err(why) => return self.sit_out(why).map(Word::Nothing),
+            Err(why) => return self.sit_out(why).map(WaitOutcome::Nothing),
         };
         self.silence = init_message.silence;
-        Ok(Word::InitMessage(Box::new(ReadyRank { station: self, init_message })))
+        Ok(WaitOutcome::InitMessage(Box::new(ReadyRank { event_loop: self, init_message })))
     }
 
     /// Receives what has arrived and sends what is ready. `work` handles messages that concern the
@@ -150,7 +150,7 @@ impl<X: Transport> RankLoop<X> {
         }
         busy |= self.lead()?;
         self.show_life()?;
-        let idle = self.transport.settle()? && !busy;
+        let idle = self.transport.advance_sends()? && !busy;
         self.rest(idle);
         Ok(turn)
     }
@@ -158,7 +158,7 @@ impl<X: Transport> RankLoop<X> {
     /// Runs the master for one turn. Returns true if there was something to do.
     fn lead(&mut self) -> Result<bool, Broken> {
         let Some(master) = &mut self.master else { return Ok(false) };
-        let mut busy = master.hear_link()?;
+        let mut busy = master.receive_from_launch()?;
         master.give()?;
         let now = Instant::now();
         master.grant(now)?;
@@ -219,26 +219,26 @@ impl<X: Transport> ReadyRank<X> {
     /// # Errors
     /// If the refusal can't be sent.
     pub fn refuse(self, why: RankMismatch) -> Result<X, Broken> {
-        self.station.sit_out(why)
+        self.event_loop.sit_out(why)
     }
 
-    /// Processes work until told to stop, or to run another tool.
+    /// Processes work until a message stops this rank or switches it to another tool.
     ///
     /// # Errors
     /// If the job ends before that.
-    pub fn serve<T: Distributed + 'static>(mut self) -> Result<Word<X>, Broken> {
+    pub fn serve<T: Distributed + 'static>(mut self) -> Result<WaitOutcome<X>, Broken> {
         let (cache, ways, settings) = match self.prepare() {
             Ok(ready) => ready,
-            Err(why) => return self.station.sit_out(why).map(Word::Nothing),
+            Err(why) => return self.event_loop.sit_out(why).map(WaitOutcome::Nothing),
         };
         let Some(tool) = T::from_init(&self.init_message.options) else {
-            return self.station.sit_out(RankMismatch::OtherOptions).map(Word::Nothing);
+            return self.event_loop.sit_out(RankMismatch::OtherOptions).map(WaitOutcome::Nothing);
         };
         // The launch process has compiled the same rules.
         let Ok(selector) = Selector::new(&self.init_message.config.selection) else {
-            return self.station.sit_out(RankMismatch::OtherOptions).map(Word::Nothing);
+            return self.event_loop.sit_out(RankMismatch::OtherOptions).map(WaitOutcome::Nothing);
         };
-        let Self { mut station, init_message } = self;
+        let Self { event_loop: mut station, init_message } = self;
         let rank = station.transport.rank();
         let send_queue = Arc::new(SendQueue::<T>::new(rank, &init_message));
         let limits = init_message.config.limits.clone();
@@ -253,7 +253,9 @@ impl<X: Transport> ReadyRank<X> {
         let workers = Builder::new().name("work".to_owned()).spawn(move || work(pool, &workers_outbox));
         let workers = match workers {
             Ok(workers) => workers,
-            Err(error) => return station.sit_out(RankMismatch::Thread(Arc::new(error))).map(Word::Nothing),
+            Err(error) => {
+                return station.sit_out(RankMismatch::Thread(Arc::new(error))).map(WaitOutcome::Nothing);
+            }
         };
         let cancel = pool.tool.policy().cancel;
         let (ways, tool) = (Arc::new(ways), &pool.tool);
@@ -278,7 +280,7 @@ impl<X: Transport> ReadyRank<X> {
         }
         match next {
             Some(init_message) => station.begin(&init_message),
-            None => station.leave().map(Word::Nothing),
+            None => station.leave().map(WaitOutcome::Nothing),
         }
     }
 
@@ -317,7 +319,7 @@ impl<X: Transport> RankLoop<X> {
         self.send(Rank::MASTER, &Message::Hello(hello))
     }
 
-    /// Serves until told to stop. Returns the init message of the next tool, if there is one.
+    /// Serves until a stop message. Returns the init message of the next tool, if there is one.
     fn serve_until_stop<T: Distributed + 'static>(
         &mut self,
         agent: &Agent<'_, T>,
@@ -361,7 +363,7 @@ impl<X: Transport> RankLoop<X> {
         if let Some(master) = &mut self.master {
             master.report_stopped();
         }
-        while !self.transport.settle()? {
+        while !self.transport.advance_sends()? {
             std::thread::sleep(PAUSES.0);
         }
         Ok(self.transport)

@@ -14,7 +14,7 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_flow::{DirCache, DirNode, Entry, EntryOutcome, EntryReport, Report};
-use haul_journal::{Stamp, StampedState, is_settled};
+use haul_journal::{Stamp, StampedState, is_past_clock_tick};
 use haul_sys::{EntryType, Fd, Names, file_system_id, stat_at, stat_path};
 
 use crate::distributed::Distributed;
@@ -53,7 +53,7 @@ impl SeenEntries {
             let entry = Entry { node: Arc::clone(node), name: name.into(), kind: listed.kind, seen: None };
             let source = place.as_ref().and_then(|place| {
                 let stat = stat_path(Some(place.directory), name, tool.follow(&entry)).ok()?;
-                is_settled(&stat).then(|| StampedState::new(place.file_system, &stat))
+                is_past_clock_tick(&stat).then(|| StampedState::new(place.file_system, &stat))
             });
             let known = known.get(index).copied().filter(|known| *known != Stamp::NONE);
             let kept = known.filter(|known| *known == stamp(tool, cache, &entry, source.as_ref()));

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const INTERRUPT: i32 = 2;
 
 /// Records a job's output and events, and reacts to them.
-struct Heard<'a> {
+struct RecordedEvents<'a> {
     output: Vec<u8>,
     error: Vec<u8>,
     progress: Vec<String>,
@@ -31,9 +31,9 @@ struct Heard<'a> {
     react: Box<dyn FnMut(&str) + 'a>,
 }
 
-impl<'a> Heard<'a> {
+impl<'a> RecordedEvents<'a> {
     fn reacting(react: impl FnMut(&str) + 'a) -> Self {
-        Heard {
+        RecordedEvents {
             output: Vec::new(),
             error: Vec::new(),
             progress: Vec::new(),
@@ -47,7 +47,7 @@ impl<'a> Heard<'a> {
     }
 }
 
-impl BatchListener for Heard<'_> {
+impl BatchListener for RecordedEvents<'_> {
     fn output(&mut self, bytes: &[u8]) {
         self.output.extend_from_slice(bytes);
         (self.react)(&String::from_utf8_lossy(bytes));
@@ -87,7 +87,7 @@ fn in_slurm(slurm: &Slurm, folder: &Path, script: &str) -> BatchOrder {
     order(System::Slurm, folder, slurm.environment(), script)
 }
 
-/// Lists a directory: a spool that was left shows up.
+/// Lists a directory: a job directory that was left shows up.
 fn names_in(folder: &Path) -> Vec<String> {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
@@ -112,7 +112,7 @@ fn a_job_is_followed_to_its_status() {
         clients: 3,
         ..in_slurm(&slurm, folder.path(), script)
     };
-    let mut heard = Heard::reacting(|_| ());
+    let mut heard = RecordedEvents::reacting(|_| ());
     let began = Instant::now();
     let outcome = run(&wanted, &Signals::none(), &mut heard).unwrap();
     note!("a job of Slurm in {:?}: {:?}", began.elapsed(), heard.events);
@@ -133,9 +133,9 @@ fn what_a_command_leaves_for_a_later_one_is_kept() {
         folder.path(),
         "echo half >\"$HAUL_SPOOL/journal\"; : >\"$HAUL_SPOOL/unfinished\"; exit 1",
     );
-    let outcome = run(&wanted, &Signals::none(), &mut Heard::reacting(|_| ())).unwrap();
-    let BatchOutcome::GivenUp { status: 1, spool, .. } = outcome else { panic!("{outcome:?}") };
-    assert_eq!(fs::read_to_string(spool.join("journal")).unwrap(), "half\n");
+    let outcome = run(&wanted, &Signals::none(), &mut RecordedEvents::reacting(|_| ())).unwrap();
+    let BatchOutcome::GivenUp { status: 1, job_directory, .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(fs::read_to_string(job_directory.join("journal")).unwrap(), "half\n");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_queue_that_refuses_is_told_of() {
     for (queue, reason) in [("closed", "not available"), ("missing", "invalid partition specified: missing")]
     {
         let wanted = BatchOrder { queue: Some(queue.to_owned()), ..in_slurm(&slurm, folder.path(), "true") };
-        let error = run(&wanted, &Signals::none(), &mut Heard::reacting(|_| ())).unwrap_err();
+        let error = run(&wanted, &Signals::none(), &mut RecordedEvents::reacting(|_| ())).unwrap_err();
         assert!(matches!(&error, BatchError::Refused(why) if why.contains(reason)), "{error:?}");
         assert_eq!(names_in(folder.path()), Vec::<String>::new());
     }
@@ -162,7 +162,7 @@ fn a_job_cancelled_from_outside_is_lost() {
     let with_status = "trap 'exit 143' TERM; echo begun; sleep 1000 & wait; exit 143";
     for script in ["echo begun; exec sleep 1000", with_status] {
         let mut job = String::new();
-        let mut heard = Heard::reacting(|text| {
+        let mut heard = RecordedEvents::reacting(|text| {
             job = submitted(text).unwrap_or_else(|| job.clone());
             if text == "begun\n" {
                 slurm.run(&["scancel", "--full", &job]).unwrap();
@@ -170,9 +170,11 @@ fn a_job_cancelled_from_outside_is_lost() {
         });
         let outcome = run(&in_slurm(&slurm, folder.path(), script), &Signals::none(), &mut heard).unwrap();
         assert_eq!(heard.text(), "begun\n");
-        let BatchOutcome::Lost { over: Over::Cancelled, spool, .. } = outcome else { panic!("{outcome:?}") };
-        assert!(spool.join("out").exists());
-        fs::remove_dir_all(spool).unwrap();
+        let BatchOutcome::Lost { over: Over::Cancelled, job_directory, .. } = outcome else {
+            panic!("{outcome:?}")
+        };
+        assert!(job_directory.join("out").exists());
+        fs::remove_dir_all(job_directory).unwrap();
     }
 }
 
@@ -182,7 +184,7 @@ fn a_signal_cancels_the_job() {
     let slurm = Slurm::start(1).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let signals = Signals::none();
-    let mut heard = Heard::reacting(|text| {
+    let mut heard = RecordedEvents::reacting(|text| {
         if text == "begun\n" {
             signals.raise(INTERRUPT);
         }
@@ -205,7 +207,7 @@ fn follower() {
     let configuration = PathBuf::from(std::env::var_os("SLURM_CONF").unwrap());
     let script = "echo begun >begun; exec sleep 1000";
     let wanted = order(System::Slurm, Path::new(&folder), ("SLURM_CONF", configuration), script);
-    let outcome = run(&wanted, &Signals::listen().unwrap(), &mut Heard::reacting(|_| ())).unwrap();
+    let outcome = run(&wanted, &Signals::listen().unwrap(), &mut RecordedEvents::reacting(|_| ())).unwrap();
     fs::write(Path::new(&folder).join("outcome"), format!("{outcome:?}")).unwrap();
 }
 
@@ -243,7 +245,7 @@ fn a_job_whose_node_is_killed_is_followed_when_it_begins_again() {
                   echo half >\"$HAUL_SPOOL/journal\"; echo \"on $SLURMD_NODENAME\"; sleep 1000; fi";
     let mut job = String::new();
     let mut killed = 0;
-    let mut heard = Heard::reacting(|text| {
+    let mut heard = RecordedEvents::reacting(|text| {
         job = submitted(text).unwrap_or_else(|| job.clone());
         if let Some(node) = text.strip_prefix("on ") {
             killed = slurm.kill_node(node.trim());
@@ -276,7 +278,7 @@ fn a_job_that_takes_too_long_is_lost() {
         walltime: Some(Duration::from_secs(1)),
         ..in_slurm(&slurm, folder.path(), "exec sleep 1000")
     };
-    let outcome = run(&wanted, &Signals::none(), &mut Heard::reacting(|_| ())).unwrap();
+    let outcome = run(&wanted, &Signals::none(), &mut RecordedEvents::reacting(|_| ())).unwrap();
     assert!(matches!(outcome, BatchOutcome::Lost { over: Over::TimedOut, .. }), "{outcome:?}");
 }
 
@@ -382,7 +384,7 @@ fn in_a_job_each_launcher_reaches_all_nodes() {
             line.words.insert(1, "--allow-run-as-root".into());
         }
         let order = BatchOrder { words: line.words, clients: 3, ..in_slurm(&slurm, folder.path(), "") };
-        let mut heard = Heard::reacting(|_| ());
+        let mut heard = RecordedEvents::reacting(|_| ());
         let outcome = run(&order, &Signals::none(), &mut heard).unwrap();
         let text = heard.text();
         let error = String::from_utf8_lossy(&heard.error).into_owned();
@@ -420,7 +422,7 @@ fn a_job_of_pbs_is_described_and_followed() {
         clients: 5,
         ..in_pbs(&pbs, folder.path(), "echo out; echo err >&2; exit 4")
     };
-    let mut heard = Heard::reacting(|_| ());
+    let mut heard = RecordedEvents::reacting(|_| ());
     assert_eq!(run(&wanted, &Signals::none(), &mut heard).unwrap(), BatchOutcome::Finished(4));
     assert_eq!((heard.text().as_str(), heard.error.as_slice()), ("out\n", &b"err\n"[..]));
     let script = pbs.script("1.standin");
@@ -442,21 +444,23 @@ fn pbs_refuses_cancels_and_is_interrupted() {
     let (pbs, folder) = (Pbs::new(&[]).unwrap(), tempfile::tempdir().unwrap());
     let wanted = in_pbs(&pbs, folder.path(), "echo begun; exec sleep 1000");
     let refused = BatchOrder { queue: Some("closed".to_owned()), ..wanted.clone() };
-    let error = run(&refused, &Signals::none(), &mut Heard::reacting(|_| ())).unwrap_err();
+    let error = run(&refused, &Signals::none(), &mut RecordedEvents::reacting(|_| ())).unwrap_err();
     assert!(matches!(&error, BatchError::Refused(why) if why == "qsub: Queue is not enabled"), "{error:?}");
 
     let qdel = pbs.bin().join("qdel");
-    let mut heard = Heard::reacting(|text| {
+    let mut heard = RecordedEvents::reacting(|text| {
         if text == "begun\n" {
             assert!(Command::new(&qdel).arg("1.standin").status().unwrap().success());
         }
     });
     let outcome = run(&wanted, &Signals::none(), &mut heard).unwrap();
-    let BatchOutcome::Lost { over: Over::Cancelled, spool, .. } = outcome else { panic!("{outcome:?}") };
-    fs::remove_dir_all(spool).unwrap();
+    let BatchOutcome::Lost { over: Over::Cancelled, job_directory, .. } = outcome else {
+        panic!("{outcome:?}")
+    };
+    fs::remove_dir_all(job_directory).unwrap();
 
     let signals = Signals::none();
-    let mut heard = Heard::reacting(|text| {
+    let mut heard = RecordedEvents::reacting(|text| {
         if text == "begun\n" {
             signals.raise(INTERRUPT);
         }

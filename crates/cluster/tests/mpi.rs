@@ -69,9 +69,9 @@ fn messages_arrive(kind: MpiKind) {
         let arguments = [vec!["exchange", &each_text], explicit(&mpi)].concat();
         let outcome = run(&mpi, count, &arguments, Expecting::World);
         assert!(outcome.succeeded(), "{}", everything(&outcome));
-        let told = lines(&outcome, "rank ");
-        assert_eq!(told.len(), count as usize, "{}", everything(&outcome));
-        for (rank, line) in told.iter().enumerate() {
+        let printed = lines(&outcome, "rank ");
+        assert_eq!(printed.len(), count as usize, "{}", everything(&outcome));
+        for (rank, line) in printed.iter().enumerate() {
             let begin = format!("{rank} of {count}: {} messages, ", each * count);
             assert!(line.starts_with(&begin) && line.ends_with(abi(kind)), "{line}\nis not {begin}");
         }
@@ -83,11 +83,11 @@ fn what_cannot_be_sent_is_an_error(kind: MpiKind) {
     let mpi = Mpi::find(kind).unwrap();
     let outcome = run(&mpi, 2, &[vec!["stray"], explicit(&mpi)].concat(), Expecting::World);
     assert!(outcome.succeeded(), "{}", everything(&outcome));
-    let told = outcome.printed();
-    assert_eq!(told.matches("there is no rank 2 among 2").count(), 2, "{}", everything(&outcome));
+    let printed = outcome.printed();
+    assert_eq!(printed.matches("there is no rank 2 among 2").count(), 2, "{}", everything(&outcome));
     let too_long = "sending a message: a message of 2147483648 bytes is longer than 2147483647";
-    assert_eq!(told.matches(too_long).count(), 2, "{}", everything(&outcome));
-    assert_eq!(told.matches(": 6 messages").count(), 2, "{}", everything(&outcome));
+    assert_eq!(printed.matches(too_long).count(), 2, "{}", everything(&outcome));
+    assert_eq!(printed.matches(": 6 messages").count(), 2, "{}", everything(&outcome));
 }
 
 /// A library that doesn't know the launcher takes each rank for the only one. All ranks must
@@ -102,15 +102,15 @@ fn the_library_of_another_mpi_is_refused(kind: MpiKind) {
     for other in others {
         let library = other.library().to_str().expect("a path that is text");
         let outcome = run(&mpi, 3, &["exchange", "5", library], Expecting::Refusal);
-        let told = lines(&outcome, "refused: ");
+        let printed = lines(&outcome, "refused: ");
         if matches!(other.kind(), MpiKind::Mpich5 | MpiKind::Standard) {
             // MPICH 5 detects that Open MPI launched it, prints a page of text and exits.
-            let ended = told.is_empty() && !outcome.succeeded() && !outcome.printed().contains("messages");
+            let ended = printed.is_empty() && !outcome.succeeded() && !outcome.printed().contains("messages");
             assert!(ended, "{}", everything(&outcome));
             continue;
         }
-        assert_eq!(told.len(), 3, "{}: {}", other.kind().name(), everything(&outcome));
-        for line in told {
+        assert_eq!(printed.len(), 3, "{}: {}", other.kind().name(), everything(&outcome));
+        for line in printed {
             let says = line.starts_with("the launcher says 3 ranks, but ")
                 && line.ends_with(" says 1: it belongs to another MPI")
                 && line.contains(library);

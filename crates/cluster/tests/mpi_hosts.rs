@@ -28,15 +28,15 @@ fn messages_cross_hosts(kind: MpiKind) {
     let three = Hosts::new(3).expect("three hosts");
     let job = three.job(&mpi, 6, &ranks()).expect("a job").args(["exchange", "32"]).args(explicit(&mpi));
     let outcome = job.within(LIMIT).finish().expect("a launcher");
-    let told = outcome.printed();
+    let printed = outcome.printed();
     // MPICH 4 may hang in its finalizer after the ranks have printed everything. They then exit
     // without it, which its launcher may report as a failure.
-    assert!(outcome.succeeded() || kind == MpiKind::Mpich4, "{told}\n{}", outcome.errors());
+    assert!(outcome.succeeded() || kind == MpiKind::Mpich4, "{printed}\n{}", outcome.errors());
     assert!(outcome.took < LIMIT / 2, "{:?}", outcome.took);
     for host in three.names() {
-        assert_eq!(told.matches(&format!(" on {host}, ")).count(), 2, "{host}: {told}");
+        assert_eq!(printed.matches(&format!(" on {host}, ")).count(), 2, "{host}: {printed}");
     }
-    assert_eq!(told.matches(": 192 messages, ").count(), 6, "{told}");
+    assert_eq!(printed.matches(": 192 messages, ").count(), 6, "{printed}");
 }
 
 /// Rank 0 misses the rank on the host that is cut off and still hears the other, unless the library
@@ -49,7 +49,7 @@ fn a_host_that_is_cut_off_is_silent(kind: MpiKind) {
     std::fs::write(&said, "").expect("a file");
     let says = |line: &str| {
         let said = std::fs::read_to_string(&said).unwrap_or_default();
-        said.lines().any(|told| told == format!("rank 0 of 3: {line}"))
+        said.lines().any(|printed| printed == format!("rank 0 of 3: {line}"))
     };
     let job = three.job(&mpi, 3, &ranks()).expect("a job").arg("beat").args(explicit(&mpi));
     let running = job.stdout_to(&said).within(LIMIT).start().expect("a launcher");

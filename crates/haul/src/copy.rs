@@ -123,7 +123,7 @@ impl Copy {
             deletion: None,
         };
         let outcome = haul_copy::run(&Alone, request, &collector);
-        collector.conclude(outcome)
+        collector.finish(outcome)
     }
 
     fn operands(&self) -> Result<Operands, Error> {

@@ -79,7 +79,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Returns the result of a copy.
-    pub(crate) fn conclude(self, outcome: Result<Outcome, Refused>) -> Result<Summary, Error> {
+    pub(crate) fn finish(self, outcome: Result<Outcome, Refused>) -> Result<Summary, Error> {
         let summary = self.into_summary();
         match outcome {
             Ok(Outcome::Success) => Ok(summary),

@@ -136,6 +136,6 @@ impl Sync {
         };
         let has_failed = || collector.has_failed();
         let outcome = haul_sync::run(&Alone, request, deletion.as_ref(), &has_failed, &collector);
-        collector.conclude(outcome)
+        collector.finish(outcome)
     }
 }

@@ -55,7 +55,7 @@ impl Stamp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MadeDirectory {
     pub(crate) inode: u64,
-    /// Its birth time in nanoseconds. It tells a directory that got the same inode number later.
+    /// Its birth time in nanoseconds. It identifies a later directory with the same inode number.
     pub(crate) born: u64,
 }
 
@@ -109,7 +109,7 @@ const COARSE_TICK: Duration = Duration::from_secs(2);
 /// True if any later change of a file that was just stat'ed will show in its times. A file that was
 /// changed a moment ago may be changed again within the same tick of the file system's clock.
 #[must_use]
-pub fn is_settled(stat: &Stat) -> bool {
+pub fn is_past_clock_tick(stat: &Stat) -> bool {
     let Timestamp { seconds, nanoseconds } = stat.changed;
     let tick = if nanoseconds == 0 { COARSE_TICK } else { TICK };
     let Ok(now) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) else { return false };

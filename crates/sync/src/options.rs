@@ -72,7 +72,8 @@ impl Options {
         let in_place = copy.atomic != Atomic::Always;
         let existing = &copy.existing;
         let Update::Different(difference) = existing.update else { return Some(Conflict::NotEqual) };
-        // Backups beside the files would themselves be extra; the others make no equal tree.
+        // Backups next to the files would themselves be extra entries; with the other options the
+        // trees wouldn't become equal.
         let not_equal = existing.backs_up()
             || existing.ask
             || !copy.recursive

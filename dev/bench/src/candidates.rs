@@ -1,9 +1,9 @@
 //! Finds the programs that take part: haul, possibly with several settings, and its rivals.
 //!
 //! A rival is looked up by name, first in the given directories and then in PATH, and is asked for
-//! its version. The version also tells it from other programs of the same name (there are several
-//! `cp`s and several `rcp`s). Every candidate copies a directory to a name that does not exist yet,
-//! so the copy *is* the directory; rsync and wcp need a slash after the source for that.
+//! its version. The version also distinguishes it from other programs of the same name (there are
+//! several `cp`s and several `rcp`s). Every candidate copies a directory to a name that does not
+//! exist yet, so the copy *is* the directory; rsync and wcp need a slash after the source for that.
 //!
 //! To add a rival, add an entry to [`RIVALS`].
 
@@ -191,19 +191,19 @@ pub(crate) struct CandidateSearch {
 }
 
 /// Returns the canonical path of the haul binary: the given one, the one that was called as
-/// `haul bench`, the one beside this program, or the one in PATH.
+/// `haul bench`, the one next to this program, or the one in PATH.
 ///
 /// # Errors
 ///
 /// [`Error::Io`] if the given one does not exist, [`Error::Refused`] if none is found.
 pub(crate) fn haul_binary(given: Option<&Path>) -> Result<PathBuf> {
     let called = || std::env::var_os(CALLED).map(PathBuf::from);
-    let beside = || {
+    let adjacent = || {
         let haul = std::env::current_exe().ok()?.with_file_name(HAUL);
         programs::is_executable(&haul).then_some(haul)
     };
     let on_path = || programs::find_in(&programs::path_folders(), HAUL).next();
-    let haul = given.map(Path::to_owned).or_else(called).or_else(beside).or_else(on_path);
+    let haul = given.map(Path::to_owned).or_else(called).or_else(adjacent).or_else(on_path);
     let haul = haul.ok_or_else(|| {
         let missing = "haul is neither beside haul-bench nor on PATH; give its binary with --haul";
         Error::Refused(missing.to_owned())

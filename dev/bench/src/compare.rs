@@ -198,7 +198,7 @@ impl CompareRun<'_> {
     }
 
     fn run_on(&mut self, ground: &mut ImageGround, workload: &Workload) -> Result<()> {
-        self.tell(&format!("{}: making the images and the tree", workload.name()))?;
+        self.log(&format!("{}: making the images and the tree", workload.name()))?;
         let digest = ground.prepare(workload, self.interrupt)?;
         let seed = match workload {
             Workload::Made { seed, .. } => Some(*seed),
@@ -224,15 +224,15 @@ impl CompareRun<'_> {
         tree: &MeasuredTree,
         plan: &SeriesPlan,
     ) -> Result<Vec<SeriesRun>> {
-        let mut told = Ok(());
+        let mut logged = Ok(());
         let mut observe = |run: &SeriesRun| {
             let line = progress_line(&tree.name, plan, run);
-            if told.is_ok() {
-                told = writeln!(self.progress, "{line}").map_err(Error::no_output);
+            if logged.is_ok() {
+                logged = writeln!(self.progress, "{line}").map_err(Error::no_output);
             }
         };
         let runs = series::run(ground, &self.report.candidates, plan, self.interrupt, &mut observe)?;
-        told.map(|()| runs)
+        logged.map(|()| runs)
     }
 
     fn show_facts(&mut self) -> Result<()> {
@@ -246,7 +246,7 @@ impl CompareRun<'_> {
         self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush()).map_err(Error::no_output)
     }
 
-    fn tell(&mut self, line: &str) -> Result<()> {
+    fn log(&mut self, line: &str) -> Result<()> {
         writeln!(self.progress, "{line}").map_err(Error::no_output)
     }
 

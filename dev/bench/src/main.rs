@@ -126,7 +126,7 @@ fn main() -> ExitCode {
     match BenchArguments::try_parse() {
         Ok(line) => run(&line.command),
         Err(answer) => {
-            // --help and --version end here too. If printing fails, only the exit status can tell.
+            // --help and --version end here too. If printing fails, only the exit status shows it.
             let printed = answer.print().is_ok();
             if printed && !answer.use_stderr() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }

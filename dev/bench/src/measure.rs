@@ -9,7 +9,7 @@
 //! a command is charged with the size of the benchmark. Two measures keep that small: the benchmark
 //! keeps no lists of files, and it starts commands with fork instead of vfork (std uses fork for a
 //! command that sets its group ID), so that only its anonymous pages count, not its program text.
-//! The remainder is reported beside the figures as the floor.
+//! The remainder is reported with the figures, as the floor.
 //!
 //! Promises: when `measure` returns, no process of the command's process group is running, so
 //! nothing keeps the mounts busy.
@@ -41,7 +41,8 @@ pub(crate) struct Usage {
     pub(crate) memory_peak_bytes: u64,
     /// Peak memory of a command that allocates nothing: the benchmark's own pages.
     pub(crate) memory_floor_bytes: u64,
-    /// CPU seconds the rest of the machine used meanwhile: other processes and kernel threads.
+    /// CPU seconds that the rest of the machine used during the run: other processes and kernel
+    /// threads.
     pub(crate) elsewhere_seconds: f64,
 }
 

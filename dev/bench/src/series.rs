@@ -29,7 +29,7 @@ use crate::programs;
 use crate::verify::{self, Digest};
 
 /// Maximum number of differences reported for a wrong copy.
-const DIFFERENCES_TOLD: usize = 3;
+const DIFFERENCES_PRINTED_MAX: usize = 3;
 
 /// Parameters of a series.
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +132,7 @@ fn wrong_copy(ground: &ImageGround, expected: Digest, interrupt: &Interrupt) -> 
     // An unreadable or missing copy is the candidate's failure, not an error of the benchmark.
     let why = match verify::digest(&copy, interrupt) {
         Ok(digest) if digest == expected => return Ok(None),
-        Ok(_) => verify::differences(&source, &copy, DIFFERENCES_TOLD, interrupt)?.join("; "),
+        Ok(_) => verify::differences(&source, &copy, DIFFERENCES_PRINTED_MAX, interrupt)?.join("; "),
         Err(error) if error.is_interruption() => return Err(error),
         Err(error) => error.to_string(),
     };

@@ -1,15 +1,15 @@
-//! Implements `haul-bench start`: how long the smallest copies take, which is mostly the start of
-//! the program.
+//! Implements `haul-bench start`: times the smallest copies, which consist mostly of the program's
+//! start.
 //!
 //! The programs take turns, in an order that rotates from round to round and is reversed in every
-//! second one, so none always follows the same other one. The runs of a round are pairs. Ratios are
-//! medians over the pairs: unlike ratios of medians, they don't change with a machine that gets
-//! slower meanwhile. A command is started with `posix_spawn`, for which the size of the benchmark
-//! doesn't matter, in the caller's locale.
+//! second one, so no program always follows the same other one. The runs of a round are paired.
+//! Ratios are medians over the pairs: unlike ratios of medians, they aren't distorted if the
+//! machine slows down during the benchmark. Commands are started with `posix_spawn`, whose cost
+//! doesn't depend on the size of the benchmark, in the caller's locale.
 //!
-//! Every build of haul is copied first. The page cache holds a file that a linker has just written
-//! in single pages, but one that was written in large blocks, as a package manager writes it, in
-//! large folios. These are mapped faster, which makes 6 % of the time.
+//! Every build of haul is copied first. In the page cache, a file that a linker has just written
+//! consists of single pages; one that was written in large blocks, like an installed package,
+//! consists of large folios. These are mapped faster, which saves 6 % of the time.
 
 use std::fs;
 use std::io::Write;

@@ -34,7 +34,7 @@ const INSTALLED: [(&str, &str); 4] = [
     ("share/zsh/site-functions/_haul", "completions/_haul"),
 ];
 
-/// Prints what each function that a module file calls is told to do.
+/// Prints the arguments of each function that a module file calls.
 const LMOD_SHOW: &str = "
     function show(name) return function(...) print(name, ...) end end
     help, whatis = show('help'), show('whatis')

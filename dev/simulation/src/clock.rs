@@ -38,7 +38,7 @@ pub(crate) enum Happening {
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
     now: Time,
-    said: u64,
+    scheduled: u64,
     heap: BinaryHeap<Reverse<(Time, u64, Happening)>>,
 }
 
@@ -50,8 +50,8 @@ impl EventQueue {
 
     /// Schedules an event for `time`, or for now if that has passed.
     pub(crate) fn at(&mut self, time: Time, happening: Happening) {
-        self.said += 1;
-        self.heap.push(Reverse((time.max(self.now), self.said, happening)));
+        self.scheduled += 1;
+        self.heap.push(Reverse((time.max(self.now), self.scheduled, happening)));
     }
 
     /// Drops all future events.

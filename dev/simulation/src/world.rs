@@ -36,7 +36,7 @@ pub(super) struct World<'a> {
     pub(super) orders: Slab<SchedulerOrder>,
     pub(super) reports: Slab<Vec<SchedulerEvent>>,
     /// Incomplete files of each work item.
-    pub(super) unsettled: HashMap<ItemId, u32>,
+    pub(super) incomplete_items: HashMap<ItemId, u32>,
     pub(super) records: Records,
     fresh: Vec<SchedulerOrder>,
     over: bool,
@@ -65,7 +65,7 @@ pub fn run(scene: &Scenario) -> SimulationOutcome {
         jobs: Slab::new(),
         orders: Slab::new(),
         reports: Slab::new(),
-        unsettled: HashMap::new(),
+        incomplete_items: HashMap::new(),
         records: Records::new(scene.clients),
         fresh: Vec::new(),
         over: false,
@@ -292,7 +292,7 @@ impl World<'_> {
         if files.is_empty() {
             return self.report(self.clock.now(), vec![SchedulerEvent::ItemDone { rank, item }]);
         }
-        self.unsettled.insert(item, files.len() as u32);
+        self.incomplete_items.insert(item, files.len() as u32);
         self.clients[rank.index()].waiting.extend(files.iter().map(|&file| (item, file)));
     }
 
@@ -367,7 +367,7 @@ impl World<'_> {
                 ticket: Vec::new(),
             };
             self.report(now, vec![SchedulerEvent::Open(file)]);
-            self.settle(rank, item);
+            self.entry_done(rank, item);
         } else if job.left == 0 {
             self.moved(place);
         } else {
@@ -450,7 +450,7 @@ impl World<'_> {
     fn was_closed(&mut self, place: u32) {
         let Some(job) = self.jobs.take(place) else { return };
         match job.work {
-            TransferredData::File { item } => self.settle(job.rank, item),
+            TransferredData::File { item } => self.entry_done(job.rank, item),
             TransferredData::Finished { file } => {
                 self.report(self.clock.now(), vec![SchedulerEvent::FileOver { file }])
             }
@@ -460,12 +460,12 @@ impl World<'_> {
 
     /// Called when an entry of a work item is complete or detached. After the last one, the item
     /// is reported.
-    fn settle(&mut self, rank: Rank, item: ItemId) {
+    fn entry_done(&mut self, rank: Rank, item: ItemId) {
         self.clients[rank.index()].open_files -= 1;
-        if let Some(left) = self.unsettled.get_mut(&item) {
+        if let Some(left) = self.incomplete_items.get_mut(&item) {
             *left -= 1;
             if *left == 0 {
-                self.unsettled.remove(&item);
+                self.incomplete_items.remove(&item);
                 self.report(self.clock.now(), vec![SchedulerEvent::ItemDone { rank, item }]);
             }
         }
@@ -542,7 +542,7 @@ impl World<'_> {
         self.rank_0.cancel(now);
         self.clients.iter_mut().for_each(|client| client.end(now));
         (self.jobs, self.orders, self.reports) = <_>::default();
-        self.unsettled.clear();
+        self.incomplete_items.clear();
         let mut begun: Vec<u64> = self.records.large.keys().copied().collect();
         begun.sort_unstable();
         self.launch.begin_attempt(begun);

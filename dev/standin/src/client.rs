@@ -52,7 +52,7 @@ pub(crate) struct MountClient {
     next_listing: AtomicU64,
 }
 
-pub(crate) fn told(errno: Errno) -> fuser::Errno {
+pub(crate) fn to_fuse(errno: Errno) -> fuser::Errno {
     fuser::Errno::from_i32(errno.raw_os_error())
 }
 
@@ -174,7 +174,7 @@ impl Filesystem for MountClient {
             act,
             |reply, outcome| match outcome {
                 Ok(to) => reply.data(to.as_bytes()),
-                Err(errno) => reply.error(told(errno)),
+                Err(errno) => reply.error(to_fuse(errno)),
             },
         );
     }
@@ -280,7 +280,7 @@ impl Filesystem for MountClient {
                 flags.set(FopenFlags::FOPEN_NONSEEKABLE, refuses_offsets);
                 reply.opened(FileHandle(0), flags);
             }
-            Err(errno) => reply.error(told(errno)),
+            Err(errno) => reply.error(to_fuse(errno)),
         }
     }
 
@@ -320,7 +320,7 @@ impl Filesystem for MountClient {
                 let flags = FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
                 reply.created(&cache_time, &attributes, Generation(0), FileHandle(0), flags);
             }
-            Err(errno) => reply.error(told(errno)),
+            Err(errno) => reply.error(to_fuse(errno)),
         });
     }
 
@@ -338,14 +338,14 @@ impl Filesystem for MountClient {
         let mut range = offset..offset.saturating_add(u64::from(size));
         let (object, layout) = match self.begin_read(number.0, &mut range) {
             Ok(begun) => begun,
-            Err(errno) => return reply.error(told(errno)),
+            Err(errno) => return reply.error(to_fuse(errno)),
         };
         let at = self.budget.read(&self.model, layout.as_ref(), range.clone());
         self.model.timer.at(at, move || {
             let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap_or_default()];
             match object.map_or(Ok(()), |object| read_zeros_beyond(&object, &mut bytes, range.start)) {
                 Ok(()) => reply.data(&bytes),
-                Err(error) => reply.error(told(errno(error))),
+                Err(error) => reply.error(to_fuse(errno(error))),
             }
         });
     }
@@ -373,7 +373,7 @@ impl Filesystem for MountClient {
         });
         let layout = match outcome {
             Ok(layout) => layout,
-            Err(errno) => return reply.error(told(errno)),
+            Err(errno) => return reply.error(to_fuse(errno)),
         };
         let written = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let at = self.budget.write(&self.model, layout.as_ref(), range);
@@ -436,7 +436,7 @@ impl Filesystem for MountClient {
                 listings.insert(handle, Arc::new(listing));
                 reply.opened(FileHandle(handle), FopenFlags::empty());
             }
-            Err(errno) => reply.error(told(errno)),
+            Err(errno) => reply.error(to_fuse(errno)),
         }
     }
 
@@ -475,7 +475,7 @@ impl Filesystem for MountClient {
                     }
                     reply.ok();
                 }
-                Err(errno) => reply.error(told(errno)),
+                Err(errno) => reply.error(to_fuse(errno)),
             },
         );
     }
@@ -508,7 +508,7 @@ impl Filesystem for MountClient {
                     unit,
                 );
             }
-            Err(errno) => reply.error(told(errno)),
+            Err(errno) => reply.error(to_fuse(errno)),
         }
     }
 
@@ -572,7 +572,7 @@ impl Filesystem for MountClient {
     ) {
         match seek(&mut self.model.tree(), number.0, offset, whence) {
             Ok(found) => reply.offset(found),
-            Err(errno) => reply.error(told(errno)),
+            Err(errno) => reply.error(to_fuse(errno)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `haul-standin`: mounts the striped stand-in until it is told to stop. See the library.
+//! `haul-standin`: mounts the striped stand-in until it receives a stop signal. See the library.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::faults::Faults;
 use crate::layout::{Placement, StripeLayout};
-use crate::pace::{Lane, PacedDirection, Road, UptimeClock, nanoseconds};
+use crate::pace::{PacedDirection, PacedLink, RateLimit, UptimeClock, nanoseconds};
 use crate::settings::{Directions, StandInSettings};
 use crate::statistics::{RequestKind, Statistics};
 use crate::timer::Timer;
@@ -25,8 +25,8 @@ pub(crate) struct Model {
     /// False while pacing is off and nothing takes time.
     pub(crate) paced: AtomicBool,
     tree: Mutex<BackedTree>,
-    targets: Vec<Road>,
-    metadata: Lane,
+    targets: Vec<PacedLink>,
+    metadata: RateLimit,
     latency: u64,
     metadata_latency: u64,
 }
@@ -35,7 +35,7 @@ impl Model {
     pub(crate) fn new(settings: StandInSettings) -> io::Result<Self> {
         let clock = UptimeClock::start();
         let together = settings.directions == Directions::Together;
-        let road = || Road::new(settings.target_rate, settings.burst, together);
+        let link = || PacedLink::new(settings.target_rate, settings.burst, together);
         let pools = settings.pools.iter().map(|pool| {
             let mut name = [0; 16];
             name.iter_mut().zip(pool.name.bytes()).for_each(|(to, letter)| *to = letter);
@@ -56,8 +56,8 @@ impl Model {
             faults: Faults::default(),
             paced: AtomicBool::new(true),
             tree: Mutex::new(BackedTree::new(&settings.backing, placement)),
-            targets: std::iter::repeat_with(road).take(usize::from(settings.targets)).collect(),
-            metadata: Lane::new(settings.metadata_rate, settings.burst),
+            targets: std::iter::repeat_with(link).take(usize::from(settings.targets)).collect(),
+            metadata: RateLimit::new(settings.metadata_rate, settings.burst),
             latency: nanoseconds(settings.latency),
             metadata_latency: nanoseconds(settings.metadata_latency),
             settings,
@@ -75,8 +75,8 @@ impl Model {
 
 pub(crate) struct Budget {
     pub(crate) number: usize,
-    road: Road,
-    metadata: Lane,
+    link: PacedLink,
+    metadata: RateLimit,
     behind: Mutex<Behind>,
 }
 
@@ -127,8 +127,8 @@ impl Budget {
         let together = settings.directions == Directions::Together;
         Self {
             number,
-            road: Road::new(settings.client_rate, settings.burst, together),
-            metadata: Lane::new(settings.client_metadata_rate, settings.burst),
+            link: PacedLink::new(settings.client_rate, settings.burst, together),
+            metadata: RateLimit::new(settings.client_metadata_rate, settings.burst),
             behind: Mutex::default(),
         }
     }
@@ -179,12 +179,12 @@ impl Budget {
         let bytes = range.end - range.start;
         model.statistics.count_request(self.number, way, bytes);
         let paced = model.is_paced();
-        let mut done = if paced { self.road.reserve(way, now, bytes) } else { now };
+        let mut done = if paced { self.link.reserve(way, now, bytes) } else { now };
         for (target, bytes) in layout.map(|layout| layout.spread(range)).unwrap_or_default() {
             let Some(target) = target else { continue };
             model.statistics.count_part(target, way, bytes);
-            if let Some(road) = model.targets.get(usize::from(target)).filter(|_| paced) {
-                done = done.max(road.reserve(way, now, bytes));
+            if let Some(link) = model.targets.get(usize::from(target)).filter(|_| paced) {
+                done = done.max(link.reserve(way, now, bytes));
             }
         }
         if paced { done.saturating_add(model.latency) } else { now }

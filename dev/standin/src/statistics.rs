@@ -134,8 +134,8 @@ mod tests {
         let statistics = Statistics::new(2, 1);
         statistics.count_part(1, PacedDirection::Write, 7);
         statistics.count_operation(RequestKind::Create);
-        let told = statistics.describe();
-        assert!(told.contains("target.1.written 7\n") && told.contains("target.1.written_requests 1\n"));
-        assert!(told.contains("target.0.written 0\n") && told.contains("metadata.create 1\n"));
+        let text = statistics.describe();
+        assert!(text.contains("target.1.written 7\n") && text.contains("target.1.written_requests 1\n"));
+        assert!(text.contains("target.0.written 0\n") && text.contains("metadata.create 1\n"));
     }
 }

@@ -322,7 +322,7 @@ impl BackedTree {
         if let Some(there) = replaced {
             self.forget_name(to.0, there)?;
         }
-        self.settle(number, from.0, to.0)
+        self.update_links(number, from.0, to.0)
     }
 
     pub(crate) fn exchange(&mut self, one: (u64, &OsStr), other: (u64, &OsStr)) -> ErrnoResult<()> {
@@ -332,12 +332,12 @@ impl BackedTree {
         }
         self.entries_mut(one.0)?.insert(one.1.to_owned(), second);
         self.entries_mut(other.0)?.insert(other.1.to_owned(), first);
-        self.settle(first, one.0, other.0)?;
-        self.settle(second, other.0, one.0)
+        self.update_links(first, one.0, other.0)?;
+        self.update_links(second, other.0, one.0)
     }
 
     /// Updates the parent and the link counts after a move.
-    fn settle(&mut self, number: u64, from: u64, to: u64) -> ErrnoResult<()> {
+    fn update_links(&mut self, number: u64, from: u64, to: u64) -> ErrnoResult<()> {
         let node = self.node_mut(number)?;
         node.touch();
         if let Body::Directory { parent, .. } = &mut node.body {

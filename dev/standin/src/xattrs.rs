@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use fuser::{INodeNo, ReplyEmpty, ReplyXattr};
 use rustix::io::Errno;
 
-use crate::client::{About, MountClient, told};
+use crate::client::{About, MountClient, to_fuse};
 use crate::lov::{self, LayoutOwner};
 use crate::statistics::RequestKind;
 use crate::tree::{BackedTree, Body, ErrnoResult, InodeRecord, ROOT};
@@ -80,9 +80,9 @@ fn set(tree: &mut BackedTree, number: u64, name: &OsStr, value: &[u8], flags: i3
 fn give(reply: ReplyXattr, size: u32, outcome: ErrnoResult<Vec<u8>>) {
     match outcome {
         Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
-        Ok(value) if value.len() > size as usize => reply.error(told(Errno::RANGE)),
+        Ok(value) if value.len() > size as usize => reply.error(to_fuse(Errno::RANGE)),
         Ok(value) => reply.data(&value),
-        Err(errno) => reply.error(told(errno)),
+        Err(errno) => reply.error(to_fuse(errno)),
     }
 }
 
@@ -97,7 +97,7 @@ impl MountClient {
         if number.0 == ROOT && name == FAULTS {
             return match self.model().faults.set(value) {
                 Ok(()) => reply.ok(),
-                Err(errno) => reply.error(told(errno)),
+                Err(errno) => reply.error(to_fuse(errno)),
             };
         }
         if number.0 == ROOT && name == PACE {
@@ -120,7 +120,7 @@ impl MountClient {
             act,
             |reply, outcome| match outcome {
                 Ok(()) => reply.ok(),
-                Err(errno) => reply.error(told(errno)),
+                Err(errno) => reply.error(to_fuse(errno)),
             },
         );
     }
@@ -165,7 +165,7 @@ impl MountClient {
         self.operate((RequestKind::RemoveXattr, About::Node(number)), reply, act, |reply, outcome| {
             match outcome {
                 Ok(()) => reply.ok(),
-                Err(errno) => reply.error(told(errno)),
+                Err(errno) => reply.error(to_fuse(errno)),
             }
         });
     }

@@ -275,7 +275,7 @@ fn named(namespace: &str) -> io::Result<NamespaceId> {
 
 fn processes_in(namespace: NamespaceId) -> io::Result<Vec<u32>> {
     let pids = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    // Processes that have exited, or do so meanwhile, are in no namespace.
+    // Processes that have exited, or exit during the search, are in no namespace.
     let is_in =
         |pid: &u32| identity(Path::new(&format!("/proc/{pid}/ns/net"))).is_ok_and(|own| own == namespace);
     Ok(pids.filter(is_in).collect())

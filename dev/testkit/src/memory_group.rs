@@ -22,7 +22,7 @@ impl MemoryGroup {
     pub fn new(bytes: u64) -> io::Result<Self> {
         let mut refused = io::Error::other("no control groups");
         for (mount, limit) in VERSIONS {
-            // Version 2 has to be told that groups below the root have limits.
+            // In version 2, limits have to be enabled for groups below the root.
             fs::write(Path::new(mount).join("cgroup.subtree_control"), "+memory").unwrap_or_default();
             let folder = Path::new(mount).join(format!("haul-test-{}", std::process::id()));
             match fs::create_dir(&folder) {

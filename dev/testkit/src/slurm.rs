@@ -164,9 +164,8 @@ impl Slurm {
         self.run(&["scontrol", "update", &format!("NodeName={name}"), "State=DOWN", "Reason=lost"]).map(drop)
     }
 
-    /// Lets a job start soon that Slurm requeued with a delay. Not immediately, because a
-    /// node daemon ignores a job that is started within the same second in which it was told
-    /// to terminate it.
+    /// Starts a job soon that Slurm requeued with a delay. Not immediately, because a node daemon
+    /// ignores a job that is started within the second in which it was ordered to terminate it.
     pub fn release(&self, job: &str) -> io::Result<()> {
         self.run(&["scontrol", "update", &format!("JobId={job}"), "StartTime=now+2"]).map(drop)
     }

@@ -143,7 +143,7 @@ impl Dist {
     }
 
     /// Copies a program without its symbols, which go to `haul-TARGET.debug`. gdb and perf find
-    /// that by the link in the program, if it is beside it.
+    /// that by the link in the program, if it is next to it.
     fn split(&self, built: &Path, triple: &str) -> Result<PathBuf, StepFailure> {
         let folder = self.target.join("dist-work").join(triple);
         if folder.exists() {

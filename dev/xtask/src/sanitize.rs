@@ -13,7 +13,7 @@ use std::process::Command;
 use crate::setup::target_folder;
 use crate::skips::Skips;
 use crate::steps::{StepFailure, cargo, is_full_run, is_installed, output_of, run, say};
-use crate::test::{Totals, conclude, run_round};
+use crate::test::{Totals, print_and_check, run_round};
 
 /// Arguments for AddressSanitizer.
 const ADDRESS: [&str; 7] =
@@ -106,7 +106,7 @@ pub(crate) fn sanitize() -> Result<(), StepFailure> {
     } else {
         return Err(StepFailure("neither a nightly toolchain nor valgrind is installed".to_owned()));
     };
-    conclude(&totals, &skips, rounds)?;
+    print_and_check(&totals, &skips, rounds)?;
     let passed = totals.passed.saturating_sub(skips.count);
     if passed < min {
         return Err(StepFailure(format!(

@@ -35,7 +35,7 @@ impl Skips {
     }
 
     /// Prints the skips by reason, and fails if any isn't on the list.
-    pub(crate) fn conclude(&self) -> Result<(), StepFailure> {
+    pub(crate) fn print_and_check(&self) -> Result<(), StepFailure> {
         let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (test, reason) in &self.all {
             by_reason.entry(reason).or_default().push(test);

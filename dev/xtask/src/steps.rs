@@ -103,7 +103,7 @@ fn kill_hung(child: &mut Child) -> io::Result<()> {
 
 fn descendants_of(pid: &str) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    // A process may end meanwhile.
+    // A process may end during the search.
     let children = tasks.flat_map(|task| {
         let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
         children.split_whitespace().map(str::to_owned).collect::<Vec<_>>()

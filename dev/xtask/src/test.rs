@@ -55,7 +55,7 @@ pub(crate) fn test() -> Result<(), StepFailure> {
     for round in ROUNDS {
         run_round(&mut cargo(round), &mut totals, &mut skips)?;
     }
-    conclude(&totals, &skips, ROUNDS.len())
+    print_and_check(&totals, &skips, ROUNDS.len())
 }
 
 /// Checks that the static program for x86_64 compiles, if its target is installed. Otherwise only
@@ -115,8 +115,8 @@ impl Totals {
 }
 
 /// Prints the skips, failures and totals. Fails unless everything passed and every skip is excused.
-pub(crate) fn conclude(totals: &Totals, skips: &Skips, rounds: usize) -> Result<(), StepFailure> {
-    let excused = skips.conclude();
+pub(crate) fn print_and_check(totals: &Totals, skips: &Skips, rounds: usize) -> Result<(), StepFailure> {
+    let excused = skips.print_and_check();
     for failure in &totals.failures {
         say(&format!("\n{}", failure.trim_end()));
     }

@@ -24,7 +24,7 @@ pub(super) enum AllowedOwner {
     RootOrUser,
 }
 
-/// Reads a file. `None` if there is none.
+/// Reads a file. `None` if it doesn't exist.
 ///
 /// # Errors
 /// A sentence for the user: why it can't be read, or isn't trusted.

@@ -105,11 +105,11 @@ impl Commands<'_> {
         self.all.iter().find(|command| command.name == name && !command.flags.is_empty())
     }
 
-    /// Finds a flag that may be set, in one command or in any. `has_name` tells it from others, and
-    /// `name` is its name for messages.
+    /// Finds a flag that may be set, in one command or in any. `has_name` identifies it, and `name`
+    /// is its name for messages.
     ///
     /// # Errors
-    /// A sentence for the user that says why there is none.
+    /// A sentence for the user if no flag fits.
     fn flag(
         &self,
         scope: Option<&Documented>,

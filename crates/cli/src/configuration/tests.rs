@@ -58,8 +58,8 @@ fn wrong_files_are_refused_with_the_line_and_the_key() {
         assert_eq!(set_by("cp", &[text]).expect_err(text), wanted);
     }
     for text in ["jobs", "jobs = ", "jobs = 1\njobs = 2", "[cp\n", "jobs = 1 2", "\u{0}"] {
-        let told = set_by("cp", &[&format!("# a comment\n{text}")]).expect_err(text);
-        assert!(told.starts_with("/f:2: ") || told.starts_with("/f:3: "), "{text}: {told}");
+        let message = set_by("cp", &[&format!("# a comment\n{text}")]).expect_err(text);
+        assert!(message.starts_with("/f:2: ") || message.starts_with("/f:3: "), "{text}: {message}");
     }
 }
 

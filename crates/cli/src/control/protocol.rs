@@ -173,7 +173,7 @@ mod tests {
             ("Pause", "unknown command 'Pause'"),
             ("", "unknown command ''"),
         ] {
-            assert!(parse(line).is_err_and(|told| told.starts_with(why)), "{line}: {:?}", parse(line));
+            assert!(parse(line).is_err_and(|message| message.starts_with(why)), "{line}: {:?}", parse(line));
         }
     }
 

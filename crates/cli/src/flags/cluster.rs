@@ -64,7 +64,7 @@ impl Typed {
     }
 
     /// Computes the block size, once all flags are known.
-    pub(super) fn settle_block_bytes(&mut self) -> Result<(), FlagError> {
+    pub(super) fn resolve_block_bytes(&mut self) -> Result<(), FlagError> {
         let Some((flag, factor)) = self.io_factor else { return Ok(()) };
         let config = &mut self.shared.run.config;
         let bytes =
@@ -119,7 +119,7 @@ mod tests {
         let words: Vec<_> = line.iter().map(OsString::from).collect();
         match super::super::parse(&words, super::super::Environment::default(), &mut |_| {})? {
             super::super::CopyCommand::Copy(request) => Ok(request),
-            super::super::CopyCommand::Tell(told) => panic!("{told:?}"),
+            super::super::CopyCommand::Print(information) => panic!("{information:?}"),
         }
     }
 
@@ -190,7 +190,7 @@ mod tests {
             let refused = request(&[word, "a", "b"]).expect_err(word);
             let flag = word.split('=').next().unwrap();
             assert!(
-                matches!(refused, FlagError::Requires { flag: told, other: "--clients" } if told == flag)
+                matches!(refused, FlagError::Requires { flag: named, other: "--clients" } if named == flag)
             );
         }
         // A rank started by a launcher shares the work too.
@@ -239,10 +239,10 @@ mod tests {
         ];
         for (flag, other) in table {
             let refused = request(&["--clients=2", flag, other, "a", "b"]).expect_err(flag);
-            let FlagError::Useless { flag: told, other: why } = refused else {
+            let FlagError::Useless { flag: named, other: why } = refused else {
                 panic!("{flag} {other}: {refused:?}")
             };
-            assert!(flag.starts_with(told) && other.starts_with(why), "{flag} {other}: {told} {why}");
+            assert!(flag.starts_with(named) && other.starts_with(why), "{flag} {other}: {named} {why}");
             assert!(request(&["--clients=2", flag, "a", "b"]).is_ok(), "{flag}");
             assert!(request(&["--clients=2", other, "a", "b"]).is_ok(), "{other}");
         }

@@ -28,7 +28,7 @@ pub(crate) struct LoweredCopy {
     pub(crate) run: RunOptions,
     /// The list of hashes to write, if any.
     pub(crate) manifest: Option<ManifestRequest>,
-    /// True if the copy goes on where an interrupted run of it stopped (`--resume`).
+    /// True if the copy continues where an interrupted run of it stopped (`--resume`).
     pub(crate) resume: bool,
     /// True if the exit status is that of rsync (`haul sync --rsync-status`).
     pub(crate) rsync_status: bool,
@@ -406,7 +406,7 @@ impl Typed {
             ..self.existing.clone()
         };
         let label = self.label(environment)?;
-        self.settle_block_bytes()?;
+        self.resolve_block_bytes()?;
         self.check_sectors()?;
         let options = CopyOptions { existing, ..self.copy_options(environment, label) };
         let sync = haul_sync::Options {

@@ -49,7 +49,7 @@ pub(crate) enum Action<T> {
     /// A required argument: attached, after `=`, or the next word.
     Required(&'static str, fn(&mut T, Value<'_>) -> Result<(), FlagError>),
     /// A required argument of any value.
-    Word(&'static str, fn(&mut T, Value<'_>)),
+    AnyValue(&'static str, fn(&mut T, Value<'_>)),
     /// An optional argument, only after `=`; the short form has none.
     Optional(&'static str, fn(&mut T, Option<Value<'_>>) -> Result<(), FlagError>),
 }
@@ -196,7 +196,7 @@ impl Spec {
     fn of<T>(flag: &FlagSpec<T>, section: &'static str, place: FlagPosition) -> Self {
         let argument = match flag.action {
             Action::Plain(_) => None,
-            Action::Required(name, _) | Action::Word(name, _) => Some((name, false)),
+            Action::Required(name, _) | Action::AnyValue(name, _) => Some((name, false)),
             Action::Optional(name, _) => Some((name, true)),
         };
         let FlagSpec { names, hidden, help, owner, configurable, .. } = *flag;
@@ -296,11 +296,11 @@ impl<T> Action<T> {
                 Ok(())
             }
             (Self::Required(_, set), Some(value)) => set(state, value),
-            (Self::Word(_, set), Some(value)) => {
+            (Self::AnyValue(_, set), Some(value)) => {
                 set(state, value);
                 Ok(())
             }
-            (Self::Required(..) | Self::Word(..), None) => Ok(()),
+            (Self::Required(..) | Self::AnyValue(..), None) => Ok(()),
             (Self::Optional(_, set), value) => set(state, value),
         }
     }
@@ -376,7 +376,7 @@ pub(crate) fn after_preset(
 pub(crate) enum CopyCommand {
     Copy(Box<LoweredCopy>),
     /// Help or version.
-    Tell(Information),
+    Print(Information),
 }
 
 /// Parses the arguments of `cp`. `warn` is called for ignored flags, before any error.
@@ -396,7 +396,7 @@ pub(crate) fn parse(
         typed.take_warnings().into_iter().for_each(warn);
     }
     match parsed? {
-        Some(information) => Ok(CopyCommand::Tell(information)),
+        Some(information) => Ok(CopyCommand::Print(information)),
         None => {
             typed.check_job("--clients", environment.is_rank)?;
             typed.read_list()?;

@@ -68,7 +68,7 @@ pub(crate) enum SpdcpCommand {
     /// A list of the names a copy would create.
     Targets(Box<LoweredCopy>),
     /// Help or version.
-    Tell(Information),
+    Print(Information),
 }
 
 /// Parses the arguments.
@@ -81,7 +81,7 @@ pub(crate) fn parse(words: &[OsString], environment: &Environment) -> Result<Spd
     // A copy gets its source's layout too.
     typed.layout.copy = true;
     if let Some(information) = COMMAND.parse(&mut typed, words, environment.posixly_correct)? {
-        return Ok(SpdcpCommand::Tell(information));
+        return Ok(SpdcpCommand::Print(information));
     }
     typed.verbose = typed.verbosity > 0;
     typed.debug = typed.verbosity > 1;
@@ -152,8 +152,8 @@ mod tests {
     fn what_copies_nothing_is_told_apart() {
         let parsed = |line: &str| parse(&words(line), &Environment::default());
         assert!(matches!(parsed("-rd a b"), Ok(SpdcpCommand::Targets(_))));
-        assert!(matches!(parsed("-d -h"), Ok(SpdcpCommand::Tell(Information::Help))));
-        assert!(matches!(parsed("-Vx"), Ok(SpdcpCommand::Tell(Information::Version))));
+        assert!(matches!(parsed("-d -h"), Ok(SpdcpCommand::Print(Information::Help))));
+        assert!(matches!(parsed("-Vx"), Ok(SpdcpCommand::Print(Information::Version))));
     }
 
     #[test]

@@ -200,7 +200,7 @@ pub(crate) fn parse(words: &[OsString], environment: &Environment) -> Result<Cop
     typed.sync = Some(Difference::default());
     let parsed = COMMAND.parse(&mut typed, words, environment.posixly_correct);
     if let Some(information) = after_preset(preset, parsed)? {
-        return Ok(CopyCommand::Tell(information));
+        return Ok(CopyCommand::Print(information));
     }
     typed.check_job("--clients", environment.is_rank)?;
     typed.read_list()?;

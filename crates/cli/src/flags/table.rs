@@ -3,7 +3,7 @@
 
 use haul_copy::{Atomic, Dereference};
 
-use super::Action::{Optional, Plain, Required, Word};
+use super::Action::{AnyValue, Optional, Plain, Required};
 use super::cluster::Interactive;
 use super::lower::Typed;
 use super::shared::{self, MACHINE};
@@ -141,7 +141,7 @@ static GNU: &[CopyFlag] = &[
     ),
     CopyFlag::gnu(
         "-S --suffix",
-        Word("SUFFIX", |typed, suffix| typed.set_suffix(suffix.bytes)),
+        AnyValue("SUFFIX", |typed, suffix| typed.set_suffix(suffix.bytes)),
         "make backups, and use SUFFIX instead of $SIMPLE_BACKUP_SUFFIX or ~",
     ),
     CopyFlag::gnu(

@@ -68,7 +68,7 @@ fn progress_is_shown_as_the_environment_says_unless_a_flag_does() {
         let progress = Some(when.as_bytes().to_vec());
         match parse(&words(line), Environment { progress, ..Environment::default() }) {
             Ok(CopyCommand::Copy(request)) => Ok(request.run.progress.when),
-            Ok(CopyCommand::Tell(_)) => panic!("{line}"),
+            Ok(CopyCommand::Print(_)) => panic!("{line}"),
             Err(error) => Err(format!("{error:?}")),
         }
     };
@@ -380,12 +380,12 @@ fn labels_are_kept_or_given_where_there_are_any() {
 
 #[test]
 fn help_and_version_end_the_command_line() {
-    let told = |line: &str| match parse(&words(line), Environment::default()) {
-        Ok(CopyCommand::Tell(information)) => information,
+    let printed = |line: &str| match parse(&words(line), Environment::default()) {
+        Ok(CopyCommand::Print(information)) => information,
         other => panic!("{line}: {other:?}"),
     };
-    assert_eq!(told("-v --help --nonsense"), Information::Help);
-    assert_eq!(told("--vers a b"), Information::Version);
+    assert_eq!(printed("-v --help --nonsense"), Information::Help);
+    assert_eq!(printed("--vers a b"), Information::Version);
     assert_eq!(first_line("--nonsense --help"), "cp: unrecognized option '--nonsense'");
 }
 
@@ -530,7 +530,7 @@ proptest! {
                 Err(FlagError::Ambiguous { possibilities, .. }) if possibilities.contains(&"debug") => {}
                 Err(error) => prop_assert_eq!(messages.wrong_flags(&error).escape_ascii().to_string(), theirs),
                 Ok(CopyCommand::Copy(request)) => prop_assert!(agrees(&request, &theirs), "{:?}: {}", request, theirs),
-                Ok(CopyCommand::Tell(_)) => prop_assert!(theirs.is_empty()),
+                Ok(CopyCommand::Print(_)) => prop_assert!(theirs.is_empty()),
             }
         }
     }

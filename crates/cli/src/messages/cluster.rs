@@ -1,4 +1,4 @@
-//! Sentences about runs of several processes, beside those of the kinds of `haul-cluster`.
+//! Sentences about runs of several processes, other than those of the kinds of `haul-cluster`.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -46,8 +46,12 @@ pub(crate) fn event(job: &str, event: &BatchEvent) -> String {
 pub(crate) fn outcome(outcome: &BatchOutcome) -> Option<String> {
     Some(match outcome {
         BatchOutcome::Finished(_) => return None,
-        BatchOutcome::GivenUp { job, spool, .. } => format!("job {job} gave up; {}", resume(spool)),
-        BatchOutcome::Lost { job, over, spool } => format!("job {job} {}; {}", ended(over), resume(spool)),
+        BatchOutcome::GivenUp { job, job_directory, .. } => {
+            format!("job {job} gave up; {}", resume(job_directory))
+        }
+        BatchOutcome::Lost { job, over, job_directory } => {
+            format!("job {job} {}; {}", ended(over), resume(job_directory))
+        }
         BatchOutcome::Interrupted { job, gone: true, .. } => format!("job {job} was cancelled"),
         BatchOutcome::Interrupted { job, gone: false, .. } => {
             format!("cannot confirm that job {job} was cancelled; it may still be running")
@@ -67,11 +71,11 @@ fn ended(over: &Over) -> String {
 
 /// Hint for resuming a copy that a job did not finish. A job has no journal if it never began, or
 /// writes a manifest.
-fn resume(spool: &Path) -> String {
-    let journal = spool.join("journal");
+fn resume(job_directory: &Path) -> String {
+    let journal = job_directory.join("journal");
     match journal.exists() {
         true => format!("to resume, add --journal={}", journal.display()),
-        false => format!("nothing can be resumed; its log is in {}", spool.display()),
+        false => format!("nothing can be resumed; its log is in {}", job_directory.display()),
     }
 }
 
@@ -82,10 +86,12 @@ mod tests {
     #[test]
     fn a_lost_job_says_how_to_resume() {
         let folder = tempfile::tempdir().unwrap();
-        let (spool, journal) = (folder.path(), folder.path().join("journal"));
-        let lost = |over| BatchOutcome::Lost { job: "7".to_owned(), over, spool: spool.to_owned() };
+        let (job_directory, journal) = (folder.path(), folder.path().join("journal"));
+        let lost =
+            |over| BatchOutcome::Lost { job: "7".to_owned(), over, job_directory: job_directory.to_owned() };
         let text = |over| outcome(&lost(over)).unwrap_or_default();
-        let log = format!("job 7 was cancelled; nothing can be resumed; its log is in {}", spool.display());
+        let log =
+            format!("job 7 was cancelled; nothing can be resumed; its log is in {}", job_directory.display());
         assert_eq!(text(Over::Cancelled), log);
         std::fs::write(&journal, "").unwrap();
         let hint = format!("to resume, add --journal={}", journal.display());

@@ -63,7 +63,7 @@ impl TerminalLine {
         }
     }
 
-    pub(super) fn beside<R>(&mut self, write: impl FnOnce() -> R) -> R {
+    pub(super) fn while_hidden<R>(&mut self, write: impl FnOnce() -> R) -> R {
         self.clear();
         let written = write();
         self.redraw();
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(draw(&["one that is much too long", "two"]), "b\n===>   half\none that is much to\ntwo");
         assert_eq!(draw(&["two"]), "b\n===>   half\ntwo");
         assert_eq!(draw(&["one", "two"]), "b\n===>   half\none\ntwo");
-        line.beside(|| terminal.write_str("c\r\n").unwrap());
+        line.while_hidden(|| terminal.write_str("c\r\n").unwrap());
         assert_eq!(terminal.contents(), "c\n===>   half\none\ntwo");
         line.end();
         assert_eq!(terminal.contents(), "c");

@@ -2,8 +2,8 @@
 //!
 //! A thread samples the counters ten times a second and draws; the copy itself does nothing for it.
 //! Nothing is drawn in the first second, so short copies stay silent. On a terminal one line is
-//! redrawn in place, and removed while a message is written ([`ProgressDisplay::beside`]) and at
-//! the end. Elsewhere (`--progress=always`) a plain line is printed every second. Some terminals
+//! redrawn in place, and removed while a message is written ([`ProgressDisplay::while_hidden`]) and
+//! at the end. Elsewhere (`--progress=always`) a plain line is printed every second. Some terminals
 //! also show the percentage in their tab or in the taskbar ([`taskbar`]).
 //!
 //! Percentage and time left are shown once the total is known. Counting begins when the first
@@ -141,10 +141,10 @@ impl ProgressDisplay {
     }
 
     /// Writes something else to the terminal, with the progress line out of the way.
-    pub(crate) fn beside<R>(&self, write: impl FnOnce() -> R) -> R {
+    pub(crate) fn while_hidden<R>(&self, write: impl FnOnce() -> R) -> R {
         let mut state = self.screen.lock();
         match &mut state.canvas {
-            Canvas::Terminal(line) => line.beside(write),
+            Canvas::Terminal(line) => line.while_hidden(write),
             Canvas::Lines(_) | Canvas::Log(_) => write(),
         }
     }
@@ -311,7 +311,7 @@ mod tests {
         // The second sample comes after the first drawing.
         looks.recv().unwrap();
         looks.recv().unwrap();
-        let before = progress.beside(|| {
+        let before = progress.while_hidden(|| {
             let contents = terminal.contents();
             terminal.write_line("cp: a message").unwrap();
             contents
@@ -372,7 +372,7 @@ mod tests {
     fn a_short_copy_shows_nothing() {
         let terminal = InMemoryTerm::new(10, 60);
         let (progress, looks) = shown_on(on(&terminal));
-        progress.beside(|| terminal.write_line("cp: a message").unwrap());
+        progress.while_hidden(|| terminal.write_line("cp: a message").unwrap());
         progress.finish();
         assert_eq!(terminal.contents(), "cp: a message");
         assert!(looks.try_recv().is_err());

@@ -25,7 +25,7 @@ const THREAD_AFTER: Duration = Duration::from_secs(1);
 pub(crate) struct StatusLine {
     began: Instant,
     /// True once the thread was started, or isn't needed any more.
-    is_settled: AtomicBool,
+    is_decided: AtomicBool,
     /// The thread's state, until the thread starts and takes it.
     printer: Mutex<Option<Printer>>,
     thread: Mutex<Option<(Handle, JoinHandle<()>)>>,
@@ -47,7 +47,7 @@ impl StatusLine {
         let printer = Printer { began, was_requested, messages, figures, progress };
         Ok(Self {
             began,
-            is_settled: AtomicBool::new(false),
+            is_decided: AtomicBool::new(false),
             printer: Mutex::new(Some(printer)),
             thread: Mutex::default(),
         })
@@ -55,9 +55,9 @@ impl StatusLine {
 
     /// Starts the thread if the run is old enough. Called with every count, so it is cheap.
     pub(crate) fn watch(&self) {
-        if self.is_settled.load(Ordering::Relaxed)
+        if self.is_decided.load(Ordering::Relaxed)
             || self.began.elapsed() < THREAD_AFTER
-            || self.is_settled.swap(true, Ordering::Relaxed)
+            || self.is_decided.swap(true, Ordering::Relaxed)
         {
             return;
         }
@@ -72,7 +72,7 @@ impl StatusLine {
 
     /// Ends the thread, if there is one.
     pub(crate) fn end(&self) {
-        self.is_settled.store(true, Ordering::Relaxed);
+        self.is_decided.store(true, Ordering::Relaxed);
         let thread = lock(&self.thread).take();
         if let Some((handle, thread)) = thread {
             handle.close();
@@ -104,7 +104,7 @@ impl Printer {
             let picture = view.look(self.figures.done(), self.figures.whole(), self.began.elapsed());
             let line = self.messages.debug(picture.text.trim_start());
             match &self.progress {
-                Some(progress) => progress.beside(|| complain(&line)),
+                Some(progress) => progress.while_hidden(|| complain(&line)),
                 None => complain(&line),
             };
         }

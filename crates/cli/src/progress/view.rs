@@ -32,7 +32,7 @@ pub(crate) struct Whole {
 pub(crate) struct Picture {
     /// Position of the bar, of [`STEPS`], if the total is known.
     pub(super) steps: Option<u64>,
-    /// Text beside the bar, at most 52 characters.
+    /// Text next to the bar, at most 52 characters.
     pub(crate) text: String,
     /// The same without what matters least, at most 32 characters.
     pub(super) short: String,

@@ -10,7 +10,7 @@ use haul_flow::{Config, Report};
 use haul_sum::{Algorithm, CompareOptions};
 
 use super::{AppletCall, CliTool};
-use crate::flags::Action::{Optional, Plain, Required, Word};
+use crate::flags::Action::{AnyValue, Optional, Plain, Required};
 use crate::flags::values::{HASH, Words};
 use crate::flags::{AppletCommand, Arguments, FlagError, FlagSpec, SharedArguments, Sharing};
 use crate::messages;
@@ -112,7 +112,7 @@ static FLAGS: &[FlagSpec<CompareArguments>] = &[
     ),
     FlagSpec::gnu(
         "--manifest",
-        Word("FILE", |line, value| line.manifest = Some(value.os())),
+        AnyValue("FILE", |line, value| line.manifest = Some(value.os())),
         "compare TREE with the hashes in FILE, as 'haul sum' makes it",
     ),
     FlagSpec::gnu(

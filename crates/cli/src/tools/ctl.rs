@@ -31,7 +31,7 @@ const TROUBLE: u8 = 1;
 /// Maximum wait for the answer. The thread that answers does nothing else.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Maximum wait for a command that doesn't listen on its socket yet.
-const LISTENS_WITHIN: Duration = Duration::from_millis(100);
+const SOCKET_WAIT_MAX: Duration = Duration::from_millis(100);
 
 static COMMAND: AppletCommand<CtlArguments> = AppletCommand {
     usage: &[
@@ -149,7 +149,7 @@ fn connect(socket: &OsStr) -> std::io::Result<UnixStream> {
     let is_refused = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionRefused;
     match UnixStream::connect(socket) {
         Err(error) if is_refused(&error) => {
-            std::thread::sleep(LISTENS_WITHIN);
+            std::thread::sleep(SOCKET_WAIT_MAX);
             UnixStream::connect(socket)
         }
         outcome => outcome,

@@ -11,7 +11,7 @@ use haul_flow::{Config, Report};
 use haul_sys::{reason, stat_path};
 
 use super::{AppletCall, CliTool};
-use crate::flags::Action::{Plain, Required, Word};
+use crate::flags::Action::{AnyValue, Plain, Required};
 use crate::flags::values::{Bounds, Words};
 use crate::flags::{AppletCommand, Arguments, FlagError, FlagSpec, SharedArguments, Sharing, Value};
 use crate::messages::{self, Charset};
@@ -60,7 +60,7 @@ const BYTES: Bounds = Bounds { least: 0, most: i64::MAX as usize, text: "0 to 8E
 static FLAGS: &[FlagSpec<EachArguments>] = &[
     FlagSpec::gnu(
         "--name",
-        Word("PATTERN", |line, value| line.names.push(value.text())),
+        AnyValue("PATTERN", |line, value| line.names.push(value.text())),
         "match only names that match PATTERN; if repeated, any of them",
     ),
     FlagSpec::gnu(
@@ -80,7 +80,7 @@ static FLAGS: &[FlagSpec<EachArguments>] = &[
     ),
     FlagSpec::gnu(
         "--newer",
-        Word("FILE", |line, value| line.newer = Some(value.os())),
+        AnyValue("FILE", |line, value| line.newer = Some(value.os())),
         "match only entries modified after FILE was",
     ),
     FlagSpec::gnu("-L --dereference", Plain(|line| line.dereference = true), "follow symbolic links"),

@@ -419,7 +419,7 @@ impl Report for GrepReport<'_> {
             });
         }
         // Matches found earlier must be seen earlier.
-        self.console.tell_now(&[]);
+        self.console.print_now(&[]);
         self.console.problem(problem);
     }
 
@@ -429,7 +429,7 @@ impl Report for GrepReport<'_> {
 
     fn output(&self, stream: Standard, bytes: &[u8]) {
         match stream {
-            Standard::Output if self.at_once => self.console.tell_now(bytes),
+            Standard::Output if self.at_once => self.console.print_now(bytes),
             _ => self.console.output(stream, bytes),
         }
         if self.console.has_lost_output() {

@@ -9,7 +9,7 @@ use haul_flow::{Config, Problem, Report};
 use haul_sum::{Algorithm, CheckOptions, Format, Listing, Named, Options, Outcome, Printed};
 
 use super::{AppletCall, CliTool};
-use crate::flags::Action::{Plain, Required, Word};
+use crate::flags::Action::{AnyValue, Plain, Required};
 use crate::flags::values::{HASH, MANIFEST_FORMAT, check_manifest};
 use crate::flags::{AppletCommand, Arguments, FlagError, FlagSpec, SharedArguments, Sharing};
 use crate::manifest;
@@ -83,7 +83,7 @@ static FLAGS: &[FlagSpec<SumArguments>] = &[
     ),
     FlagSpec::gnu(
         "-o --output",
-        Word("FILE", |line, value| line.output = Some(value.os())),
+        AnyValue("FILE", |line, value| line.output = Some(value.os())),
         "write to FILE; it appears, or is replaced, when it is complete",
     ),
     FlagSpec::gnu(

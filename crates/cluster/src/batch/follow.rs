@@ -1,12 +1,12 @@
 //! Follows a job to its end.
 //!
-//! The spool is polled more often than the batch system, which serves many users; failed queries
-//! are repeated at growing intervals. The job ends with the status file in the spool. It is lost
-//! only if the batch system says that it has ended and no status appears.
+//! The job directory is polled more often than the batch system, which serves many users; failed
+//! queries are repeated at growing intervals. The job ends with the status file in the job
+//! directory. It is lost only if the batch system says that it has ended and no status appears.
 //!
 //! A command killed by a signal has not reached its end yet: the processes of a job that is
-//! cancelled, exceeds its time limit or loses a host are killed like that, and a job that lost
-//! a host starts again. Both sides may see the spool through caches, so the status gets time
+//! cancelled, exceeds its time limit or loses a host are killed like that, and a job that lost a
+//! host starts again. Both sides may see the job directory through caches, so the status gets time
 //! to appear.
 
 use std::fs::{self, File};
@@ -18,16 +18,16 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::spool::Spool;
+use super::job_directory::JobDirectory;
 use super::{BatchError, BatchEvent, BatchListener, BatchOrder, BatchOutcome, BatchState, Over};
 
-/// Interval between polls of the spool.
+/// Interval between polls of the job directory.
 const LOOK: Duration = Duration::from_millis(200);
 /// Interval between queries to the batch system.
 const ASK: Duration = Duration::from_secs(1);
 /// Maximum interval when it doesn't answer.
 const ASK_MAX: Duration = Duration::from_secs(30);
-/// Maximum delay of the status after the job has ended: the spool may be cached, on NFS
+/// Maximum delay of the status after the job has ended: the job directory may be cached, on NFS
 /// for instance.
 const LAG: Duration = Duration::from_secs(5);
 /// Maximum time for a cancelled job to be gone.
@@ -96,7 +96,7 @@ fn is_ignored(status: &str, signal: i32) -> bool {
     mask >> (signal - 1) & 1 == 1
 }
 
-/// A growing file of the spool, and the offset up to which it was passed on.
+/// A growing file of the job directory, and the offset up to which it was passed on.
 struct Tail {
     name: &'static str,
     passed: u64,
@@ -104,8 +104,8 @@ struct Tail {
 
 impl Tail {
     /// Passes on what was appended. Data that can't be read now is read next time.
-    fn pass(&mut self, spool: &Spool, mut take: impl FnMut(&[u8])) {
-        let Ok(mut file) = File::open(spool.file(self.name)) else { return };
+    fn pass(&mut self, job_directory: &JobDirectory, mut take: impl FnMut(&[u8])) {
+        let Ok(mut file) = File::open(job_directory.file(self.name)) else { return };
         if file.seek(SeekFrom::Start(self.passed)).is_err() {
             return;
         }
@@ -120,7 +120,7 @@ impl Tail {
 
 /// State of following a job.
 struct Following<'a> {
-    spool: &'a Spool,
+    directory: &'a JobDirectory,
     out: Tail,
     err: Tail,
     progress: Vec<u8>,
@@ -129,11 +129,11 @@ struct Following<'a> {
 }
 
 impl Following<'_> {
-    /// Passes on new content of the spool.
+    /// Passes on new content of the job directory.
     fn look(&mut self, listener: &mut dyn BatchListener) {
-        self.out.pass(self.spool, |bytes| listener.output(bytes));
-        self.err.pass(self.spool, |bytes| listener.error(bytes));
-        let progress = fs::read(self.spool.file("progress")).unwrap_or_default();
+        self.out.pass(self.directory, |bytes| listener.output(bytes));
+        self.err.pass(self.directory, |bytes| listener.error(bytes));
+        let progress = fs::read(self.directory.file("progress")).unwrap_or_default();
         if !progress.is_empty() && progress != self.progress {
             listener.progress(&progress);
             self.progress = progress;
@@ -141,8 +141,8 @@ impl Following<'_> {
     }
 
     /// Reports the job's state if it has changed.
-    fn tell(&mut self, state: BatchState, listener: &mut dyn BatchListener) {
-        let has_begun = matches!(state, BatchState::Waiting(_)) && self.spool.file("begun").exists();
+    fn report_state(&mut self, state: BatchState, listener: &mut dyn BatchListener) {
+        let has_begun = matches!(state, BatchState::Waiting(_)) && self.directory.file("begun").exists();
         let event = match &state {
             BatchState::Waiting(reason) if has_begun => BatchEvent::Requeued(reason.clone()),
             BatchState::Waiting(reason) => BatchEvent::Waiting(reason.clone()),
@@ -161,13 +161,18 @@ impl Following<'_> {
 pub(super) fn follow(
     order: &BatchOrder,
     job: &str,
-    spool: &Spool,
+    job_directory: &JobDirectory,
     signals: &Signals,
     listener: &mut dyn BatchListener,
 ) -> Result<BatchOutcome, BatchError> {
     let tail = |name| Tail { name, passed: 0 };
-    let mut following =
-        Following { spool, out: tail("out"), err: tail("err"), progress: Vec::new(), known: None };
+    let mut following = Following {
+        directory: job_directory,
+        out: tail("out"),
+        err: tail("err"),
+        progress: Vec::new(),
+        known: None,
+    };
     let (mut asked, mut pause) = (Instant::now(), Duration::ZERO);
     let mut over: Option<(Over, Instant)> = None;
     loop {
@@ -177,7 +182,7 @@ pub(super) fn follow(
             return Ok(BatchOutcome::Interrupted { job: job.to_owned(), signal, gone });
         }
         // Read the status first: everything written before it is visible by then.
-        let status = spool.status()?;
+        let status = job_directory.status()?;
         following.look(listener);
         if let Some(status) = status.filter(|status| *status <= SIGNALLED) {
             return Ok(BatchOutcome::Finished(status));
@@ -188,7 +193,9 @@ pub(super) fn follow(
             (Some((Over::Well | Over::Failed(_), _)), Some(status)) => {
                 return Ok(BatchOutcome::Finished(status));
             }
-            (Some((over, since)), _) if since.elapsed() >= LAG => return Ok(lost(job, spool, over.clone())),
+            (Some((over, since)), _) if since.elapsed() >= LAG => {
+                return Ok(lost(job, job_directory, over.clone()));
+            }
             _ => {}
         }
         if asked.elapsed() >= pause {
@@ -201,7 +208,7 @@ pub(super) fn follow(
                     over = over.or_else(|| Some((how, Instant::now())));
                 }
                 Ok(state) => {
-                    following.tell(state, listener);
+                    following.report_state(state, listener);
                     // It was requeued after all.
                     over = None;
                 }
@@ -217,8 +224,8 @@ pub(super) fn follow(
     }
 }
 
-fn lost(job: &str, spool: &Spool, over: Over) -> BatchOutcome {
-    BatchOutcome::Lost { job: job.to_owned(), over, spool: spool.folder().to_owned() }
+fn lost(job: &str, job_directory: &JobDirectory, over: Over) -> BatchOutcome {
+    BatchOutcome::Lost { job: job.to_owned(), over, job_directory: job_directory.folder().to_owned() }
 }
 
 /// Cancels a job and waits until it is gone, or until another signal arrives. Returns true if it

@@ -1,7 +1,8 @@
 //! Batch jobs: runs a command line in a job of a batch system, and follows it as if it ran here.
 //!
 //! ```text
-//!  here                                  spool (beside the target)     the job's first host
+//!  here                                  job directory, next to        the job's first host
+//!                                        the target
 //!  submit ── script ───────────────────► script ─────────────────────► command, HAUL_SPOOL set
 //!  follow ◄─ tail ────────────────────── out, err ◄─────────────────── its output
 //!         ◄─ when it changes ─────────── progress ◄──── renamed ────── its progress
@@ -9,21 +10,21 @@
 //!         ◄─ squeue, qstat: waits, runs, was cancelled, ...
 //! ```
 //!
-//! - [`spool`]: the directory that both sides see.
+//! - [`job_directory`]: the directory that both sides see.
 //! - [`slurm`], [`pbs`]: submit, query, cancel.
 //! - [`follow`]: the loop.
 //!
 //! Guarantees: the command's output is passed on once and whole. A job that ends without a status
 //! is reported with the batch system's reason. A signal here cancels the job, and this process
 //! stays until the job is gone. A job requeued after a host failure is still followed: its script
-//! finds the spool, with the journal in it. This module doesn't know what is run.
+//! finds the job directory, with the journal in it. This module doesn't know what is run.
 //!
 //! Slurm was tested for real, PBS only by its script and stand-in programs.
 
 pub mod follow;
+pub mod job_directory;
 pub mod pbs;
 pub mod slurm;
-pub mod spool;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -47,7 +48,8 @@ pub struct BatchOrder {
     pub words: Vec<OsString>,
     /// Working directory of the command.
     pub directory: PathBuf,
-    /// Directories that the job's hosts see too; the spool goes into the first that accepts one.
+    /// Directories that the job's hosts see too; the job directory goes into the first that accepts
+    /// one.
     pub shared: Vec<PathBuf>,
     /// Number of ranks to allocate.
     pub clients: u32,
@@ -69,24 +71,26 @@ impl BatchOrder {
     /// Creates the order for a command line that copies to `target` and runs in the
     /// current directory.
     ///
-    /// The spool goes beside the user's journal if there is one, else beside the target, else into
-    /// the target: directories that the job's hosts must see anyway. They needn't see the directory
-    /// that a target's file system is mounted in, so then the spool goes into the target at once.
+    /// The job directory goes next to the user's journal if one is given, else next to the target,
+    /// else into the target: directories that the job's hosts must see anyway. They needn't see the
+    /// directory that a target's file system is mounted in, so then the job directory goes into the
+    /// target at once.
     ///
     /// # Errors
     /// If this process has no current directory.
     pub fn new(system: System, options: &Options, words: Vec<OsString>, target: &Path) -> io::Result<Self> {
-        let beside = |path: &Path| {
+        let parent_of = |path: &Path| {
             let path = std::path::absolute(path).ok()?;
             path.parent().map(Path::to_owned)
         };
-        // Not inside the spool of an earlier job: then that one could not be removed at the end,
-        // but it is needed until then.
-        let beside_spool =
-            |folder: PathBuf| if spool::has_spool_name(&folder) { beside(&folder) } else { Some(folder) };
-        let journal = options.journal.as_deref().and_then(beside).and_then(beside_spool);
-        let beside_target = beside(target).filter(|parent| !lies_apart(target, parent));
-        let shared = journal.into_iter().chain(beside_target).chain([target.to_owned()]).collect();
+        // Not inside the job directory of an earlier job: then that one could not be removed at the
+        // end, but it is needed until then.
+        let outside_job_directory = |folder: PathBuf| {
+            if job_directory::has_job_directory_name(&folder) { parent_of(&folder) } else { Some(folder) }
+        };
+        let journal = options.journal.as_deref().and_then(parent_of).and_then(outside_job_directory);
+        let parent_of_target = parent_of(target).filter(|parent| !lies_apart(target, parent));
+        let shared = journal.into_iter().chain(parent_of_target).chain([target.to_owned()]).collect();
         Ok(Self {
             system,
             words,
@@ -130,7 +134,7 @@ fn lies_apart(target: &Path, parent: &Path) -> bool {
 /// has hosts or the user gave a launcher.
 #[must_use]
 pub fn system(options: &Options, surroundings: &Surroundings) -> Option<System> {
-    let has_hosts = surroundings.ranks.is_some() || spool::Spool::of_process().is_some();
+    let has_hosts = surroundings.ranks.is_some() || job_directory::JobDirectory::of_process().is_some();
     if options.clients.is_none() || options.launcher.is_some() || has_hosts {
         return None;
     }
@@ -172,14 +176,14 @@ pub enum BatchOutcome {
     /// The command ended with this exit status.
     Finished(i32),
     /// The command ended, and its unfinished work can be resumed from its
-    /// journal ([`spool::Spool::keep`]).
+    /// journal ([`job_directory::JobDirectory::keep`]).
     GivenUp {
         /// The job's id.
         job: String,
         /// The exit status.
         status: i32,
-        /// The spool with the journal: nothing is removed.
-        spool: PathBuf,
+        /// The job directory with the journal: nothing is removed.
+        job_directory: PathBuf,
     },
     /// The job ended before the command did.
     Lost {
@@ -187,8 +191,8 @@ pub enum BatchOutcome {
         job: String,
         /// Its end.
         over: Over,
-        /// The spool, with the batch system's log and all that is left: nothing is removed.
-        spool: PathBuf,
+        /// The job directory, with the batch system's log and all that is left: nothing is removed.
+        job_directory: PathBuf,
     },
     /// A signal arrived, and the job was cancelled.
     Interrupted {
@@ -235,8 +239,8 @@ pub enum BatchEvent {
 /// Why a job can't be submitted or followed.
 #[derive(Debug)]
 pub enum BatchError {
-    /// The spool can't be created in this directory, the last one that was tried.
-    NoSpool {
+    /// The job directory can't be created in this directory, the last one that was tried.
+    NoJobDirectory {
         /// The directory.
         parent: PathBuf,
         /// The reason.
@@ -255,16 +259,16 @@ pub enum BatchError {
     Refused(String),
     /// A program of the batch system failed, with this error output.
     Failed(String),
-    /// The spool has something else in place of an exit status.
+    /// The job directory has something else in place of an exit status.
     NoStatus(String),
-    /// The spool or another file can't be used.
+    /// The job directory or another file can't be used.
     Io(io::Error),
 }
 
 impl fmt::Display for BatchError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSpool { parent, cause } => {
+            Self::NoJobDirectory { parent, cause } => {
                 write!(out, "cannot create a job directory in {}: {cause}", parent.display())
             }
             Self::NothingShared => out.write_str("no place for a job directory"),
@@ -290,8 +294,12 @@ trait BatchQueue {
     /// Returns the script lines addressed to the batch system.
     fn directives(&self, order: &BatchOrder) -> String;
 
-    /// Submits the script of a spool. Returns the job's id.
-    fn submit(&self, order: &BatchOrder, spool: &spool::Spool) -> Result<String, BatchError>;
+    /// Submits the script of a job directory. Returns the job's id.
+    fn submit(
+        &self,
+        order: &BatchOrder,
+        job_directory: &job_directory::JobDirectory,
+    ) -> Result<String, BatchError>;
 
     fn state(&self, order: &BatchOrder, job: &str) -> Result<BatchState, BatchError>;
 
@@ -301,29 +309,30 @@ trait BatchQueue {
 /// Submits an order and follows it to its end.
 ///
 /// # Errors
-/// If no spool can be created, the job is refused, or the batch system's programs can't be run.
+/// If no job directory can be created, the job is refused, or the batch system's programs can't be
+/// run.
 pub fn run(
     order: &BatchOrder,
     signals: &follow::Signals,
     listener: &mut dyn BatchListener,
 ) -> Result<BatchOutcome, BatchError> {
-    let spool = spool::Spool::create(order)?;
-    let job = match order.queue().submit(order, &spool) {
+    let job_directory = job_directory::JobDirectory::create(order)?;
+    let job = match order.queue().submit(order, &job_directory) {
         Ok(job) => job,
         Err(error) => {
-            spool.remove()?;
+            job_directory.remove()?;
             return Err(error);
         }
     };
     listener.event(BatchEvent::Submitted(job.clone()));
-    let outcome = follow::follow(order, &job, &spool, signals, listener)?;
+    let outcome = follow::follow(order, &job, &job_directory, signals, listener)?;
     match outcome {
-        BatchOutcome::Finished(status) if spool.is_kept() => {
-            Ok(BatchOutcome::GivenUp { job, status, spool: spool.folder().to_owned() })
+        BatchOutcome::Finished(status) if job_directory.is_kept() => {
+            Ok(BatchOutcome::GivenUp { job, status, job_directory: job_directory.folder().to_owned() })
         }
-        // A job that may still run writes to the spool.
+        // A job that may still run writes to the job directory.
         BatchOutcome::Lost { .. } | BatchOutcome::Interrupted { gone: false, .. } => Ok(outcome),
-        _ => Ok(spool.remove().map(|()| outcome)?),
+        _ => Ok(job_directory.remove().map(|()| outcome)?),
     }
 }
 
@@ -368,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spool_lies_where_all_hosts_look() {
+    fn a_job_directory_lies_where_all_hosts_look() {
         let order = |options: &Options, target: &str| {
             BatchOrder::new(System::Slurm, options, vec!["true".into()], Path::new(target)).unwrap()
         };

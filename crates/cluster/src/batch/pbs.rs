@@ -4,7 +4,7 @@
 
 use std::process::Output;
 
-use super::spool::Spool;
+use super::job_directory::JobDirectory;
 use super::{BatchError, BatchOrder, BatchQueue, BatchState, Over, complaint, id_from, output_of, succeed};
 
 /// Added to the number of a signal that ended the job's script.
@@ -31,9 +31,9 @@ impl BatchQueue for Pbs {
         lines
     }
 
-    fn submit(&self, order: &BatchOrder, spool: &Spool) -> Result<String, BatchError> {
+    fn submit(&self, order: &BatchOrder, job_directory: &JobDirectory) -> Result<String, BatchError> {
         // The log goes to the current directory.
-        id_from(order.program("qsub").arg("script").current_dir(spool.folder()), |id| {
+        id_from(order.program("qsub").arg("script").current_dir(job_directory.folder()), |id| {
             id.starts_with(|first: char| first.is_ascii_digit()) && !id.contains(char::is_whitespace)
         })
     }

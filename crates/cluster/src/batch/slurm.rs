@@ -1,9 +1,9 @@
 //! Slurm: `sbatch`, `squeue`, `scancel`, and `sacct` for jobs that `squeue` no longer knows.
 //!
 //! Options are passed on `sbatch`'s command line, where any name is safe. The log is named relative
-//! to the spool, because Slurm expands `%` in that name.
+//! to the job directory, because Slurm expands `%` in that name.
 
-use super::spool::Spool;
+use super::job_directory::JobDirectory;
 use super::{BatchError, BatchOrder, BatchQueue, BatchState, Over, complaint, id_from, output_of, succeed};
 
 pub(super) struct Slurm;
@@ -13,7 +13,7 @@ impl BatchQueue for Slurm {
         String::new()
     }
 
-    fn submit(&self, order: &BatchOrder, spool: &Spool) -> Result<String, BatchError> {
+    fn submit(&self, order: &BatchOrder, job_directory: &JobDirectory) -> Result<String, BatchError> {
         let mut command = order.program("sbatch");
         command
             .args([
@@ -28,7 +28,7 @@ impl BatchQueue for Slurm {
             ])
             // Spread over as many hosts as possible: each brings its own link to the file system.
             .args([format!("--ntasks={}", order.clients), "--spread-job".to_owned()])
-            .arg(join("--chdir=", spool.folder()));
+            .arg(join("--chdir=", job_directory.folder()));
         let options = [
             ("--account=", order.account.clone()),
             ("--partition=", order.queue.clone()),
@@ -37,7 +37,7 @@ impl BatchQueue for Slurm {
         for (option, value) in options {
             command.args(value.map(|value| format!("{option}{value}")));
         }
-        id_from(command.arg(spool.script()), |id| id.bytes().all(|byte| byte.is_ascii_digit()))
+        id_from(command.arg(job_directory.script()), |id| id.bytes().all(|byte| byte.is_ascii_digit()))
     }
 
     fn state(&self, order: &BatchOrder, job: &str) -> Result<BatchState, BatchError> {
@@ -112,8 +112,8 @@ fn state_of(state: &str, reason: &str) -> BatchState {
         "PREEMPTED" => BatchState::Over(Over::Failed("another job took its hosts".to_owned())),
         // PENDING, SUSPENDED, REQUEUED, REQUEUE_HOLD and so on: just wait.
         waiting => {
-            let told = !matches!(reason, "" | "None");
-            BatchState::Waiting(if told { reason.to_owned() } else { waiting.to_lowercase() })
+            let has_reason = !matches!(reason, "" | "None");
+            BatchState::Waiting(if has_reason { reason.to_owned() } else { waiting.to_lowercase() })
         }
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct Attempt {
     /// The processes; `None` if they belong to another launcher.
     pub(super) job: Option<LoggedJob>,
     pub(super) hosts: Vec<String>,
-    pub(super) heard: Instant,
+    pub(super) last_received: Instant,
     pub(super) standstill: Standstill,
     pub(super) printed: Vec<u8>,
     pub(super) number: u32,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  --launcher given ─────────────────────────────► that one, by its family
-//!  an mpirun or mpiexec beside --mpi-lib ────────► that one
+//!  an mpirun or mpiexec next to --mpi-lib ───────► that one
 //!  one on PATH, of the library's family ─────────► that one: program and library belong together
 //!  only srun, in a Slurm allocation ─────────────► srun, with the --mpi it offers for the library
 //! ```
@@ -342,11 +342,11 @@ pub fn start_line(surroundings: &Surroundings, wanted: &Wanted<'_>) -> Result<St
 /// Finds a launcher of the library's family; without a library, any launcher.
 fn find_launcher(surroundings: &Surroundings, library: Option<&Path>) -> Option<(PathBuf, LauncherFamily)> {
     let folder_beside = |library: &Path| Some(library.parent()?.parent()?.join("bin"));
-    let beside = library.and_then(folder_beside).into_iter();
-    let beside = beside.flat_map(|folder| LAUNCHERS.map(|name| folder.join(name)));
+    let adjacent = library.and_then(folder_beside).into_iter();
+    let adjacent = adjacent.flat_map(|folder| LAUNCHERS.map(|name| folder.join(name)));
     let on_path = LAUNCHERS.iter().filter_map(|name| surroundings.find(name));
     let family_wanted = library.and_then(LauncherFamily::of_library);
-    let fitting = beside.filter(|program| is_program(program)).chain(on_path).find_map(|program| {
+    let fitting = adjacent.filter(|program| is_program(program)).chain(on_path).find_map(|program| {
         let family = LauncherFamily::of_program(&program).ok()?;
         (family != LauncherFamily::Other && family.fits(family_wanted)).then_some((program, family))
     });

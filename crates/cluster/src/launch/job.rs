@@ -129,7 +129,7 @@ impl LaunchedJob {
         if self.status.is_some() {
             // Ranks may outlive their launcher, in process groups of their own.
             self.processes.end();
-            self.hear_out();
+            self.join_error_reader();
         }
         Ok(self.status)
     }
@@ -156,7 +156,7 @@ impl LaunchedJob {
         if !self.processes.end() {
             return Err(io::Error::other("processes of the job cannot be killed"));
         }
-        self.hear_out();
+        self.join_error_reader();
         Ok(self.status)
     }
 
@@ -165,7 +165,7 @@ impl LaunchedJob {
     }
 
     /// Waits until the error output is passed on. No process is left that could write more.
-    fn hear_out(&mut self) {
+    fn join_error_reader(&mut self) {
         if let Some(errors) = self.errors.take() {
             // A panic in the callback was already reported.
             errors.join().unwrap_or_default();

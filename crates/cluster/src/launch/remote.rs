@@ -38,7 +38,7 @@ const OUTSTANDING_ENTRIES_EACH: usize = 4 << 10;
 
 /// Minimum and maximum interval at which the receiver checks whether the run has ended: short after
 /// a message, which may have been the last.
-const HEARING: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+const RECEIVE_PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
 /// Driver of the launch process.
 struct Remote<'a, T: Distributed> {
@@ -159,24 +159,28 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     }
 
     /// Has a worker complete what another process has processed.
-    fn settle(&self, feed: Feed<'a, Job<T>>, pending: PendingItem<T>, claimed: bool, outcome: ItemOutcome) {
-        feed.share(Job::Visit(Box::new(move |cx| pending.conclude(cx, claimed, outcome))));
+    fn complete(&self, feed: Feed<'a, Job<T>>, pending: PendingItem<T>, claimed: bool, outcome: ItemOutcome) {
+        feed.share(Job::Visit(Box::new(move |cx| pending.complete(cx, claimed, outcome))));
     }
 
     /// Has a worker complete entries that nobody will process.
     fn abandon(&self, pending: PendingItem<T>, item: &ItemSpec, feed: Feed<'a, Job<T>>) {
         self.lost.fetch_add(pending.entries() as u64, Ordering::Relaxed);
-        self.settle(feed, pending, item.claimed, ItemOutcome::default());
+        self.complete(feed, pending, item.claimed, ItemOutcome::default());
     }
 
     /// Receives reports until the run ends or the job is lost for good.
     fn receive(&self) {
         let report = self.spec.run.report;
-        let mut patience = HEARING.0;
+        let mut patience = RECEIVE_PAUSES.0;
         while !self.over.load(Ordering::Acquire) {
-            let heard = self.group.receive(patience);
-            patience = if let Received::Nothing = heard { (patience * 2).min(HEARING.1) } else { HEARING.0 };
-            match heard {
+            let received = self.group.receive(patience);
+            patience = if let Received::Nothing = received {
+                (patience * 2).min(RECEIVE_PAUSES.1)
+            } else {
+                RECEIVE_PAUSES.0
+            };
+            match received {
                 Received::Report(host, report) => self.take(&host, *report),
                 Received::Remark(text) => report.debug(&text),
                 Received::SlowRanks(slow) => report.slow_ranks(slow),
@@ -236,11 +240,11 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     }
 
     /// Reports problems. Nobody will retry.
-    fn tell(&self, host: &str, problems: Vec<PackedProblem>) {
+    fn report_problems(&self, host: &str, problems: Vec<PackedProblem>) {
         if problems.iter().any(PackedProblem::is_error) {
             self.failed.store(true, Ordering::Relaxed);
         }
-        self.group.tell_problems(host, problems, self.spec.run.report);
+        self.group.report_problems(host, problems, self.spec.run.report);
     }
 
     fn take(&self, host: &str, report: ProgressReport) {
@@ -249,8 +253,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             self.cancel.cancel();
         }
         let News { problems, .. } = &mut news;
-        self.tell(host, std::mem::take(problems));
-        self.group.tell(host, news, self.spec.run.report);
+        self.report_problems(host, std::mem::take(problems));
+        self.group.report_news(host, news, self.spec.run.report);
         let journal = self.group.journal();
         // Announced files come first: the ranges, items and files below refer to them.
         for opened in &opened {
@@ -262,7 +266,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         ranges.into_iter().for_each(|over| self.range_over(over));
         for over in items {
             let Some(mut sent) = self.table().item_over(over.item) else { continue };
-            self.tell(host, over.problems);
+            self.report_problems(host, over.problems);
             // Invariant: a detached file was removed from its item when it was announced, so
             // nothing large is completed with its item.
             let unannounced =
@@ -272,12 +276,12 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             if let Some(journal) = journal.filter(|_| over.flawless) {
                 record(journal, self.spec.run.tool, &sent, &over.outcome.stamps);
             }
-            self.settle(sent.feed, sent.pending, sent.item.claimed, over.outcome);
+            self.complete(sent.feed, sent.pending, sent.item.claimed, over.outcome);
         }
         for over in files {
             let Some(large) = self.table().file_over(over.file) else { continue };
             let is_flawless = !over.problems.iter().any(PackedProblem::is_error);
-            self.tell(host, why_not(&large, over.moved, over.problems));
+            self.report_problems(host, why_not(&large, over.moved, over.problems));
             let is_stamped = over.moved && is_flawless && over.stamp != Stamp::NONE;
             if let (Some(journal), Some(key)) = (journal.filter(|_| is_stamped), large.key) {
                 journal.done([(key, over.stamp)]);
@@ -287,7 +291,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
                 over.emitted.into_iter().filter_map(|result| Some((name.clone()?, result))).collect();
             let completed = name.filter(|_| over.moved).into_iter().collect();
             let outcome = ItemOutcome { completed, emitted, ..ItemOutcome::default() };
-            self.settle(large.feed, large.pending, large.item.claimed, outcome);
+            self.complete(large.feed, large.pending, large.item.claimed, outcome);
         }
         self.room.notify_all();
     }
@@ -315,7 +319,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         // is sent by whoever adds it.
         let mut table = self.table();
         self.group.take_up(ready);
-        // The new ranks have heard neither.
+        // The new ranks have received neither message.
         self.closed.store(false, Ordering::Relaxed);
         self.cancelled.store(false, Ordering::Relaxed);
         self.limits_sent.store(0, Ordering::Relaxed);
@@ -340,7 +344,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.room.notify_all();
     }
 
-    /// Runs the tool over the operands, with a thread that receives reports meanwhile.
+    /// Runs the tool over the operands, with a second thread that receives reports.
     pub(crate) fn run(&self, operands: Vec<Operand<T::Directory>>) -> Status {
         std::thread::scope(|threads| {
             threads.spawn(|| self.receive());
@@ -351,7 +355,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     }
 
     /// Reports, after the run, what was not copied because the job is lost.
-    fn tell_losses(&self) {
+    fn report_losses(&self) {
         let lost = self.lost.load(Ordering::Relaxed);
         let why = || self.group.why_lost().to_string();
         let problem = if self.is_cut_short() {
@@ -451,7 +455,7 @@ impl<T: Distributed + 'static> Executor<T> for ProcessGroup {
         remote.with_limits(Limits::depend_on_grants);
         let status = remote.run(operands);
         remote.with_limits(Limits::use_own_clocks);
-        remote.tell_losses();
+        remote.report_losses();
         if remote.has_failed() { Status::Failure } else { status }
     }
 }
@@ -464,15 +468,15 @@ fn why_not<T: Distributed>(
     moved: bool,
     own: Vec<PackedProblem>,
 ) -> Vec<PackedProblem> {
-    let (errors, mut told): (Vec<_>, Vec<_>) =
+    let (errors, mut reported): (Vec<_>, Vec<_>) =
         large.problems.iter().cloned().partition(PackedProblem::is_error);
-    told.extend(errors.into_iter().take(if moved { usize::MAX } else { 1 }));
-    told.extend(own);
-    if !moved && !told.iter().any(PackedProblem::is_error) {
+    reported.extend(errors.into_iter().take(if moved { usize::MAX } else { 1 }));
+    reported.extend(own);
+    if !moved && !reported.iter().any(PackedProblem::is_error) {
         let path = large.pending.entry().first().map(Entry::path).unwrap_or_default();
-        told.push(PackedProblem::from(Problem::new(ClusterKind::NotMoved).naming(path)));
+        reported.push(PackedProblem::from(Problem::new(ClusterKind::NotMoved).naming(path)));
     }
-    told
+    reported
 }
 
 /// Records the completed entries of an item that the journal doesn't have yet.

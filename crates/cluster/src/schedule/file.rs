@@ -144,7 +144,7 @@ impl FileSchedules {
             began: None,
             predicted: None,
         };
-        file.tell_when_over(orders);
+        file.report_when_over(orders);
         self.files.insert(place, file);
     }
 
@@ -189,7 +189,7 @@ impl FileSchedules {
             self.drop_ranges(place);
         }
         if let Some(file) = self.files.get_mut(&place) {
-            file.tell_when_over(orders);
+            file.report_when_over(orders);
         }
     }
 
@@ -258,7 +258,7 @@ impl FileSchedules {
 
 impl FileSchedule {
     /// Reports the last range to the leader, once, if the master counts.
-    fn tell_when_over(&mut self, orders: &mut Vec<SchedulerOrder>) {
+    fn report_when_over(&mut self, orders: &mut Vec<SchedulerOrder>) {
         if self.counted_by == CountedBy::Master
             && !self.is_reported
             && self.in_hand == 0

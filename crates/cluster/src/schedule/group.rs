@@ -112,7 +112,7 @@ impl RankTable {
             self.last_files[worker] = Some(file);
         }
         self.hands[worker].push(held);
-        self.settle(worker);
+        self.update_idle_sets(worker);
     }
 
     /// Counts a large file announced by a worker: it has left the worker's bundle.
@@ -144,7 +144,7 @@ impl RankTable {
         let took = now.saturating_sub(began).as_secs_f64();
         hand.swap_remove(index);
         self.through[worker] = now;
-        self.settle(worker);
+        self.update_idle_sets(worker);
         (own > 0).then(|| took / f64::from(own))
     }
 
@@ -156,11 +156,11 @@ impl RankTable {
         hand.swap_remove(at);
         self.through[worker] = now;
         self.progressed[worker] = now;
-        self.settle(worker);
+        self.update_idle_sets(worker);
         Some(if self.holds_range_of(worker, file) { Left::Member } else { Left::Gone })
     }
 
-    fn settle(&mut self, worker: usize) {
+    fn update_idle_sets(&mut self, worker: usize) {
         let held = self.hands[worker].len();
         let (idle, spare) = (held == 0, held > 0 && held < self.credit);
         if idle {

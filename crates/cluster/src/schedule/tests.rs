@@ -85,7 +85,7 @@ impl Pretended {
                 assert!(!self.finishing.is_empty(), "nobody has anything to do, and it is not over");
                 let drawn = self.random.random_range(0..self.finishing.len());
                 let file = self.finishing.swap_remove(drawn);
-                self.tell(SchedulerEvent::FileOver { file });
+                self.send(SchedulerEvent::FileOver { file });
                 self.seen(file).over = true;
             } else {
                 let rank = busy[self.random.random_range(0..busy.len())];
@@ -106,7 +106,7 @@ impl Pretended {
             Some(&entries) => {
                 let body = self.sent.to_le_bytes().to_vec();
                 self.sent += 1;
-                self.tell(SchedulerEvent::Item(QueuedItem {
+                self.send(SchedulerEvent::Item(QueuedItem {
                     id: ItemId(self.sent as u64 - 1),
                     directory: 0,
                     entries,
@@ -115,7 +115,7 @@ impl Pretended {
             }
             None => {
                 self.closed = true;
-                self.tell(SchedulerEvent::Closed);
+                self.send(SchedulerEvent::Closed);
             }
         }
     }
@@ -131,7 +131,7 @@ impl Pretended {
                     }
                     self.item_times[item.id.0 as usize] += 1;
                     assert_eq!(item.body, (item.id.0 as usize).to_le_bytes(), "the item of another");
-                    self.tell(SchedulerEvent::ItemDone { rank, item: item.id });
+                    self.send(SchedulerEvent::ItemDone { rank, item: item.id });
                 }
             }
             SchedulerOrder::Range { file, range, .. } => {
@@ -142,7 +142,7 @@ impl Pretended {
                 let seen = self.seen(file);
                 seen.back += bytes;
                 seen.failed |= !moved;
-                self.tell(SchedulerEvent::RangeDone { rank, file, range, took, moved });
+                self.send(SchedulerEvent::RangeDone { rank, file, range, took, moved });
                 let seen = self.seen(file);
                 let whole = seen.back + bytes_of(&seen.file.done) == seen.file.size;
                 if seen.file.counted_by == CountedBy::Leader && !seen.over && (whole || !moved) {
@@ -168,10 +168,10 @@ impl Pretended {
         let file = LargeFile { id, leader, size, stripe_bytes, stripes, counted_by, done, ticket };
         self.files
             .insert(id, Seen { file: file.clone(), given: Vec::new(), back: 0, failed: false, over: false });
-        self.tell(SchedulerEvent::Open(file));
+        self.send(SchedulerEvent::Open(file));
     }
 
-    fn tell(&mut self, event: SchedulerEvent) {
+    fn send(&mut self, event: SchedulerEvent) {
         let mut orders = std::mem::take(&mut self.orders);
         self.now += Duration::from_micros(self.random.random_range(0..self.work.step_micros));
         self.scheduler.take(event, self.now, &mut orders);
@@ -234,7 +234,7 @@ impl Pretended {
             assert!(given.iter().all(|range| range.start % file.stripe_bytes.max(1) == 0), "inside a stripe");
             assert!(*failed || bytes_of(&all) == file.size, "not every byte, and nothing failed");
         }
-        self.tell(SchedulerEvent::ItemDone { rank: Rank(1), item: ItemId(0) });
+        self.send(SchedulerEvent::ItemDone { rank: Rank(1), item: ItemId(0) });
         assert_eq!(self.overs, 1, "over twice");
     }
 }

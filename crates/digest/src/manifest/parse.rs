@@ -109,7 +109,7 @@ pub struct Parser {
 }
 
 enum ParserState {
-    /// The first bytes, too few to tell the format.
+    /// The first bytes, too few to detect the format.
     Undecided(Vec<u8>),
     Lines(LineCollector, TextParser),
     Document(Vec<u8>),

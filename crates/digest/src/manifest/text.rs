@@ -92,7 +92,7 @@ fn without_blanks(bytes: &[u8]) -> &[u8] {
 #[derive(Default)]
 pub(super) struct TextParser {
     /// True if names come after a single blank, as in reversed BSD lines; `None` before the first
-    /// line that tells. The forms must not be mixed: a name may begin with a blank.
+    /// line that decides. The forms must not be mixed: a name may begin with a blank.
     single_blank: Option<bool>,
 }
 

@@ -77,13 +77,13 @@ impl TestFile {
         }
         let look = rustix::fs::statx(&self.file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
         let look = look.map_err(|errno| self.failed("look at", errno.into()))?;
-        let told = look.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+        let is_reported = look.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
         let (least, alignment) = (u64::from(look.stx_dio_offset_align), self.settings.alignment);
         let impossible = || refused(format!("the file system of {name} refuses --direct (O_DIRECT)"));
-        if told && least == 0 {
+        if is_reported && least == 0 {
             return Err(impossible());
         }
-        if told && least > alignment {
+        if is_reported && least > alignment {
             return Err(refused(format!(
                 "--alignment {alignment}: the file system of {name} takes direct I/O in multiples of {least}"
             )));

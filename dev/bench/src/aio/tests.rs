@@ -96,8 +96,8 @@ fn the_json_has_the_figures_and_the_settings() {
                 --per-iteration 2 --max-submit 3 --seed 5 --json";
     let (result, output, progress) = run(line, work.path());
     assert_eq!(result.unwrap(), CompareVerdict::Good);
-    let told: Vec<&str> = progress.lines().filter_map(|line| line.split(':').next()).collect();
-    assert_eq!(told, [0, 1, 2, 3].map(|round| format!("sync random write {round}/3")));
+    let logged: Vec<&str> = progress.lines().filter_map(|line| line.split(':').next()).collect();
+    assert_eq!(logged, [0, 1, 2, 3].map(|round| format!("sync random write {round}/3")));
     let one = only_result(&output);
     assert_eq!(
         (&one["engine"], &one["pattern"], &one["kind"]),

@@ -261,10 +261,10 @@ impl Matrix<'_> {
     }
 
     fn standin(&self) -> Result<PathBuf> {
-        let beside = self.haul.with_file_name("haul-standin");
+        let adjacent = self.haul.with_file_name("haul-standin");
         match &self.options.standin {
             Some(given) => given.canonicalize().map_err(Error::doing("find", given)),
-            None if programs::is_executable(&beside) => Ok(beside),
+            None if programs::is_executable(&adjacent) => Ok(adjacent),
             None => programs::find("haul-standin"),
         }
     }
@@ -295,7 +295,7 @@ impl Matrix<'_> {
                     let column = &mut self.findings.columns[column];
                     column.skipped = Some(error.to_string());
                     let line = format!("{}: skipped: {error}", column.name());
-                    self.tell(&line)?;
+                    self.log(&line)?;
                 }
                 return Ok(());
             }
@@ -320,7 +320,7 @@ impl Matrix<'_> {
         conditions: &[Conditions],
     ) -> Result<Vec<PreparedSet>> {
         let name = conditions.first().map(|first| self.findings.columns[first.column].file_system.clone());
-        self.tell(&format!("{}: making the trees", name.unwrap_or_default()))?;
+        self.log(&format!("{}: making the trees", name.unwrap_or_default()))?;
         for set in sets {
             set.make(&ground.source(set.name), self.options.seed, self.interrupt)?;
         }
@@ -355,7 +355,7 @@ impl Matrix<'_> {
                 settings.into_iter().filter(|one| [AUTO, first.best].contains(&one.name)).collect();
             cell.compare_again(self.again(ground, made, &pair, first.best, conditions, &mut order)?);
         }
-        self.tell_cell(&cell)?;
+        self.log_cell(&cell)?;
         self.findings.cells.push(cell);
         Ok(())
     }
@@ -423,7 +423,7 @@ impl Matrix<'_> {
         }
     }
 
-    fn tell_cell(&mut self, cell: &Cell) -> Result<()> {
+    fn log_cell(&mut self, cell: &Cell) -> Result<()> {
         let column = self.findings.columns[cell.column].name();
         let figures = cell
             .timings
@@ -434,10 +434,10 @@ impl Matrix<'_> {
             let behind = if found.is_behind { ", behind" } else { "" };
             format!("; auto/{} {:.2}{behind}", found.best, found.ratio)
         });
-        self.tell(&format!("{column}, {}: {figures}{verdict}", cell.set))
+        self.log(&format!("{column}, {}: {figures}{verdict}", cell.set))
     }
 
-    fn tell(&mut self, line: &str) -> Result<()> {
+    fn log(&mut self, line: &str) -> Result<()> {
         writeln!(self.progress, "{line}").map_err(Error::no_output)
     }
 }

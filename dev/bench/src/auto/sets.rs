@@ -41,7 +41,7 @@ const MIXED_MAX: u64 = 8 << 20;
 /// Bytes of data in each quarter of a sparse file.
 const DATA_BYTES: u64 = 256 << 10;
 
-/// Bytes that haul moves at once if it isn't told otherwise.
+/// Default size of haul's blocks, in bytes.
 const BLOCK_BYTES: u64 = 256 << 10;
 
 /// Part of a set that is copied over a file system whose requests take [`LATENCY_REFERENCE`]
@@ -62,7 +62,7 @@ pub(crate) struct FileSet {
     content: SetContent,
     /// Length of an entry's name.
     name_bytes: usize,
-    /// Options of haul beside the measured ones.
+    /// Options of haul in addition to the measured ones.
     pub(super) mode: &'static str,
     /// True if every second file is cached when a cold run begins.
     pub(super) half_cached: bool,

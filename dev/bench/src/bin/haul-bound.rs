@@ -97,7 +97,7 @@ fn main() -> ExitCode {
 }
 
 fn say(stream: &mut dyn Write, line: &str) {
-    // If this fails, the exit status still tells.
+    // If this fails, the exit status still shows the error.
     writeln!(stream, "{line}").ok();
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct Bar {
     /// Text to the left of the bar.
     pub(crate) label: String,
     pub(crate) role: Role,
-    /// Length of the bar, or why there is none.
+    /// Length of the bar, or the reason why it is missing.
     pub(crate) value: std::result::Result<Value, String>,
     /// Text after the number.
     pub(crate) remark: String,

@@ -1,4 +1,4 @@
-//! Report of S1: the document's three plots, its Table 1 and its conclusions, each beside ours.
+//! Report of S1: the document's three plots, its Table 1 and its conclusions, each next to ours.
 
 use super::StudyView;
 use super::figure::{

@@ -1,4 +1,4 @@
-//! Report of S2: the six rows of aio-stress, buffered and direct, beside the document's table.
+//! Report of S2: the six rows of aio-stress, buffered and direct, next to the document's table.
 
 use super::StudyView;
 use super::figure::{Bar, Claim, Figure, FigureRow, Group, Panel, Table, joined, or_dash, rate, winners};

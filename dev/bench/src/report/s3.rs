@@ -32,8 +32,8 @@ fn kinds(findings: &StudyFindings, name: &str) -> Option<Figure> {
     let part = findings.part(name)?;
     let panel = |mode: &str, title: &str| {
         let bar = |id: &str, label: &str| part.line(id).map(|line| Bar::of(line).called(label));
-        let beside = [bar(CP, "cp -r"), bar(&blocking_id(mode), "sync"), bar(AUTO, "haul (auto)")];
-        let others = Group::new("blocking, and haul\u{2019}s own choice", beside.into_iter().flatten());
+        let compared = [bar(CP, "cp -r"), bar(&blocking_id(mode), "sync"), bar(AUTO, "haul (auto)")];
+        let others = Group::new("blocking, and haul\u{2019}s own choice", compared.into_iter().flatten());
         let engines = OPS.iter().map(|ops| {
             let bars = ENGINES.iter().filter_map(|(engine, ..)| bar(&id(engine, ops, mode), engine));
             Group::new(*ops, bars)

@@ -20,7 +20,7 @@ pub(crate) fn view(findings: &StudyFindings) -> StudyView {
              not known."
         },
         claims: claims(findings, of),
-        figures: findings.parts.iter().map(|part| figure(part, of)).chain(beside(findings, of)).collect(),
+        figures: findings.parts.iter().map(|part| figure(part, of)).chain(compared(findings, of)).collect(),
         tables: vec![table(findings, of)],
     }
 }
@@ -92,7 +92,7 @@ fn most_clients(findings: &StudyFindings) -> Option<u32> {
 }
 
 /// Compares the largest number of clients with `cp -r`, here and in the document.
-fn beside(findings: &StudyFindings, of: Ceilings) -> Option<Figure> {
+fn compared(findings: &StudyFindings, of: Ceilings) -> Option<Figure> {
     let most = most_clients(findings)?;
     let measured = findings.parts.iter().filter_map(|part| {
         let (many, alone) = (part.mean(&haul_id(most))?, part.mean(CP)?);

@@ -114,14 +114,14 @@ impl CopyRunner {
             expected: digest,
         };
         let interrupt = session.interrupt;
-        let mut told = Ok(());
+        let mut logged = Ok(());
         let mut observe = |run: &SeriesRun| {
-            if told.is_ok() {
-                told = session.tell(&progress_line(part, &plan, run));
+            if logged.is_ok() {
+                logged = session.log(&progress_line(part, &plan, run));
             }
         };
         let runs = series::run(ground, &candidates, &plan, interrupt, &mut observe)?;
-        told?;
+        logged?;
         let collected = part.settings.iter().zip(&candidates).map(|(setting, candidate)| Collected {
             setting,
             command: candidate.line.clone(),

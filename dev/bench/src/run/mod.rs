@@ -1,5 +1,5 @@
 //! Implements `haul-bench run`: the workloads, parameters and tables of the documents, with haul's
-//! own choice beside them.
+//! own choice next to them.
 //!
 //! ```text
 //!   RunOptions ─► study                  ─► copies | rates | striped: paired runs
@@ -105,7 +105,7 @@ pub(crate) struct Session<'a> {
 }
 
 impl Session<'_> {
-    pub(crate) fn tell(&mut self, line: &str) -> Result<()> {
+    pub(crate) fn log(&mut self, line: &str) -> Result<()> {
         writeln!(self.progress, "{line}").map_err(Error::no_output)
     }
 
@@ -132,7 +132,7 @@ impl Session<'_> {
                     Some(why) => format!("out: {why}"),
                     None => format!("{:.1} MB/s", run.value),
                 };
-                self.tell(&format!("{} {round}/{} {}: {figure}", part.name, self.rounds, one.setting.id))?;
+                self.log(&format!("{} {round}/{} {}: {figure}", part.name, self.rounds, one.setting.id))?;
                 one.runs.push(run);
             }
         }

@@ -118,12 +118,12 @@ pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut
     })
 }
 
-/// Finds the stand-in: at the given path, beside haul, or in PATH.
+/// Finds the stand-in: at the given path, next to haul, or in PATH.
 fn find_standin(session: &Session<'_>) -> Result<PathBuf> {
-    let beside = session.program.with_file_name("haul-standin");
+    let adjacent = session.program.with_file_name("haul-standin");
     match &session.options.standin {
         Some(given) => given.canonicalize().map_err(Error::doing("find", given)),
-        None if programs::is_executable(&beside) => Ok(beside),
+        None if programs::is_executable(&adjacent) => Ok(adjacent),
         None => programs::find("haul-standin"),
     }
 }

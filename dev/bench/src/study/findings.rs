@@ -98,7 +98,7 @@ pub(crate) struct SettingFigures {
     pub(crate) memory_peak_bytes: u64,
     /// Lowest peak that could have been measured.
     pub(crate) memory_floor_bytes: u64,
-    /// Processors that the rest of the machine kept busy meanwhile.
+    /// Processors that the rest of the machine kept busy during the run.
     pub(crate) processors_elsewhere: f64,
     pub(crate) test: Option<Test>,
 }

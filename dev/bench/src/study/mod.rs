@@ -128,8 +128,8 @@ impl PartWork {
     }
 }
 
-/// Role of a setting in the study: haul with one of its engines, or what is beside it. Plots give
-/// each role a colour.
+/// Role of a setting in the study: haul with one of its engines, or a program compared with it.
+/// Plots give each role a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Role {

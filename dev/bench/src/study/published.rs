@@ -1,6 +1,6 @@
 //! Figures published in the documents, number by number.
 //!
-//! They are shown beside our measurements and labelled as published everywhere: they come from
+//! They are shown next to our measurements and labelled as published everywhere: they come from
 //! other machines, with other disks, of other decades. Nothing is estimated from a plot: the plots
 //! of S3, S4 and S5 are not available, so those only have the figures in the text.
 

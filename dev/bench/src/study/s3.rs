@@ -12,7 +12,7 @@
 //!   as operations.
 //!
 //! GNU cp has no O_DIRECT (the document uses a copier of its own for it), so the direct engines are
-//! shown beside haul's blocking engine with `--direct`.
+//! shown next to haul's blocking engine with `--direct`.
 
 use super::{PartWork, Role, Study, StudyName, StudyPart, StudySetting, Unit};
 use crate::error::Result;

@@ -44,7 +44,7 @@ impl Makings {
 
 /// Makes a material as the directory `place`, which must not exist yet.
 pub(crate) fn make(material: Material, makings: &Makings, place: &Path, interrupt: &Interrupt) -> Result<()> {
-    let beside = place.with_extension("beside");
+    let tree = place.with_extension("beside");
     match material {
         Material::Data => {
             fs::create_dir(place).map_err(Error::doing("create", place))?;
@@ -59,9 +59,9 @@ pub(crate) fn make(material: Material, makings: &Makings, place: &Path, interrup
             copy(&place.join("one"), &place.join("other"), interrupt)
         }
         Material::ManyArchive => {
-            trees::make(&makings.many, SEED, &beside, interrupt)?;
-            archive(&beside, place, interrupt)?;
-            fs::remove_dir_all(&beside).map_err(Error::doing("remove", &beside))
+            trees::make(&makings.many, SEED, &tree, interrupt)?;
+            archive(&tree, place, interrupt)?;
+            fs::remove_dir_all(&tree).map_err(Error::doing("remove", &tree))
         }
         Material::ShareArchive => archive(&makings.share, place, interrupt),
     }

@@ -2,7 +2,7 @@
 //!
 //! Each material gets its own [`ImageGround`]. A race on it is a series of paired runs: in every
 //! round, all participants run in turn, over the same files in the same cache state, into a freshly
-//! made file system. A time counts only if the result was verified. The aim is shown beside the
+//! made file system. A time counts only if the result was verified. The aim is shown next to the
 //! ratio.
 
 mod material;
@@ -112,7 +112,7 @@ pub(crate) fn run(
     let json = OutFile::create(options.json.as_deref())?;
     let report = ToolsReport { machine: MachineFacts::look(), rounds: options.rounds, outcomes: Vec::new() };
     let mut match_day = MatchDay { options, haul, makings, report, output, progress, interrupt };
-    match_day.tell_head()?;
+    match_day.print_head()?;
     let raced = match_day.races(&chosen).and_then(|()| match_day.ranks());
     json.write_json(&match_day.report)?;
     raced.map(|()| match_day.verdict())
@@ -160,7 +160,7 @@ impl MatchDay<'_> {
     /// Runs the races over one material, and always removes its test bed.
     fn on_one_ground(&mut self, races: &[&'static ToolRace]) -> Result<()> {
         let Some(material) = races.first().map(|race| race.material) else { return Ok(()) };
-        self.tell(&format!("{material:?}: making the images and what is raced over"))?;
+        self.log(&format!("{material:?}: making the images and what is raced over"))?;
         let made = tempfile::Builder::new().prefix("haul-bench-").tempdir_in(&self.options.work);
         let made = made.map_err(Error::doing("create a directory in", &self.options.work))?;
         let place = made.path().join("tree");
@@ -202,11 +202,11 @@ impl MatchDay<'_> {
             for (runner, ran) in ran.iter_mut().filter(|(_, ran)| ran.failure.is_none()) {
                 let outcome = run_once(self, runner)?;
                 let shown = shown(&outcome);
-                self.tell(&format!("{race} {round}/{} {}: {shown}", self.options.rounds, ran.name))?;
+                self.log(&format!("{race} {round}/{} {}: {shown}", self.options.rounds, ran.name))?;
                 ran.note(round, outcome);
             }
         }
-        self.conclude(race, ran.into_iter().map(|(_, ran)| ran).collect(), aims)
+        self.finish_race(race, ran.into_iter().map(|(_, ran)| ran).collect(), aims)
     }
 
     /// Runs one participant once; returns its seconds, or why there are none.
@@ -238,7 +238,7 @@ impl MatchDay<'_> {
         command
     }
 
-    fn conclude(&mut self, race: &'static str, runners: Vec<RunnerResult>, aims: &[Aim]) -> Result<()> {
+    fn finish_race(&mut self, race: &'static str, runners: Vec<RunnerResult>, aims: &[Aim]) -> Result<()> {
         let haul = runners.first().and_then(RunnerResult::median);
         let reached = |aim: &Aim| {
             let theirs = runners.iter().find(|ran| ran.name == aim.than).and_then(RunnerResult::median);
@@ -254,13 +254,13 @@ impl MatchDay<'_> {
         write!(self.output, "{lines}").map_err(Error::no_output)
     }
 
-    fn tell_head(&mut self) -> Result<()> {
+    fn print_head(&mut self) -> Result<()> {
         let head =
             "| race | who | seconds | min–max | their time / haul's | aim |\n|---|---|---:|---:|---:|---:|\n";
         write!(self.output, "{head}").map_err(Error::no_output)
     }
 
-    fn tell(&mut self, line: &str) -> Result<()> {
+    fn log(&mut self, line: &str) -> Result<()> {
         writeln!(self.progress, "{line}").map_err(Error::no_output)
     }
 
@@ -326,10 +326,10 @@ fn lines(outcome: &RaceOutcome) -> String {
     outcome.runners.iter().map(line).collect()
 }
 
-/// Finds another program of haul's, beside its binary or in PATH.
-fn beside(haul: &Path, name: &str) -> Result<PathBuf> {
-    let beside = haul.with_file_name(name);
-    if programs::is_executable(&beside) { Ok(beside) } else { programs::find(name) }
+/// Finds another program of haul's, next to its binary or in PATH.
+fn companion(haul: &Path, name: &str) -> Result<PathBuf> {
+    let adjacent = haul.with_file_name(name);
+    if programs::is_executable(&adjacent) { Ok(adjacent) } else { programs::find(name) }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use super::races::{Aim, RacedTool};
-use super::{MatchDay, beside};
+use super::{MatchDay, companion};
 use crate::error::{Error, Result};
 use crate::measure::measure;
 use crate::programs;
@@ -51,7 +51,7 @@ impl MatchDay<'_> {
         }
         let standin = match &self.options.standin {
             Some(given) => given.canonicalize().map_err(Error::doing("find", given))?,
-            None => beside(&self.haul, "haul-standin")?,
+            None => companion(&self.haul, "haul-standin")?,
         };
         wanted.into_iter().try_for_each(|race| {
             let ground = StripedGround::start(&standin)?;

@@ -9,7 +9,7 @@ use fuser::{Generation, INodeNo, ReplyAttr, ReplyEmpty, ReplyEntry};
 use rustix::io::Errno;
 
 use super::nodes::{attributes, drop_privileges, layout};
-use super::{About, MountClient, told};
+use super::{About, MountClient, to_fuse};
 use crate::layout::StripeLayout;
 use crate::statistics::RequestKind;
 use crate::tree::{BackedTree, BackingFile, ErrnoResult, InodeRecord};
@@ -49,7 +49,7 @@ impl MountClient {
         let act = |tree: &mut BackedTree| act(tree).and_then(|number| attributes(tree, number));
         self.operate((what.0, About::Name(what.1)), reply, act, move |reply, outcome| match outcome {
             Ok(attributes) => reply.entry(&cache_time, &attributes, Generation(0)),
-            Err(errno) => reply.error(told(errno)),
+            Err(errno) => reply.error(to_fuse(errno)),
         });
     }
 
@@ -61,7 +61,7 @@ impl MountClient {
     ) {
         self.operate(what, reply, act, |reply, outcome| match outcome {
             Ok(()) => reply.ok(),
-            Err(errno) => reply.error(told(errno)),
+            Err(errno) => reply.error(to_fuse(errno)),
         });
     }
 
@@ -75,7 +75,7 @@ impl MountClient {
         let act = |tree: &mut BackedTree| act(tree).and_then(|()| attributes(tree, number.0));
         self.operate((kind, About::Node(number)), reply, act, move |reply, outcome| match outcome {
             Ok(attributes) => reply.attr(&cache_time, &attributes),
-            Err(errno) => reply.error(told(errno)),
+            Err(errno) => reply.error(to_fuse(errno)),
         });
     }
 
@@ -127,7 +127,7 @@ impl MountClient {
         let outcome = self.check(&self.model.tree(), RequestKind::Synchronize.name(), About::Node(number));
         self.model.timer.at(at, move || match outcome {
             Ok(()) => reply.ok(),
-            Err(errno) => reply.error(told(errno)),
+            Err(errno) => reply.error(to_fuse(errno)),
         });
     }
 }

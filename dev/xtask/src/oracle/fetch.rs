@@ -75,7 +75,7 @@ pub(crate) fn source(folder: &Path, name: &str) -> Result<PathBuf, String> {
         return Ok(path);
     }
     let release = DebianArchive::of_this_machine()?.release;
-    tell(&folder, &source_of(name, &release)).map_err(|StepFailure(reason)| reason)?;
+    run_apt_get(&folder, &source_of(name, &release)).map_err(|StepFailure(reason)| reason)?;
     description().ok_or_else(|| format!("no {name}.dsc arrived in {}", folder.display()))
 }
 
@@ -155,8 +155,8 @@ fn fetch(folder: &Path, archive: &DebianArchive) -> Result<(), StepFailure> {
     let write = |text: &str| fs::write(&list, text).map_err(|error| StepFailure(error.to_string()));
     let here = archive.source_line(&archive.release);
     write(&here)?;
-    tell(folder, &["update"])?;
-    tell(folder, &source_of(SUITE, &archive.release))?;
+    run_apt_get(folder, &["update"])?;
+    run_apt_get(folder, &source_of(SUITE, &archive.release))?;
 
     // Only the archive knows which of these the running release is now.
     let ages = output_of(apt_get(folder).args(["indextargets", "--format", "$(SUITE)"]))?;
@@ -168,8 +168,8 @@ fn fetch(folder: &Path, archive: &DebianArchive) -> Result<(), StepFailure> {
     }
     let lines: String = later.iter().map(|release| archive.source_line(release)).collect();
     write(&format!("{here}{lines}"))?;
-    tell(folder, &["update"])?;
-    later.iter().try_for_each(|release| tell(folder, &source_of(SUITE, release)))
+    run_apt_get(folder, &["update"])?;
+    later.iter().try_for_each(|release| run_apt_get(folder, &source_of(SUITE, release)))
 }
 
 fn source_of<'a>(name: &'a str, release: &'a str) -> [&'a str; 6] {
@@ -199,7 +199,7 @@ fn apt_get(folder: &Path) -> Command {
 }
 
 /// Runs apt-get and prints its output.
-fn tell(folder: &Path, words: &[&str]) -> Result<(), StepFailure> {
+fn run_apt_get(folder: &Path, words: &[&str]) -> Result<(), StepFailure> {
     let fail = |_| StepFailure(format!("apt-get {} failed, for the reason above", words.join(" ")));
     let output = output_of(apt_get(folder).args(words)).map_err(fail)?;
     String::from_utf8_lossy(&output).lines().for_each(say);

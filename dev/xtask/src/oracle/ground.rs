@@ -17,7 +17,7 @@ use super::options::{OracleOptions, User};
 use crate::environment::is_root;
 use crate::steps::{StepFailure, is_installed, run, say};
 
-/// Environment variable that tells the process in the namespace where to mount things.
+/// Environment variable with the directory in which the process in the namespace mounts things.
 const APART: &str = "HAUL_ORACLE_APART";
 
 /// The file systems. Every test runs on the first.

@@ -95,7 +95,7 @@ fn word(verdict: &TestVerdict) -> &'static str {
 }
 
 /// Prints the totals of all tables, and the list of regressions.
-pub(crate) fn conclude(tables: &[Table]) -> Result<(), StepFailure> {
+pub(crate) fn print_and_check(tables: &[Table]) -> Result<(), StepFailure> {
     if tables.is_empty() {
         return Err(StepFailure(
             "no test was run: nothing fits what was asked for, or can be run here".to_owned(),
@@ -156,8 +156,8 @@ mod tests {
         );
         let totals = "  1 pass   3 fail   1 skip   0 error   1 not applicable";
         assert!(table.totals()[1].ends_with(totals), "{:?}", table.totals());
-        assert!(conclude(&[table]).is_err() && conclude(&[]).is_err());
-        assert!(conclude(&[self::table(vec![(TestVerdict::Pass, TestVerdict::Pass)])]).is_ok());
+        assert!(print_and_check(&[table]).is_err() && print_and_check(&[]).is_err());
+        assert!(print_and_check(&[self::table(vec![(TestVerdict::Pass, TestVerdict::Pass)])]).is_ok());
     }
 
     #[test]

@@ -11,8 +11,8 @@ use crate::steps::StepFailure;
 /// as their subject.
 const ALSO: [&str; 2] = ["misc/close-stdout.sh", "mv/trailing-slash.sh"];
 
-/// Tests of all programs; their directory depends on the version. They are told that `cp`
-/// is the only one.
+/// Tests of all programs; their directory depends on the version. They run with `cp` as the only
+/// program.
 const EVERY_PROGRAM: [&str; 3] = ["help-version.sh", "usage_vs_getopt.sh", "invalid-opt.pl"];
 
 /// Tests that take ten seconds or more. They don't depend on user, file system or engine, so one

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use haul_grep::{Binary, Directories, Show, Syntax};
 
-use crate::flags::Action::{Optional, Plain, Required, Word};
+use crate::flags::Action::{AnyValue, Optional, Plain, Required};
 use crate::flags::shared::MACHINE;
 use crate::flags::values::Words;
 use crate::flags::{AppletCommand, Arguments, FlagError, SharedArguments, Sharing, Value, When};
@@ -168,12 +168,12 @@ static PATTERNS: &[GrepFlag] = &[
     ),
     GrepFlag::gnu(
         "-e --regexp",
-        Word("PATTERNS", |line, value| line.regexp.push(value.os())),
+        AnyValue("PATTERNS", |line, value| line.regexp.push(value.os())),
         "search for PATTERNS; may be repeated",
     ),
     GrepFlag::gnu(
         "-f --file",
-        Word("FILE", |line, value| line.file.push(value.os())),
+        AnyValue("FILE", |line, value| line.file.push(value.os())),
         "read PATTERNS from FILE",
     ),
     GrepFlag::gnu(
@@ -206,7 +206,7 @@ static GENERAL: &[GrepFlag] = &[
 static OUTPUT: &[GrepFlag] = &[
     GrepFlag::gnu(
         "-m --max-count",
-        Word("NUM", |line, value| line.max_count = Some(value.os())),
+        AnyValue("NUM", |line, value| line.max_count = Some(value.os())),
         "stop searching a file after NUM selected lines",
     ),
     GrepFlag::gnu(
@@ -228,7 +228,7 @@ static OUTPUT: &[GrepFlag] = &[
     GrepFlag::gnu("-h --no-filename", Plain(|line| line.with_filename = Some(false)), "print no file names"),
     GrepFlag::gnu(
         "--label",
-        Word("LABEL", |line, value| line.label = Some(value.os())),
+        AnyValue("LABEL", |line, value| line.label = Some(value.os())),
         "print LABEL as the name of standard input",
     ),
     GrepFlag::gnu(
@@ -265,7 +265,7 @@ static FILES: &[GrepFlag] = &[
     ),
     GrepFlag::gnu(
         "-D --devices",
-        Word("ACTION", |line, value| line.devices = Some(value.os())),
+        AnyValue("ACTION", |line, value| line.devices = Some(value.os())),
         "treat devices, FIFOs and sockets this way: read or skip",
     ),
     GrepFlag::gnu(
@@ -280,22 +280,22 @@ static FILES: &[GrepFlag] = &[
     ),
     GrepFlag::gnu(
         "--include",
-        Word("GLOB", |line, value| line.choices.push((FileChoice::Include, value.os()))),
+        AnyValue("GLOB", |line, value| line.choices.push((FileChoice::Include, value.os()))),
         "search only files whose name matches GLOB",
     ),
     GrepFlag::gnu(
         "--exclude",
-        Word("GLOB", |line, value| line.choices.push((FileChoice::Exclude, value.os()))),
+        AnyValue("GLOB", |line, value| line.choices.push((FileChoice::Exclude, value.os()))),
         "skip files whose name matches GLOB",
     ),
     GrepFlag::gnu(
         "--exclude-from",
-        Word("FILE", |line, value| line.choices.push((FileChoice::ExcludeFrom, value.os()))),
+        AnyValue("FILE", |line, value| line.choices.push((FileChoice::ExcludeFrom, value.os()))),
         "skip files whose name matches a pattern in FILE",
     ),
     GrepFlag::gnu(
         "--exclude-dir",
-        Word("GLOB", |line, value| line.exclude_dir.push(value.os())),
+        AnyValue("GLOB", |line, value| line.exclude_dir.push(value.os())),
         "skip directories whose name matches GLOB",
     ),
 ];
@@ -327,23 +327,23 @@ static FILE_NAMES: &[GrepFlag] = &[
 static CONTEXT: &[GrepFlag] = &[
     GrepFlag::gnu(
         "-B --before-context",
-        Word("NUM", |line, value| line.before_context = Some(value.os())),
+        AnyValue("NUM", |line, value| line.before_context = Some(value.os())),
         "print NUM lines before each match",
     ),
     GrepFlag::gnu(
         "-A --after-context",
-        Word("NUM", |line, value| line.after_context = Some(value.os())),
+        AnyValue("NUM", |line, value| line.after_context = Some(value.os())),
         "print NUM lines after each match",
     ),
     GrepFlag::gnu(
         "-C --context",
-        Word("NUM", |line, value| line.context = Some(value.os())),
+        AnyValue("NUM", |line, value| line.context = Some(value.os())),
         "print NUM lines before and after each match; also -NUM",
     ),
-    GrepFlag::gnu("-NUM", Word("NUM", GrepArguments::number), "same as --context=NUM"),
+    GrepFlag::gnu("-NUM", AnyValue("NUM", GrepArguments::number), "same as --context=NUM"),
     GrepFlag::gnu(
         "--group-separator",
-        Word("SEP", |line, value| line.group_separator = Some(Some(value.os()))),
+        AnyValue("SEP", |line, value| line.group_separator = Some(Some(value.os()))),
         "print SEP between groups of lines",
     ),
     GrepFlag::gnu(

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use haul_tar::{Existing, Format, MemberOrder, Ownership};
 
 use super::{CompressionMethod, TarArguments, TarStep, values};
-use crate::flags::Action::{Plain, Required, Word};
+use crate::flags::Action::{AnyValue, Plain, Required};
 use crate::flags::values::{Bounds, Words};
 use crate::flags::{AppletCommand, FlagError, Sharing, Value};
 
@@ -53,12 +53,12 @@ static GENERAL: &[TarFlag] = &[
     TarFlag::gnu("-t --list", Plain(|line| line.list = true), "list members; all if none are named"),
     TarFlag::gnu(
         "-f --file",
-        Word("ARCHIVE", |line, value| line.file.push(value.os())),
+        AnyValue("ARCHIVE", |line, value| line.file.push(value.os())),
         "read or write ARCHIVE; - is standard input or output",
     ),
     TarFlag::gnu(
         "-C --directory",
-        Word("DIR", |line, value| line.steps.push(TarStep::Directory(value.os()))),
+        AnyValue("DIR", |line, value| line.steps.push(TarStep::Directory(value.os()))),
         "change to DIR for the names that follow",
     ),
     TarFlag::gnu(
@@ -103,7 +103,7 @@ static GENERAL: &[TarFlag] = &[
     ),
     TarFlag::gnu(
         "-I --use-compress-program",
-        Word("PROGRAM", |line, value| {
+        AnyValue("PROGRAM", |line, value| {
             line.methods.push(CompressionMethod::Program);
             line.program = program(value);
         }),
@@ -116,12 +116,12 @@ static GENERAL: &[TarFlag] = &[
     ),
     TarFlag::gnu(
         "--exclude",
-        Word("PATTERN", |line, value| line.exclude(value.os(), false)),
+        AnyValue("PATTERN", |line, value| line.exclude(value.os(), false)),
         "skip files whose name matches PATTERN",
     ),
     TarFlag::gnu(
         "-X --exclude-from",
-        Word("FILE", |line, value| line.exclude(value.os(), true)),
+        AnyValue("FILE", |line, value| line.exclude(value.os(), true)),
         "skip files that match a pattern in FILE",
     ),
     TarFlag::gnu(
@@ -131,7 +131,7 @@ static GENERAL: &[TarFlag] = &[
     ),
     TarFlag::gnu(
         "-T --files-from",
-        Word("FILE", |line, value| {
+        AnyValue("FILE", |line, value| {
             line.steps.push(TarStep::NamesFrom { file: value.os(), is_anchored: line.anchored });
         }),
         "read member names from FILE, one per line",
@@ -152,7 +152,7 @@ static GENERAL: &[TarFlag] = &[
     ),
     TarFlag::gnu(
         "--xattrs-include",
-        Word("PATTERN", |line, value| {
+        AnyValue("PATTERN", |line, value| {
             line.xattrs_include.push(value.bytes.to_vec());
             line.wants_attributes();
         }),
@@ -160,7 +160,7 @@ static GENERAL: &[TarFlag] = &[
     ),
     TarFlag::gnu(
         "--xattrs-exclude",
-        Word("PATTERN", |line, value| {
+        AnyValue("PATTERN", |line, value| {
             line.xattrs_exclude.push(value.bytes.to_vec());
             line.wants_attributes();
         }),

@@ -12,7 +12,7 @@ use haul_tar::{Named, Operation};
 
 use super::words::{c_string, numbered_lines};
 use super::{Excluding, TarStep};
-use crate::flags::Action::{Plain, Word};
+use crate::flags::Action::{AnyValue, Plain};
 use crate::flags::{AppletCommand, Arguments, FlagSpec, SharedArguments, Sharing};
 
 /// Maximum lists that lists name.
@@ -23,13 +23,21 @@ static LINE: AppletCommand<NamesFileArguments> =
     AppletCommand { usage: &[], about: "", sections: &[("", FLAGS)], sharing: Sharing::Nothing, notes: "" };
 
 static FLAGS: &[FlagSpec<NamesFileArguments>] = &[
-    FlagSpec::gnu("-C --directory", Word("DIR", |line, value| line.add(TarStep::Directory(value.os()))), ""),
-    FlagSpec::gnu("--add-file", Word("FILE", |line, value| line.add(TarStep::Name(value.os()))), ""),
-    FlagSpec::gnu("-T --files-from", Word("FILE", |line, value| line.add(line.list(value.os()))), ""),
-    FlagSpec::gnu("--exclude", Word("PATTERN", |line, value| line.add(line.exclude(value.os(), false))), ""),
+    FlagSpec::gnu(
+        "-C --directory",
+        AnyValue("DIR", |line, value| line.add(TarStep::Directory(value.os()))),
+        "",
+    ),
+    FlagSpec::gnu("--add-file", AnyValue("FILE", |line, value| line.add(TarStep::Name(value.os()))), ""),
+    FlagSpec::gnu("-T --files-from", AnyValue("FILE", |line, value| line.add(line.list(value.os()))), ""),
+    FlagSpec::gnu(
+        "--exclude",
+        AnyValue("PATTERN", |line, value| line.add(line.exclude(value.os(), false))),
+        "",
+    ),
     FlagSpec::gnu(
         "-X --exclude-from",
-        Word("FILE", |line, value| line.add(line.exclude(value.os(), true))),
+        AnyValue("FILE", |line, value| line.add(line.exclude(value.os(), true))),
         "",
     ),
     FlagSpec::gnu("--no-recursion", Plain(|line| line.add(TarStep::Recursion(false))), ""),
