@@ -69,7 +69,7 @@ fn copy(
 /// Returns the problems of a run that isn't complete.
 ///
 /// # Errors
-/// `ValueError` for what the caller has to change.
+/// `ValueError` for invalid arguments.
 fn problems_of(error: Error) -> PyResult<Vec<ProblemTuple>> {
     match error {
         Error::Incomplete(summary) | Error::Cancelled(summary) => Ok(problem::tuples(summary.problems)),

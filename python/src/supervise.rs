@@ -18,7 +18,7 @@ const SIGNALS_EVERY: Duration = Duration::from_millis(20);
 /// Minimum time between two calls of `progress`.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
-/// Adds up what is done.
+/// Sum of the counts of a run.
 #[derive(Default)]
 pub(crate) struct TallySum(Mutex<Tally>);
 
@@ -38,8 +38,8 @@ impl Report for TallySum {
     fn debug(&self, _: &str) {}
 }
 
-/// Runs `work` and returns what it returns. An exception, from a signal handler or `progress`,
-/// cancels the work, and is raised once that has ended.
+/// Runs `work` and returns its result. An exception, from a signal handler or `progress`, cancels
+/// the work, and is raised once the work has ended.
 ///
 /// # Errors
 /// The exception that `progress` raised, or an error if no thread can be started.

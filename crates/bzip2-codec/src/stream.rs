@@ -45,8 +45,8 @@ pub fn compress(bytes: &[u8], level: u8) -> Vec<u8> {
     bits.finish().bytes
 }
 
-/// Decompresses what a source has: one stream, or several in a row. Returns content only after its
-/// checksum was right.
+/// Decompresses a source of one stream, or several in a row. Returns content only after its
+/// checksum was verified.
 ///
 /// Errors of the source are passed on; a truncated stream is [`ErrorKind::UnexpectedEof`], a
 /// corrupt one and input that is not a stream at all are [`ErrorKind::InvalidData`]. Trailing

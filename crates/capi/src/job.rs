@@ -112,7 +112,7 @@ impl Job {
         }
     }
 
-    /// Changes what is to be done. Returns `Invalid` if the job has begun or `change` refuses.
+    /// Changes the settings. Returns `Invalid` if the job has begun or `change` refuses.
     pub(crate) fn change(&self, change: impl FnOnce(&mut JobSetup) -> Option<()>) -> Status {
         if self.has_begun.load(Ordering::Acquire) {
             return Status::Invalid;
@@ -132,7 +132,7 @@ impl Job {
         lock(&self.problems).last().map_or(0, Vec::len)
     }
 
-    /// Returns what `read` finds in a problem, if there is one at `index`.
+    /// Calls `read` with the problem at `index`. Returns its result, or `None` without a problem.
     pub(crate) fn problem_at<T>(&self, index: usize, read: impl FnOnce(&ListedProblem) -> T) -> Option<T> {
         lock(&self.problems).last()?.get(index).map(read)
     }
@@ -215,7 +215,7 @@ impl Job {
         first.map_or(Ok(()), |(_, option)| Err(Problem::new(why).naming(option)))
     }
 
-    /// Returns what a setup means.
+    /// Returns the library's copy or sync for a setup.
     ///
     /// # Errors
     /// A [`SetupKind`], if it isn't complete or makes no sense.

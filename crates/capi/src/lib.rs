@@ -1,7 +1,7 @@
 //! The C library: `include/libhaul.h` describes it.
 //!
-//! This module converts between C and Rust; what a job is and does is in `job.rs`. No panic crosses
-//! the boundary: each function catches it.
+//! This module converts between C and Rust; `job.rs` has the jobs themselves. No panic crosses the
+//! boundary: each function catches it.
 
 #![allow(unsafe_code, reason = "a boundary to C")]
 
@@ -42,7 +42,7 @@ pub struct ProblemFields {
 /// `haul_progress`.
 pub type Progress = Option<extern "C" fn(*const Counts, *mut c_void) -> c_int>;
 
-/// A job with what only C has: a function and its argument.
+/// A job with the C part: a function and its argument.
 #[derive(Debug)]
 pub struct CJob {
     job: Job,
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn haul_free(job: *mut CJob) {
     }
 }
 
-/// Changes what a job is to do, with a string.
+/// Changes a job's settings, with a string.
 ///
 /// # Safety
 /// The requirements of [`job_at`] and [`bytes_at`].

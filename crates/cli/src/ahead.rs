@@ -24,8 +24,8 @@ const DESCRIPTORS: usize = 64;
 /// Upper bound on the descriptors of one of the copy's workers, besides its files.
 const DESCRIPTORS_PER_WORKER: usize = 8;
 
-/// Counts what a request will copy, and how many bytes that needs of `space`. `None` if it can't be
-/// known, or once `over` is set.
+/// Counts the entries that a request will copy, and the bytes that they need of `space`. `None` if
+/// that can't be known, or once `over` is set.
 pub(crate) fn count(
     request: &LoweredCopy,
     space: Option<&FreeSpace>,

@@ -25,7 +25,7 @@ pub(crate) enum Applet {
         program: &'static str,
         words: Vec<OsString>,
     },
-    /// A copy of what differs.
+    /// A copy of the entries that differ.
     Sync {
         words: Vec<OsString>,
     },
@@ -110,7 +110,7 @@ pub(crate) fn command_of(name: &OsStr) -> Option<&'static str> {
     copies.chain(programs).find(|command| called == *command)
 }
 
-/// Returns the commands and what each is for.
+/// Returns the commands, each with its purpose.
 pub(crate) fn commands() -> impl Iterator<Item = (&'static str, &'static str)> {
     let tools = TOOLS.iter().map(|tool| (tool.name, tool.about));
     COPY.into_iter().chain(tools).chain(AROUND)

@@ -126,7 +126,7 @@ fn prepare(
 ) -> io::Result<(BatchOrder, Signals)> {
     let place = work.place().unwrap_or(Path::new("."));
     let order = BatchOrder::new(system, &run_options.hosts, command_line(command)?, place)?;
-    // The job does what was decided here, whatever the files of its host say.
+    // The job uses the settings read here; configuration files of its host don't count.
     let defaults = (configuration::VARIABLE.into(), configuration::as_variable(&run_options.configured));
     Ok((BatchOrder { exports: vec![defaults], ..order }, Signals::listen()?))
 }
@@ -165,7 +165,7 @@ pub(crate) fn keep_what_is_left(group: &ProcessGroup, console: &Console) {
     }
 }
 
-/// Removes what an earlier job left, once a copy has used its journal to the end.
+/// Removes the job directory of an earlier job, once a copy has completed its journal.
 pub(crate) fn remove_used(run_options: &RunOptions, console: &Console) {
     if let Some(journal) = &run_options.hosts.journal
         && let Err(error) = JobDirectory::remove_used(journal)

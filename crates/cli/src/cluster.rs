@@ -1,4 +1,4 @@
-//! Runs of several processes: which one this is, and what it does.
+//! Runs of several processes: the roles that this process can have.
 //!
 //! - [`rank`]: a process started by a launch process, which sends it orders over its standard
 //!   input, or in messages.

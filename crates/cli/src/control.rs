@@ -27,7 +27,7 @@ use socket::{BoundSocket, SocketGuard};
 pub(crate) struct Controlled {
     pub(crate) limits: Limits,
     pub(crate) figures: Arc<dyn FigureSource>,
-    /// Ends the work when what has begun is done; without it, only a signal ends the work.
+    /// Ends the work after the operations in flight; without it, only a signal ends the work.
     pub(crate) stop: Option<CancelToken>,
     /// Set by the request to stop.
     pub(crate) is_stopping: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! `--events`: what a run does, as JSON Lines for programs. `docs/events.md` has the meaning of
+//! `--events`: the events of a run, as JSON Lines for programs. `docs/events.md` has the meaning of
 //! each event, and `docs/events.schema.json` the schema.
 //!
 //! Events about single files are written in batches, at the latest with the next `progress` event;
@@ -73,7 +73,7 @@ struct Operand<'a> {
     path_b64: Option<String>,
 }
 
-/// An entry and what became of it.
+/// An entry and its outcome.
 #[derive(Serialize)]
 struct FileEvent<'a> {
     status: &'static str,
@@ -168,7 +168,7 @@ impl Events {
         self.write(Urgency::Later, &EventRecord::File(file));
     }
 
-    /// Reports a problem. `message` is what the user reads.
+    /// Reports a problem. `message` is the text for the user.
     pub(crate) fn problem(&self, problem: &Problem, message: &[u8]) {
         let (path, path_b64) = problem.names.first().map_or((None, None), |name| named(name));
         let cause = problem.cause.as_ref();
@@ -256,7 +256,7 @@ fn one_line(message: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(message.strip_suffix(b"\n").unwrap_or(message))
 }
 
-/// Returns the status of an entry, and its type if that is what is counted.
+/// Returns the status of an entry, and its type if entries of that type are counted.
 fn words_for(outcome: EntryOutcome) -> (&'static str, Option<&'static str>) {
     match outcome {
         EntryOutcome::File => ("done", Some("file")),

@@ -1,5 +1,5 @@
-//! `--resume` and `--journal`: finding the journal of a copy, going on with what it records, and
-//! what becomes of it at the end.
+//! `--resume` and `--journal`: finds the journal of a copy, continues from its records, and removes
+//! or keeps it at the end.
 //!
 //! The journal of `--resume` is a hidden file in the directory the copy goes to: the target
 //! directory if that was there when the copy began, otherwise the directory above. A fingerprint of
@@ -30,7 +30,7 @@ pub(crate) fn open(request: &LoweredCopy) -> Result<Option<Arc<Journal>>, String
     }
     let LoweredCopy { operands, run, resume, .. } = request;
     let has_ranks = run.hosts.clients.is_some() || is_under_launcher();
-    // The hashes of what a requeued job would skip are not in its manifest.
+    // A requeued job's manifest would lack the hashes of the files that it skips.
     let is_kept = has_ranks && request.manifest.is_none() && !request.options.dry_run;
     let of_job =
         || is_kept.then(JobDirectory::of_process).flatten().map(|job_directory| job_directory.journal());
@@ -66,7 +66,7 @@ fn hidden_path(operands: &Operands, fingerprint: u64) -> Option<PathBuf> {
 fn fingerprint(request: &LoweredCopy) -> u64 {
     let directory = std::env::current_dir().unwrap_or_default();
     let LoweredCopy { operands, options, .. } = request;
-    // These don't change what is copied.
+    // These don't change the copies.
     let on_full = OnFull::Stop;
     let options = CopyOptions { verbose: false, itemize: false, debug: false, on_full, ..options.clone() };
     let mut hasher = Xxh3::new();
@@ -100,7 +100,7 @@ pub(crate) fn resumed_request(request: &LoweredCopy, journal: Option<&Journal>) 
     request
 }
 
-/// Reports what is unusual about a journal that was opened.
+/// Reports irregularities of a journal that was opened.
 pub(crate) fn remark(journal: &Journal, mut tell: impl FnMut(&str)) {
     if let Some(error) = journal.not_locked() {
         tell(&format!("warning: the journal cannot be locked ({error}); no other run may use it"));

@@ -126,7 +126,7 @@ fn open_file(path: &Path, old_lines: OldLines, operands: &[&CStr]) -> Result<Fd,
     let open = if old_lines == OldLines::Kept { open.appending() } else { open };
     let fd = open_path(&name, open).map_err(reason)?;
     let file = stat(&fd).map_err(reason)?;
-    // Before anything is written to it: the file may be what is to be copied.
+    // Before anything is written to it: the file may be a source of the copy.
     let is_operand = |operand: &CStr| {
         stat_path::<&Fd>(None, operand, true).is_ok_and(|there| there.identity == file.identity)
     };

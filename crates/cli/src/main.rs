@@ -3,14 +3,13 @@
 //! - [`applet`]: selects the command to run.
 //! - [`copy`]: one copy, from command line to exit status. It uses [`report`],
 //!   [`messages`], [`output`], [`progress`] (with [`ahead`]) and [`statistics`].
-//! - [`run_log`]: what a run leaves for others to read: [`events`] and a log file, each a
-//!   [`line_file`].
+//! - [`run_log`]: the logs of a run: [`events`] and a log file, each a [`line_file`].
 //! - [`work`]: any tool's work ([`task`]), from request to exit status; [`cluster`]: in several
 //!   processes; [`batch`]: in a batch job.
 //! - [`control`]: the socket through which a running command is controlled.
 //! - [`flags`]: the command lines of all applets; [`signals`]: cleanup before a signal ends the
 //!   program.
-//! - [`mod@sync`]: a copy of what differs.
+//! - [`mod@sync`]: a copy of the entries that differ.
 //! - [`configuration`]: defaults for flags, from files and a variable.
 //! - [`spdcp`]: the same copy with the options of `spdcp`.
 //! - [`tools`]: the other tools.
@@ -61,7 +60,7 @@ use tools::AppletCall;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // Only works within the hard limit; the run takes what there is.
+    // Only works within the hard limit; the run adapts to the limit it gets.
     haul_sys::raise_descriptor_limit(haul_flow::DESCRIPTORS_WANTED);
     let status = be(Applet::of_call(std::env::args_os()));
     #[cfg(feature = "fault")]

@@ -38,7 +38,7 @@ fn is_of_vanished_file(problem: &Problem) -> bool {
     (is_gone && is_of_source) || problem.kind == DeleteKind::AfterErrors
 }
 
-/// Prints what was requested instead of work: help, or the version.
+/// Prints the information requested instead of work: help, or the version.
 pub(crate) fn print_information(messages: Messages, text: &str) -> ExitCode {
     let console = Console::new(messages, LineSink::standard());
     console.print(text.as_bytes());
@@ -131,8 +131,8 @@ impl<W: Write + Send> Console<W> {
         self
     }
 
-    /// Prints a status line at each `SIGUSR1`, if the command is one of haul's: to other programs
-    /// the signal does what it does to any program.
+    /// Prints a status line at each `SIGUSR1`, if the command is one of haul's: for replacements of
+    /// other programs, the signal keeps its default action.
     pub(crate) fn with_status_line(mut self) -> Self {
         if self.messages.stands_for().is_none() {
             let begun = StatusLine::begin(self.messages.clone(), self.figures(), self.progress.clone());
@@ -144,7 +144,7 @@ impl<W: Write + Send> Console<W> {
         self
     }
 
-    /// Records in `run_log` what is reported, and progress.
+    /// Records all reports and the progress in `run_log`.
     pub(crate) fn with_run_log(mut self, run_log: Arc<RunLog>) -> Self {
         if run_log.wants_entries() {
             let source = Arc::clone(&self.counters) as Arc<dyn FigureSource>;
@@ -208,7 +208,7 @@ impl<W: Write + Send> Console<W> {
         (self.counters.done(), self.problems.load(Ordering::Relaxed))
     }
 
-    /// Returns what the run worked with, if it got that far.
+    /// Returns the resources of the run, if it got that far.
     pub(crate) fn means(&self) -> Option<RunInfo> {
         *lock(&self.counters.means)
     }

@@ -1,5 +1,5 @@
-//! `haul sync`, from command line to exit status: a copy of what differs (`copy.rs`), after a look
-//! at the two operands (`haul-sync`).
+//! `haul sync`, from command line to exit status: checks the two operands (`haul-sync`), and copies
+//! the entries that differ (`copy.rs`).
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -7,19 +7,19 @@ use std::process::ExitCode;
 use haul_flow::Problem;
 
 use crate::cluster;
-use crate::copy;
+use crate::copy::{self, Processes};
 use crate::flags::sync::{COMMAND, parse};
 use crate::flags::{CopyCommand, Environment, Information, LoweredCopy};
 use crate::messages::Messages;
 use crate::report::{complain, complain_of_usage, print_information};
 
-/// Makes the target equal to the source, or prints what was requested.
+/// Makes the target equal to the source, or prints the requested information.
 pub(crate) fn main(words: &[OsString]) -> ExitCode {
     const PROGRAM: &str = "haul sync";
     let messages = Messages::in_locale(PROGRAM);
     match parse(words, &Environment::of_command("sync")) {
         Ok(CopyCommand::Copy(mut request)) => match prepare(&mut request, &messages) {
-            Ok(()) => copy::copy(messages, &request),
+            Ok(()) => copy::copy(messages, &request, Processes::AsRequested),
             Err(why) => cluster::refuse(ExitCode::FAILURE, || {
                 complain(&messages.problem(&why));
             }),

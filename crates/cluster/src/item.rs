@@ -72,8 +72,8 @@ pub struct LargeFileRange {
     pub ticket: Vec<u8>,
 }
 
-/// Identifies what has problems of its own within a process. Numbers of items, ranges and large
-/// files come from different processes.
+/// Key of the problems that a process collects for an item, a range or a large file. Their numbers
+/// come from different processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ItemKey {
     /// A work item.

@@ -11,8 +11,8 @@
 //!
 //! Bytes between frames are stray output and are passed to the user. A frame with a wrong checksum
 //! breaks the link. The newline is for programs that forward output line by line (srun). MPICH's
-//! launcher kills a job whose rank 0 reads too slowly, so rank 0 acknowledges what it reads, and at
-//! most a window of bytes is in flight.
+//! launcher kills a job whose rank 0 reads too slowly, so rank 0 acknowledges the bytes it
+//! has read, and at most a window of bytes is in flight.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -76,7 +76,7 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
         Ok(Self { post: Box::new(post), receiver })
     }
 
-    /// Creates rank 0's end, which acknowledges what it reads.
+    /// Creates rank 0's end, which acknowledges the bytes it has read.
     ///
     /// # Errors
     /// If a thread can't be created.

@@ -1,5 +1,5 @@
-//! Rank 0's master: hands out what arrives over the link, returns what is completed, and gives up
-//! ranks that are silent too long.
+//! Rank 0's master: distributes the work that arrives over the link, returns the results, and gives
+//! up ranks that are silent too long.
 //!
 //! ```text
 //! link ─► init message ─► all ─► Hello ... ─► Ready ─► Item ... ─► Scheduler ─► ranks
@@ -134,7 +134,7 @@ impl Master {
         }
     }
 
-    /// Handles what has arrived over the link. Returns true if anything has.
+    /// Handles the messages that have arrived over the link. Returns true if there were any.
     pub(crate) fn receive_from_launch(&mut self) -> Result<bool, Broken> {
         let mut last_received = false;
         for _ in 0..LINK_TURN {
@@ -286,8 +286,8 @@ impl Master {
         Ok(())
     }
 
-    /// Grants what the limits allow. After `Stop` nobody needs it, and a rank that has shut down
-    /// receives nothing.
+    /// Grants the load that the limits allow. After `Stop` nobody needs it, and a rank that has
+    /// shut down receives nothing.
     pub(crate) fn grant(&mut self, now: Instant) -> Result<(), Broken> {
         if self.stopping {
             return Ok(());

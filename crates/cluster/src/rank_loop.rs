@@ -7,7 +7,7 @@
 //!                                           └──── for the next tool ─────────────────┘
 //! ```
 //!
-//! A turn receives what has arrived, sends what is ready, and sleeps briefly if there was neither,
+//! A turn receives and sends the messages that are ready, and sleeps briefly if there were none,
 //! because the waiting calls of MPI burn a processor that a worker needs. The loop ends when the
 //! master says so, when a message can't be delivered, or when the master has been silent too long,
 //! so that no rank is left behind a broken link.
@@ -115,7 +115,7 @@ impl<X: Transport> RankLoop<X> {
         Ok(WaitOutcome::InitMessage(Box::new(ReadyRank { event_loop: self, init_message })))
     }
 
-    /// Receives what has arrived and sends what is ready. `work` handles messages that concern the
+    /// Receives and sends the messages that are ready. `work` handles messages that concern the
     /// work and returns the others.
     fn turn(&mut self, work: &mut dyn FnMut(Message) -> Option<Message>) -> Result<Turn, Broken> {
         let outcome = self.try_turn(work);

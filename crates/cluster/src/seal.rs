@@ -1,4 +1,5 @@
-//! Seals the work items of a journaled run: what a rank reports as done is on storage.
+//! Seals the work items of a journaled run: a rank reports an item as done only when its data is on
+//! storage.
 //!
 //! ```text
 //! last entry of an item ─► waiting ─┐

@@ -1,5 +1,5 @@
-//! The entries of a journaled work item: stat'ed when it arrives, so that what an earlier run has
-//! completed is skipped, and stamped when it is done.
+//! The entries of a journaled work item: stat'ed when it arrives, so that entries completed by an
+//! earlier run are skipped, and stamped when it is done.
 //!
 //! ```text
 //! item arrives ─► stat each source ─► known stamp = source now + target now? ── yes ─► skipped

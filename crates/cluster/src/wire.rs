@@ -151,7 +151,7 @@ pub enum Message {
     Limits(LimitValues),
     /// Any rank to the master: its workers will need this much of the limits.
     Request(Load),
-    /// Master: the limits allow this much of what was requested.
+    /// Master: the limits allow this much of the requested load.
     Grant(Load),
 }
 
@@ -434,7 +434,7 @@ pub enum ToLaunch {
         /// Messages between ranks that rank 0 sent or received.
         messages: u64,
     },
-    /// The limits allow this much of what was requested.
+    /// The limits allow this much of the requested load.
     Grant(Load),
 }
 

@@ -5,8 +5,8 @@
 //! [`StreamHash`] computes hashes that need the bytes in order. [`manifest`] writes and parses
 //! lists of hashes, and an [`AtomicFile`] is how such a list is stored.
 //!
-//! Promises: a result doesn't depend on how the content was split, and equals what `b3sum`,
-//! `sha256sum`, `md5sum` and `xxhsum` print. This crate reads no files.
+//! Promises: a result doesn't depend on how the content was split, and equals that of `b3sum`,
+//! `sha256sum`, `md5sum` and `xxhsum`. This crate reads no files.
 
 mod algorithm;
 #[cfg(feature = "manifests")]

@@ -50,8 +50,8 @@ impl TreeHash {
         self.add(offset, HashedContent::Bytes(bytes));
     }
 
-    /// Adds a range of zeros. Not needed: what is not added is zeros. But holes that are added are
-    /// hashed by the threads that add them, instead of by the one that finishes.
+    /// Adds a range of zeros. Optional: ranges that were never added count as zeros. But holes that
+    /// are added are hashed by the threads that add them, instead of by the one that finishes.
     pub fn insert_zeros(&self, range: Range<u64>) {
         self.add(range.start, HashedContent::Zeros(range.end.saturating_sub(range.start)));
     }
@@ -77,13 +77,13 @@ impl TreeHash {
         self.lock().add(addition, self.level_max);
     }
 
-    /// Removes and returns what was added, for [`TreeHash::merge`] in another process.
+    /// Removes and returns the hashes added so far, for [`TreeHash::merge`] in another process.
     #[must_use]
     pub fn take(&self) -> Subtrees {
         std::mem::take(&mut *self.lock())
     }
 
-    /// Adds what another process has hashed.
+    /// Adds the hashes of another process.
     ///
     /// # Errors
     /// If it can't be part of a file, or if pieces are kept here but weren't there. Nothing
@@ -92,9 +92,9 @@ impl TreeHash {
         self.lock().merge(other, self.level_max)
     }
 
-    /// Returns true if what was added at `start`, a multiple of [`PIECE_BYTES`], is this piece: a
-    /// whole one, or the last one of a file. What was not added is zeros. Quick only if the hash
-    /// was created to keep pieces.
+    /// Returns true if the content added at `start`, a multiple of [`PIECE_BYTES`], is this piece:
+    /// a whole one, or the last one of a file. Content that was not added is zeros. Quick only if
+    /// the hash was created to keep pieces.
     ///
     /// [`PIECE_BYTES`]: crate::PIECE_BYTES
     #[must_use]

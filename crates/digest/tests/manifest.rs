@@ -1,5 +1,4 @@
-//! Manifests: what is written is parsed again, whatever the name, and no input makes the parser
-//! panic.
+//! Manifests: written records are parsed again, for any names, and no input makes the parser panic.
 
 use std::time::SystemTime;
 

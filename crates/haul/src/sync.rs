@@ -42,9 +42,9 @@ impl Sync {
         }
     }
 
-    /// Deletes what only the target has, once everything else has succeeded. What the selection
-    /// leaves out stays, and by default at most half of a target with more than 1,000 entries is
-    /// deleted.
+    /// Deletes entries that only the target has, once everything else has succeeded. Entries that
+    /// the selection leaves out stay, and by default at most half of a target with more than 1,000
+    /// entries is deleted.
     pub fn delete(self) -> Self {
         self.delete_with(DeletionOptions::default())
     }
@@ -62,7 +62,7 @@ impl Sync {
         self
     }
 
-    /// Makes what an earlier copy has too another name of the file there, instead of copying it.
+    /// Hard-links files to those in an earlier copy if they are the same, instead of copying them.
     /// May be called several times. A relative path is relative to the target.
     pub fn link_dest(mut self, earlier: impl AsRef<Path>) -> Self {
         self.options.link_dest.push(earlier.as_ref().into());
@@ -82,7 +82,7 @@ impl Sync {
         self.difference(|difference| difference.by_content = true)
     }
 
-    /// Changes nothing, and reports and counts what would be done.
+    /// Changes nothing, and reports and counts the steps that a run would take.
     pub fn dry_run(self) -> Self {
         self.options(|copy| (copy.dry_run, copy.verbose) = (true, true))
     }
@@ -93,7 +93,8 @@ impl Sync {
         self
     }
 
-    /// Sets how the machine is used, and what is left out. By default haul decides, and nothing is.
+    /// Sets the use of the machine, and the selection. By default haul decides, and nothing is left
+    /// out.
     pub fn config(self, config: Config) -> Self {
         Self { config, ..self }
     }

@@ -1,4 +1,4 @@
-//! `Sync`: what it does, and that the rules which protect the user's data hold in the library.
+//! `Sync`: its effects, and the rules that protect the user's data, in the library.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

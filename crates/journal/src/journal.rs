@@ -106,7 +106,7 @@ pub struct Journal {
     cut_off: u64,
 }
 
-/// The open file, and what this run adds to it.
+/// The open file, and the records that this run adds to it.
 #[derive(Debug)]
 struct Appended {
     file: File,
@@ -116,7 +116,7 @@ struct Appended {
     waiting: Vec<(EntryKey, Stamp)>,
     since: Instant,
     /// The first error. Nothing is written after it: a record that was written in part would hide
-    /// what follows.
+    /// later ones.
     failure: Option<JournalError>,
     has_failed: bool,
 }
@@ -132,8 +132,8 @@ impl Journal {
         Self::begin(path, open_locked(path, Access::Usual)?, spec, note)
     }
 
-    /// Like [`Journal::open`], for a path that the user didn't choose: anybody may write to a
-    /// directory like `/tmp`, and what a journal says is believed.
+    /// Like [`Journal::open`], for a path that the user didn't choose. A journal is trusted, and
+    /// anybody may write to a directory like `/tmp`.
     ///
     /// # Errors
     /// Also if it is not a regular file of this user.
@@ -282,7 +282,7 @@ impl Journal {
         self.lock().add(&JournalRecord::Complete);
     }
 
-    /// Writes what waits, and flushes the file.
+    /// Writes the pending records, and flushes the file.
     pub fn flush(&self) {
         self.lock().write(true);
     }

@@ -7,8 +7,8 @@
 //! One machine and ranks use the same format, so a copy may be begun by one and finished by the
 //! other.
 //!
-//! Guarantee: what a journal contains was reported as done, and was on storage at that time. So
-//! callers add an entry after they have flushed its data.
+//! Guarantee: every entry in a journal was complete and on storage when it was recorded. So callers
+//! add an entry after they have flushed its data.
 
 mod journal;
 mod record;

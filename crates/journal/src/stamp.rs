@@ -1,4 +1,4 @@
-//! Stamps: what an entry's source and target looked like when the entry was complete.
+//! Stamps: states of an entry's source and target at the time the entry was complete.
 //!
 //! Sources are stat'ed *before* they are read and targets *after* everything is done, so a source
 //! that changes in between no longer matches its stamp and is copied again. A stamp covers, for

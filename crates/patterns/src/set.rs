@@ -14,7 +14,7 @@ use std::collections::HashSet;
 
 use crate::glob::{Glob, MatchEnd, literal};
 
-/// Maximum size of what a pattern expands to, in bytes.
+/// Maximum size of the expansion of a pattern, in bytes.
 const EXPANDED_BYTES_MAX: usize = 4 << 20;
 const DEPTH_MAX: usize = 100;
 
@@ -139,7 +139,7 @@ impl SetReader<'_> {
         Some(all)
     }
 
-    /// Reads a bracket expression, and quotes what would be special in a shell pattern.
+    /// Reads a bracket expression, and quotes characters that are special in a shell pattern.
     fn bracket(&mut self) -> Option<Vec<u8>> {
         let begin = 1 + usize::from(matches!(self.rest.get(1), Some(b'!' | b'^')));
         // A `]` at the start is literal.

@@ -153,7 +153,7 @@ impl FileLayout {
         Ok(Some(layout))
     }
 
-    /// Reduces the stripe count to what `size` bytes use, at least one.
+    /// Reduces the stripe count to the number of stripes that `size` bytes use, at least one.
     #[must_use]
     pub fn reduced(self, size: u64) -> Self {
         match self {
@@ -188,8 +188,8 @@ impl FileLayout {
     }
 
     /// Sets the layout on a file without layout and data, or on a directory, and reads it back.
-    /// If it is refused, tries it without what the file system may not have: the first target, or
-    /// the pool.
+    /// If it is refused, retries without the properties that the file system may not have: the
+    /// first target, or the pool.
     ///
     /// # Errors
     /// If the layout is refused, or another one was set. Only after [`LayoutError::Failed`] may

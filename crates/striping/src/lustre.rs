@@ -198,7 +198,8 @@ impl LustreLayout {
         out
     }
 
-    /// Reduces the stripe count of each component to what `size` bytes use, at least one.
+    /// Reduces the stripe count of each component to the number that `size` bytes use, at least
+    /// one.
     #[must_use]
     pub fn reduced(mut self, size: u64) -> Self {
         for component in &mut self.components {

@@ -21,7 +21,7 @@ pub struct Options {
 /// Rules for deleting entries that only the target has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeletionOptions {
-    /// Also delete what the selection leaves out (`--delete-excluded`).
+    /// Also delete entries that the selection leaves out (`--delete-excluded`).
     pub excluded: bool,
     /// Delete nothing if it would be more than this (`--max-delete`).
     pub limit: Limit,

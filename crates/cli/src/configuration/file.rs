@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 use super::{Commands, set, unset};
 use crate::flags::{Configurable, DefaultSetting, Definition, Documented};
 
-/// Maximum size of a file, in bytes: a larger one isn't what it should be.
+/// Maximum size of a file, in bytes: a larger one isn't a configuration file.
 const BYTES_MAX: u64 = 1 << 20;
 /// The bits of a mode that let others write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -166,10 +166,10 @@ enum KeyValue {
     Value(Vec<u8>),
 }
 
-/// Returns what a value means for a flag.
+/// Converts a TOML value into a value for a flag.
 ///
 /// # Errors
-/// If it has the wrong type: what was expected.
+/// The expected type, if it has another one.
 fn value_of(flag: &Definition, value: &DeValue<'_>) -> Result<KeyValue, String> {
     let is_switch = flag.argument.is_none() || flag.configurable == Configurable::Switch;
     match value {

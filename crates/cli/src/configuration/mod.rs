@@ -9,8 +9,8 @@
 //! (`flags::Configurable`); any other is an error that says where it stands.
 //!
 //! Programs called by a name of their own, such as `cp`, read none of this, so it can't make a
-//! script fail that knows nothing of haul. In a batch job, `HAUL_OPTIONS` holds what was read where
-//! the job was submitted, and the files of the job's host don't count.
+//! script fail that knows nothing of haul. In a batch job, `HAUL_OPTIONS` holds the settings of the
+//! host that submitted the job, and the files of the job's host don't count.
 //!
 //! Invariant: where there is no file, reading it is one `open` (test: `defaults.rs`).
 

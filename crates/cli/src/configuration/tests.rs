@@ -1,4 +1,4 @@
-//! Tests what files and the variable set, and which files are trusted.
+//! Tests the settings of files and of the variable, and which files are trusted.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -12,7 +12,7 @@ fn words(settings: &[DefaultSetting]) -> String {
     as_variable(settings).into_string().unwrap().replace('\'', "")
 }
 
-/// Returns what files with these texts set for `haul COMMAND`, as words of a command line.
+/// Returns the settings of files with these texts for `haul COMMAND`, as words of a command line.
 fn set_by(command: &str, texts: &[&str]) -> Result<String, String> {
     let commands = Commands { all: definitions::commands(), command };
     let mut settings = Vec::new();

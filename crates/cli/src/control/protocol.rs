@@ -90,7 +90,7 @@ pub(crate) enum RunState {
     Paused,
     /// The target's file system is full (`--on-full=pause`).
     WaitingForRoom,
-    /// It ends when what has begun is done.
+    /// It ends after the operations in flight.
     Stopping,
 }
 

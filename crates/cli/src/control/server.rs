@@ -108,7 +108,7 @@ impl Server {
         }
     }
 
-    /// Accepts what has connected.
+    /// Accepts the waiting connections.
     fn accept(&mut self) {
         loop {
             match self.listener.accept() {

@@ -13,7 +13,7 @@ use super::values;
 const SECTOR_BYTES: usize = 512;
 
 impl Typed {
-    /// Checks that the options don't contradict each other. `update` says what happens to existing
+    /// Checks that the options don't contradict each other. `update` is the rule for existing
     /// targets.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ impl Typed {
         let flag = if self.resume { "--resume" } else { "--journal" };
         let useless = [
             ("--journal", self.resume && journal),
-            // The hashes of what is skipped would be missing.
+            // The hashes of skipped files would be missing.
             ("--manifest", self.manifest.is_some()),
             // A part of a file under its own name would be left alone.
             ("--no-atomic", self.atomic == Some(Atomic::Never) && update != Update::All),

@@ -43,7 +43,7 @@ pub(crate) struct Defaults {
 }
 
 impl<T: Arguments> AppletCommand<T> {
-    /// Sets what the environment sets: configuration files, `HAUL_PROGRESS`, `HAUL_OPTIONS`.
+    /// Applies the settings of configuration files, `HAUL_PROGRESS` and `HAUL_OPTIONS`.
     ///
     /// # Errors
     /// When a setting is invalid; the error says where it was made.

@@ -21,7 +21,7 @@ pub(crate) enum Warning {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FlagError {
-    /// No flag begins like this. Includes what followed the name.
+    /// No flag begins like this. Includes the rest of the word.
     Unrecognized {
         given: Vec<u8>,
         /// The name that it may be a slip of.
@@ -55,7 +55,7 @@ pub(crate) enum FlagError {
         flag: &'static str,
         valid: Valid,
     },
-    /// A number or size that the flag does not accept, and what it does accept.
+    /// A number or size that the flag does not accept, and the accepted range.
     Number {
         value: Vec<u8>,
         flag: &'static str,
@@ -63,7 +63,7 @@ pub(crate) enum FlagError {
     },
     TargetDirectoryTwice,
     HardAndSymbolicLinks,
-    /// Backups of what is never replaced.
+    /// Backups of files that are never replaced.
     BackupOfNothing,
     /// `--reflink=always` with `--sparse=always` or `never`.
     ReflinkWithSparse,
@@ -92,7 +92,7 @@ pub(crate) enum FlagError {
     Extra {
         operand: Vec<u8>,
     },
-    /// A value with a grammar of its own, and what is wrong with it.
+    /// A value with a grammar of its own, and the error in it.
     Sentence(String),
     /// A flag that a configuration file or a variable set to a value it doesn't accept.
     Configured {

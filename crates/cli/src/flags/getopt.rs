@@ -110,8 +110,8 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Finds the flag that `name` is or abbreviates, and the name that is meant. `given` is `name` and
-/// what follows it, for the message.
+/// Finds the flag whose name `name` is or abbreviates. Returns it with its full name. `given` is
+/// `name` and the rest of the word, for the message.
 fn find_long<'a>(
     specs: &'a [Spec],
     name: &[u8],

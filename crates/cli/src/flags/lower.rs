@@ -1,4 +1,4 @@
-//! Combines the flags: what was typed is lowered once into plain immutable options.
+//! Combines the flags: a command line is lowered once into plain immutable options.
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -83,8 +83,8 @@ pub(super) struct DeletionFlags {
     pub(super) really: bool,
 }
 
-/// The flags typed so far. Each changes it in command-line order; only the end of the line shows
-/// what they mean together.
+/// The flags typed so far. Each changes it in command-line order; their combined meaning is
+/// computed at the end of the line.
 #[derive(Debug)]
 pub(crate) struct Typed {
     pub(crate) dereference: Option<Dereference>,
@@ -387,7 +387,7 @@ impl Typed {
         Ok(())
     }
 
-    /// Works out what the flags mean together.
+    /// Computes the combined meaning of the flags.
     ///
     /// # Errors
     /// When they contradict each other; checked in GNU's order.
@@ -434,7 +434,7 @@ impl Typed {
         Ok(LoweredCopy { operands, options, run, manifest, resume, rsync_status, sync, deletion: None })
     }
 
-    /// Returns what is deleted, if anything.
+    /// Returns the rules of deletion, if it was requested.
     fn deletion(&self) -> Result<Option<haul_sync::DeletionOptions>, FlagError> {
         let DeletionFlags { wanted, excluded, limit, really } = self.deletion;
         let further = [("--max-delete", limit.is_some()), ("--really", really)];
@@ -505,8 +505,8 @@ impl Typed {
         suffix.unwrap_or_else(|| Existing::default().suffix)
     }
 
-    /// Decides what happens to SELinux contexts. `-Z` and `--context` override `-a`, but
-    /// not `--preserve=context`.
+    /// Computes the rule for SELinux contexts. `-Z` and `--context` override `-a`, but not
+    /// `--preserve=context`.
     fn label(&self, environment: &Environment) -> Result<Label, FlagError> {
         match (environment.selinux, &self.context) {
             (false, _) if self.require_context => Err(FlagError::NoContexts),

@@ -6,8 +6,8 @@
 //! changes the applet's [`Arguments`], which the applet lowers once into immutable options. Parsing
 //! ends at the first error, in the order in which GNU finds errors.
 //!
-//! A command line means what it means to the GNU program. A name that haul adds never makes one of
-//! GNU's abbreviations ambiguous and never changes its meaning.
+//! A command line has the same meaning as for the GNU program. A name that haul adds never makes
+//! one of GNU's abbreviations ambiguous and never changes its meaning.
 //!
 //! Invariant: a flag is defined in one entry of one table (test: `options.rs` compares help, manual
 //! pages and completions with the tables, and the flags' errors between applets).
@@ -160,7 +160,7 @@ pub(crate) struct AppletCommand<T: 'static> {
     pub(crate) notes: &'static str,
 }
 
-/// A flag without its effect: what the parser, help and generators need to know.
+/// A flag without its effect: the part for the parser, help and generators.
 #[derive(Clone, Copy)]
 struct Spec {
     names: &'static str,
@@ -306,7 +306,7 @@ impl<T> Action<T> {
     }
 }
 
-/// The part of the environment that affects what a command line means.
+/// The part of the environment that affects the meaning of a command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
     /// `POSIXLY_CORRECT` is set: the first operand ends the flags.
@@ -359,8 +359,8 @@ impl Environment {
     }
 }
 
-/// Returns the outcome of a parsed command line, unless what was set before it was invalid. Help
-/// and version are shown all the same.
+/// Returns the outcome of a parsed command line, or the error of the settings made before it. Help
+/// and version are shown even then.
 pub(crate) fn after_preset(
     preset: Result<(), FlagError>,
     parsed: Result<Option<Information>, FlagError>,

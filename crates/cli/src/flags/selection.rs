@@ -146,8 +146,8 @@ impl SharedArguments {
         Ok(())
     }
 
-    /// Reads the list of names, if one was given. `contents` says what becomes of those in a listed
-    /// directory. Returns true if there is a list.
+    /// Reads the list of names, if one was given. `contents` is the rule for the contents of listed
+    /// directories. Returns true if there is a list.
     pub(crate) fn read_list(&mut self, contents: Contents) -> Result<bool, FlagError> {
         let Some((flag, path, end)) = &self.list else {
             let unused = FlagError::Requires { flag: "--null", other: "--files-from" };
@@ -197,7 +197,7 @@ impl SharedArguments {
         given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
 
-    /// Refuses a selection that can't select what was meant.
+    /// Refuses a selection whose rules can't have the intended effect.
     pub(super) fn check_selection(&self) -> Result<(), FlagError> {
         let Selection { rules, gitignore, size_min, size_max, newer_than, older_than, .. } =
             &self.run.config.selection;
@@ -240,8 +240,8 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Returns the line of a `.gitignore` file that means what a word of the command line means, where
-/// neither `#` nor a space at the end is special.
+/// Converts a word of the command line, where neither `#` nor a space at the end is special, into
+/// the equivalent line of a `.gitignore` file.
 fn as_line(glob: &str) -> String {
     let comment = if glob.starts_with('#') { "\\" } else { "" };
     let kept = glob.trim_end();

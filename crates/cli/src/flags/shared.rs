@@ -1,4 +1,4 @@
-//! The flags that all applets share: machine, hosts and what is shown.
+//! The flags that all applets share: machine, hosts and display.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

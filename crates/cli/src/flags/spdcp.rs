@@ -1,5 +1,5 @@
-//! The flags of `spdcp`: single letters, and the long names of help and version. They mean what
-//! `cp`'s equivalents mean.
+//! The flags of `spdcp`: single letters, and the long names of help and version. They have the
+//! meanings of `cp`'s equivalents.
 
 use std::ffi::OsString;
 

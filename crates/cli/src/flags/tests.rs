@@ -1,4 +1,4 @@
-//! Tests what command lines mean, against the installed GNU cp where it has an opinion.
+//! Tests the meaning of command lines, compared with the installed GNU cp where that has the flags.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

@@ -61,7 +61,7 @@ impl Value<'_> {
         String::from_utf8_lossy(self.bytes).into_owned()
     }
 
-    /// Returns the error for a value that is not what is wanted.
+    /// Returns the error for an invalid value.
     pub(crate) fn refused(self, wanted: &str) -> FlagError {
         FlagError::Number { value: self.bytes.to_vec(), flag: self.flag, wanted: wanted.to_owned() }
     }

@@ -11,7 +11,7 @@ const BAR: usize = 6;
 const SPINNER: [&str; 4] = ["-", "\\", "|", "/"];
 /// Clears a terminal's current line from the cursor on (ECMA-48, EL).
 const CLEAR: &str = "\r\x1b[K";
-/// Clears also what is below it (ECMA-48, ED).
+/// Clears also the lines below it (ECMA-48, ED).
 const CLEAR_BELOW: &str = "\r\x1b[J";
 
 /// One line of a terminal, redrawn in place, with others below it if there is more to say. If it

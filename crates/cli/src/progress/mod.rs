@@ -47,7 +47,7 @@ const NEXT_LINE: Duration = Duration::from_secs(1);
 
 /// Provides a run's figures.
 pub(crate) trait FigureSource: Send + Sync {
-    /// Returns what is done so far.
+    /// Returns the counts so far.
     fn done(&self) -> Tally;
 
     /// Returns the total, once it is counted.
@@ -378,7 +378,7 @@ mod tests {
         assert!(looks.try_recv().is_err());
     }
 
-    /// Sends what is written to the test.
+    /// Sends written lines to the test.
     struct LineChannel(mpsc::Sender<Vec<u8>>);
 
     impl Write for LineChannel {

@@ -1,4 +1,4 @@
-//! Prints a status line for `SIGUSR1`: what the progress line shows, whether or not it is shown.
+//! Prints a status line for `SIGUSR1`: the text of the progress line, even if that isn't shown.
 //!
 //! A short run only installs a handler that sets a flag, which is one system call. The thread that
 //! waits for the signal is started by the first count after a second, and begins with the flag.

@@ -34,7 +34,7 @@ pub(crate) struct Picture {
     pub(super) steps: Option<u64>,
     /// Text next to the bar, at most 52 characters.
     pub(crate) text: String,
-    /// The same without what matters least, at most 32 characters.
+    /// The same without the least important parts, at most 32 characters.
     pub(super) short: String,
     /// Lines below it.
     pub(super) below: Vec<String>,

@@ -103,7 +103,7 @@ struct Tail {
 }
 
 impl Tail {
-    /// Passes on what was appended. Data that can't be read now is read next time.
+    /// Passes on the appended data. Data that can't be read now is read next time.
     fn pass(&mut self, job_directory: &JobDirectory, mut take: impl FnMut(&[u8])) {
         let Ok(mut file) = File::open(job_directory.file(self.name)) else { return };
         if file.seek(SeekFrom::Start(self.passed)).is_err() {

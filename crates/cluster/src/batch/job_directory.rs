@@ -4,7 +4,7 @@
 //!
 //! | name | written by | content |
 //! |---|---|---|
-//! | `script` | here | what the batch system runs |
+//! | `script` | here | the script that the batch system runs |
 //! | `begun` | the job | empty: the job has started |
 //! | `out`, `err` | the job | the command's output; a restarted job appends |
 //! | `progress` | the job | progress; replaced by renaming |

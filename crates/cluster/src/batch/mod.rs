@@ -17,7 +17,7 @@
 //! Guarantees: the command's output is passed on once and whole. A job that ends without a status
 //! is reported with the batch system's reason. A signal here cancels the job, and this process
 //! stays until the job is gone. A job requeued after a host failure is still followed: its script
-//! finds the job directory, with the journal in it. This module doesn't know what is run.
+//! finds the job directory, with the journal in it. This module doesn't interpret the command line.
 //!
 //! Slurm was tested for real, PBS only by its script and stand-in programs.
 

@@ -1,4 +1,4 @@
-//! One attempt at a job: its processes, and what they have printed.
+//! One attempt at a job: its processes, and their output.
 
 use std::time::{Duration, Instant};
 
@@ -66,7 +66,7 @@ impl Attempt {
         self.job.as_mut().is_none_or(|job| job.leave(patience))
     }
 
-    /// Kills the processes. Returns what they printed.
+    /// Kills the processes. Returns their output.
     pub(super) fn end(&mut self) -> Vec<u8> {
         let mut printed = std::mem::take(&mut self.printed);
         if let Some(job) = &mut self.job {

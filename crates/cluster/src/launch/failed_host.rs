@@ -1,4 +1,5 @@
-//! Finds which host or process failed, from what launchers print when a job dies: only they know.
+//! Finds the host or process that failed. Only the launchers know it, so their output is parsed
+//! when a job dies.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
 //! Options already given, by the words of the user's launcher or by the environment. haul adds only
-//! what is missing, because some launchers refuse a repeated option (Open MPI 5: "Multiple
+//! missing options, because some launchers refuse a repeated one (Open MPI 5: "Multiple
 //! instances of an option were detected").
 
 use std::ffi::{OsStr, OsString};

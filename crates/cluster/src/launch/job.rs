@@ -205,7 +205,7 @@ impl LoggedJob {
         self.job.take_input().zip(self.job.take_output())
     }
 
-    /// Returns what was printed since the last call.
+    /// Returns the output since the last call.
     pub(super) fn printed(&mut self) -> Vec<u8> {
         std::mem::take(&mut lock(&self.printed))
     }

@@ -2,7 +2,7 @@
 //! is lost.
 //!
 //! - [`ProcessGroup`]: the job over all its attempts. `remote.rs` is the driver that sends files to
-//!   it, `outstanding.rs` the table of work in flight. `haul-journal` records what is done.
+//!   it, `outstanding.rs` the table of work in flight. `haul-journal` records completed work.
 //! - `attempt.rs`: the processes of one attempt.
 //! - `failed_host.rs`, `places.rs`: which host failed, and which hosts the next attempt runs on.
 //! - [`command`]: this host's environment, and the command line that starts the ranks.

@@ -85,7 +85,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         lock(&self.table)
     }
 
-    /// Sends a work item, with what the journal knows about it.
+    /// Sends a work item, with its records in the journal.
     fn send(&self, pending: PendingItem<T>, item: ItemSpec) {
         let is_recorded = T::MAY_BE_REPEATED && !item.claimed;
         let Some(journal) = self.group.journal().filter(|_| is_recorded) else {
@@ -120,8 +120,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         pending
     }
 
-    /// Returns the maximum number of entries of the items that a job becomes. The walk has cut what
-    /// it listed; a tool's operands may be any number.
+    /// Returns the maximum number of entries of the items that a job becomes. The walk has already
+    /// cut its listings into batches; a tool may have any number of operands.
     fn item_entries(&self, pending: &PendingItem<T>) -> usize {
         let is_operand = || pending.entry().first().is_some_and(Entry::is_operand);
         if T::OPERANDS_ARE_CUT && is_operand() { self.batch_entries(pending.entries()) } else { usize::MAX }
@@ -139,7 +139,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         while table.entries() >= most {
             table = self.room.wait(table).unwrap_or_else(PoisonError::into_inner);
         }
-        // With the table locked: what is inserted before the job is given up is given up with it.
+        // With the table locked: items inserted before the job is given up are given up with it.
         if self.group.is_lost() {
             drop(table);
             return self.abandon(pending, &item, feed);
@@ -158,7 +158,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.group.post(ToMaster::Item { item, directory, entries, body: pack(&packed) });
     }
 
-    /// Has a worker complete what another process has processed.
+    /// Shares a job that completes the entries that another process has processed.
     fn complete(&self, feed: Feed<'a, Job<T>>, pending: PendingItem<T>, claimed: bool, outcome: ItemOutcome) {
         feed.share(Job::Visit(Box::new(move |cx| pending.complete(cx, claimed, outcome))));
     }
@@ -219,7 +219,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         }
     }
 
-    /// Sends the limits if they have changed, and requests what the workers here will need of them.
+    /// Sends the limits if they have changed, and requests the load for the workers here.
     fn pass_on_limits(&self) {
         let Some(limits) = self.spec.run.limits else { return };
         let changes = limits.changes();
@@ -315,8 +315,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             Some(hosts) => Problem::new(ClusterKind::RestartingWithout).naming(why.text).naming(hosts),
         };
         self.spec.run.report.problem(problem.as_warning());
-        // Invariant: what is in the table when the ranks are taken up is sent here; anything later
-        // is sent by whoever adds it.
+        // Invariant: items that are in the table when the ranks become ready are sent here; later
+        // ones are sent by the thread that adds them.
         let mut table = self.table();
         self.group.take_up(ready);
         // The new ranks have received neither message.
@@ -354,7 +354,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         })
     }
 
-    /// Reports, after the run, what was not copied because the job is lost.
+    /// Reports, after the run, the entries that were not copied because the job is lost.
     fn report_losses(&self) {
         let lost = self.lost.load(Ordering::Relaxed);
         let why = || self.group.why_lost().to_string();
@@ -368,8 +368,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.spec.run.report.problem(problem);
     }
 
-    /// True if the job is lost, and with it more than what was in flight: what couldn't be repeated
-    /// was not continued either.
+    /// True if the job is lost, and with it more than the work in flight: a tool whose work can't
+    /// be repeated isn't continued.
     fn is_cut_short(&self) -> bool {
         !T::MAY_BE_REPEATED && self.group.is_lost()
     }
@@ -460,9 +460,8 @@ impl<T: Distributed + 'static> Executor<T> for ProcessGroup {
     }
 }
 
-/// Chooses what to report about a large file: everything, unless ranges failed. Of their errors
-/// only the first is reported, because the others are consequences. `own` are the leader's
-/// problems.
+/// Chooses the problems of a large file to report: all, unless ranges failed. Of their errors only
+/// the first is reported, because the others are consequences. `own` are the leader's problems.
 fn why_not<T: Distributed>(
     large: &LargeInFlight<'_, T>,
     moved: bool,
@@ -482,7 +481,7 @@ fn why_not<T: Distributed>(
 /// Records the completed entries of an item that the journal doesn't have yet.
 fn record<T: Distributed>(journal: &Journal, tool: &T, sent: &Sent<'_, T>, stamps: &[Stamp]) {
     // Entries with a hard-link claim are never recorded: a later run that skipped them would not
-    // know what to link their files' other names to.
+    // know the file to link the other names to.
     if sent.item.claimed || stamps.len() != sent.pending.entries() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Rank 0's scheduler: decides who gets what, and when.
+//! Rank 0's scheduler: assigns work items and ranges to ranks.
 //!
 //! A pure state machine: events go in, orders come out. It does no I/O, reads no clock and starts
 //! no threads, so the simulation runs the same code as a job.
@@ -398,8 +398,8 @@ impl Scheduler {
         self.files.bytes_left()
     }
 
-    /// Returns the workers that have completed nothing of what they hold for five seconds or more,
-    /// and for how long.
+    /// Returns the workers that hold assignments but have completed none for five seconds or more,
+    /// each with that duration.
     #[must_use]
     pub fn slow_ranks(&self, now: Duration) -> Vec<(Rank, Duration)> {
         self.group.slow(now, SLOW_TIME)

@@ -10,8 +10,9 @@
 //! A [`Writer`] appends records to a buffer. A [`Parser`] is given a manifest in pieces and returns
 //! its records; it recognises the format by itself.
 //!
-//! Promises: what a writer wrote, a parser returns, whatever the name. A parser never panics, and
-//! keeps no more than a line of bounded length, except that an MHL file is kept whole.
+//! Promises: a parser returns the records that a writer wrote, for any names. A parser never
+//! panics, and buffers no more than a line of bounded length, except that an MHL file is buffered
+//! whole.
 
 mod json;
 mod line;

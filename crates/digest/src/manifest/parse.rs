@@ -123,7 +123,7 @@ impl Parser {
         Self { hint, state: ParserState::Undecided(Vec::new()) }
     }
 
-    /// Parses a piece, and calls `take` with what it completes.
+    /// Parses a piece of the manifest, and calls `take` with each line that it completes.
     pub fn feed(&mut self, bytes: &[u8], mut take: impl FnMut(ManifestLine)) {
         if let ParserState::Undecided(first) = &mut self.state {
             first.extend_from_slice(bytes);
@@ -136,7 +136,7 @@ impl Parser {
         }
     }
 
-    /// Parses what is left.
+    /// Parses the remaining bytes.
     pub fn finish(mut self, mut take: impl FnMut(ManifestLine)) {
         self.decide(&mut take);
         match self.state {

@@ -1,7 +1,7 @@
 //! Lines with a hash and a name, in the forms of coreutils and BSD.
 //!
-//! A line whose name was escaped begins with a backslash. Parsing accepts and refuses what
-//! `sha256sum -c` does.
+//! A line whose name was escaped begins with a backslash. The parser accepts the same lines as
+//! `sha256sum -c`.
 
 use memchr::memrchr;
 

@@ -78,7 +78,7 @@ impl Writer {
         }))
     }
 
-    /// Appends what comes before the first record.
+    /// Appends the header, which comes before the first record.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         if let WriterFormat::Mhl(list) = &self.0 {
             list.begin(out);
@@ -104,7 +104,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends what comes after the last record.
+    /// Appends the trailer, which comes after the last record.
     pub fn end(&mut self, out: &mut Vec<u8>) {
         if let WriterFormat::Mhl(list) = &self.0 {
             list.end(out);
