@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use haul_copy::{CopyKind, DigestSink, FileDigest, Operands};
 use haul_digest::Algorithm;
-use haul_digest::manifest::{Creator, Format, HashRecord, Writer};
+use haul_digest::manifest::{Creator, Format, HashRecord, LineEnd, Writer};
 use haul_flow::{Problem, lock};
 use haul_sum::{ManifestFile, SumKind};
 use haul_sys::{Identity, reason};
@@ -80,7 +80,7 @@ impl Manifest {
             return Err(problem.naming(request.path.to_bytes()));
         }
         let algorithm = request.algorithm;
-        let writer = Writer::new(request.format, algorithm, false, &creator())
+        let writer = Writer::new(request.format, algorithm, LineEnd::LineFeed, &creator())
             .map_err(|_| Problem::new(SumKind::NotInMhl).naming(algorithm.name()))?;
         let (file, guard) = create_file(&request.path, console)?;
         let path = request.path.clone();

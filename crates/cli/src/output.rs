@@ -20,11 +20,19 @@ use haul_sys::Errno;
 /// Maximum bytes to buffer before writing.
 const BUFFER_BYTES: usize = 64 << 10;
 
+/// Time at which lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlushPolicy {
+    /// At once, for a terminal.
+    EachWrite,
+    /// When the buffer is full.
+    WhenFull,
+}
+
 /// A sink for lines.
 pub(crate) struct LineSink<W> {
     state: Mutex<OutputBuffer<W>>,
-    /// True if each line is written at once.
-    at_once: bool,
+    policy: FlushPolicy,
 }
 
 struct OutputBuffer<W> {
@@ -63,31 +71,30 @@ impl LineSink<Standard> {
     /// Wraps this process's standard output.
     pub(crate) fn standard() -> Self {
         if haul_sys::was_closed(haul_sys::Standard::Output) {
-            return Self::new(Standard::Closed, false);
+            return Self::new(Standard::Closed, FlushPolicy::WhenFull);
         }
         let stdout = io::stdout();
-        let at_once = stdout.is_terminal();
-        Self::new(Standard::Open(stdout), at_once)
+        let policy = if stdout.is_terminal() { FlushPolicy::EachWrite } else { FlushPolicy::WhenFull };
+        Self::new(Standard::Open(stdout), policy)
     }
 }
 
 impl<W: Write> LineSink<W> {
-    /// Wraps `writer`; `at_once` for a terminal.
-    pub(crate) fn new(writer: W, at_once: bool) -> Self {
+    pub(crate) fn new(writer: W, policy: FlushPolicy) -> Self {
         let state = OutputBuffer { writer, waiting: Vec::new(), failure: None };
-        Self { state: Mutex::new(state), at_once }
+        Self { state: Mutex::new(state), policy }
     }
 
     /// True if lines go to a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
-        self.at_once
+        self.policy == FlushPolicy::EachWrite
     }
 
     /// Adds whole lines.
     pub(crate) fn write(&self, lines: &[u8]) {
         let mut state = lock(&self.state);
         state.waiting.extend_from_slice(lines);
-        if self.at_once || state.waiting.len() >= BUFFER_BYTES {
+        if self.is_terminal() || state.waiting.len() >= BUFFER_BYTES {
             state.flush();
         }
     }
@@ -153,19 +160,19 @@ mod tests {
 
     #[test]
     fn lines_wait_for_a_full_buffer_unless_a_terminal_reads_them() {
-        let buffered = LineSink::new(Vec::new(), false);
+        let buffered = LineSink::new(Vec::new(), FlushPolicy::WhenFull);
         buffered.write(b"line\n");
         assert_eq!(written(&buffered, Vec::len), 0);
         buffered.write(&[b'x'; BUFFER_BYTES]);
         assert_eq!(written(&buffered, Vec::len), BUFFER_BYTES + 5);
-        let at_once = LineSink::new(Vec::new(), true);
+        let at_once = LineSink::new(Vec::new(), FlushPolicy::EachWrite);
         at_once.write(b"line\n");
         assert_eq!(written(&at_once, Vec::len), 5);
     }
 
     #[test]
     fn the_first_failure_is_told_at_the_end() {
-        let output = LineSink::new(Limited { writes_left: 1, written: Vec::new() }, true);
+        let output = LineSink::new(Limited { writes_left: 1, written: Vec::new() }, FlushPolicy::EachWrite);
         output.write(b"fits\n");
         output.write(b"does not\n");
         output.write(b"nor this\n");
@@ -175,10 +182,10 @@ mod tests {
 
     #[test]
     fn what_waits_at_the_end_is_written() {
-        let full = LineSink::new(Limited { writes_left: 0, written: Vec::new() }, false);
+        let full = LineSink::new(Limited { writes_left: 0, written: Vec::new() }, FlushPolicy::WhenFull);
         full.write(b"line\n");
         assert!(full.finish().is_err());
-        let fine = LineSink::new(Limited { writes_left: 1, written: Vec::new() }, false);
+        let fine = LineSink::new(Limited { writes_left: 1, written: Vec::new() }, FlushPolicy::WhenFull);
         fine.write(b"line\n");
         assert!(fine.finish().is_ok());
     }

@@ -479,9 +479,10 @@ mod tests {
 
     use super::*;
     use crate::messages::Charset;
+    use crate::output::FlushPolicy;
 
     fn console() -> Console<Vec<u8>> {
-        Console::new(Messages::new("cp", Charset::Utf8), LineSink::new(Vec::new(), false))
+        Console::new(Messages::new("cp", Charset::Utf8), LineSink::new(Vec::new(), FlushPolicy::WhenFull))
     }
 
     #[test]
@@ -536,7 +537,8 @@ mod tests {
     #[test]
     fn a_run_whose_output_is_lost_has_failed() {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-        let console = Console::new(Messages::new("cp", Charset::Utf8), LineSink::new(full, false));
+        let console =
+            Console::new(Messages::new("cp", Charset::Utf8), LineSink::new(full, FlushPolicy::WhenFull));
         console.line(Line::new(CopyKind::Copied, vec![b"a".to_vec(), b"b".to_vec()]));
         assert_eq!(console.finish(), ExitCode::FAILURE);
     }

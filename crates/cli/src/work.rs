@@ -102,7 +102,7 @@ pub(crate) fn by(
     let status = std::thread::scope(|scope| {
         count_in_background(scope, &console, work);
         let status = match group {
-            Some(group) => done_by_group(work, (run_options, config), group, &console),
+            Some(group) => done_by_group(work, run_options, config, group, &console),
             None => work.done_by(&Alone, config, &console),
         };
         console.end_progress();
@@ -138,7 +138,8 @@ pub(crate) fn by(
 /// Has a process group do the work, and shuts it down.
 fn done_by_group(
     work: &impl CliTask,
-    (run_options, config): (&RunOptions, &Config),
+    run_options: &RunOptions,
+    config: &Config,
     group: &ProcessGroup,
     console: &Console,
 ) -> u8 {

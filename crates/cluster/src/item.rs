@@ -215,7 +215,7 @@ impl<T: Tool> WorkItem<T> {
         let detached: HashSet<_> = detached.into_iter().map(|(name, _)| name).collect();
         let returned: HashSet<_> = returned.into_iter().collect();
         let may_be = |entry: &Entry<T>| !returned.contains(entry.name()) && may_be(entry);
-        let stamps = seen.stamps((cx.tool(), cx.cache()), node, |name| detached.contains(name), may_be);
+        let stamps = seen.stamps(cx.tool(), cx.cache(), node, |name| detached.contains(name), may_be);
         self.change(|outcome| outcome.stamps = stamps);
     }
 
@@ -304,7 +304,7 @@ impl PackedItem {
         let node = Arc::new(node);
         let (names, last) = match known {
             Some(known) => {
-                let (seen, names) = SeenEntries::look(tool, receiver.cache, (&node, names), &known);
+                let (seen, names) = SeenEntries::look(tool, receiver.cache, &node, names, &known);
                 let (unchanged, changed) = seen.counts();
                 item.seen.get_or_init(|| seen);
                 // The item must complete even if every entry is skipped.

@@ -40,7 +40,8 @@ impl SeenEntries {
     pub(crate) fn look<T: Distributed>(
         tool: &T,
         cache: &DirCache,
-        (node, names): (&Arc<DirNode<T>>, Names),
+        node: &Arc<DirNode<T>>,
+        names: Names,
         known: &[Stamp],
     ) -> (Self, Names) {
         let names = Arc::new(names);
@@ -95,7 +96,8 @@ impl SeenEntries {
     /// (`is_detached`) are left out.
     pub(crate) fn stamps<T: Distributed>(
         &self,
-        (tool, cache): (&T, &DirCache),
+        tool: &T,
+        cache: &DirCache,
         node: &Arc<DirNode<T>>,
         is_detached: impl Fn(&CStr) -> bool,
         may_be: impl Fn(&Entry<T>) -> bool,

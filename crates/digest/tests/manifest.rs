@@ -3,8 +3,8 @@
 use std::time::SystemTime;
 
 use haul_digest::manifest::{
-    Creator, ExpectedHash, Format, HashRecord, ManifestEntry, ManifestLine, ParseError, Parser, WriteError,
-    Writer,
+    Creator, ExpectedHash, Format, HashRecord, LineEnd, ManifestEntry, ManifestLine, ParseError, Parser,
+    WriteError, Writer,
 };
 use haul_digest::{Algorithm, Digest};
 use haul_testkit::needs;
@@ -33,7 +33,7 @@ fn parse_line(line: &str, hint: Option<Algorithm>) -> Result<ManifestEntry, Pars
 
 fn written(format: Format, records: &[HashRecord<'_>]) -> Result<Vec<u8>, WriteError> {
     let algorithm = records.first().map_or(Algorithm::Md5, |record| record.digest.algorithm());
-    let (mut writer, mut out) = (Writer::new(format, algorithm, false, &creator())?, Vec::new());
+    let (mut writer, mut out) = (Writer::new(format, algorithm, LineEnd::LineFeed, &creator())?, Vec::new());
     writer.begin(&mut out);
     for record in records {
         writer.record(&mut out, record)?;
@@ -316,7 +316,7 @@ fn with_zero_nothing_is_escaped() {
     ];
     for (format, line) in expected {
         let (mut writer, mut out) =
-            (Writer::new(format, Algorithm::Md5, true, &creator()).unwrap(), Vec::new());
+            (Writer::new(format, Algorithm::Md5, LineEnd::Nul, &creator()).unwrap(), Vec::new());
         writer.record(&mut out, &HashRecord { path: b"a\n\\", size: None, digest }).unwrap();
         assert_eq!(out, line.as_bytes());
     }

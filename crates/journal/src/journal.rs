@@ -143,7 +143,7 @@ impl Journal {
 
     fn begin(
         path: &Path,
-        (mut file, not_locked): (File, Option<io::Error>),
+        OpenedFile { mut file, not_locked }: OpenedFile,
         spec: u64,
         note: u8,
     ) -> Result<Self, JournalError> {
@@ -402,8 +402,14 @@ enum Access {
     Private,
 }
 
-/// Opens and locks the file. If the file system has no locks, returns why it is not locked.
-fn open_locked(path: &Path, access: Access) -> Result<(File, Option<io::Error>), JournalError> {
+/// A file that was opened and, if its file system has locks, locked.
+struct OpenedFile {
+    file: File,
+    not_locked: Option<io::Error>,
+}
+
+/// Opens and locks the file.
+fn open_locked(path: &Path, access: Access) -> Result<OpenedFile, JournalError> {
     let deadline = Instant::now() + LOCK_WAIT;
     loop {
         let mut how = File::options();
@@ -436,7 +442,7 @@ fn open_locked(path: &Path, access: Access) -> Result<(File, Option<io::Error>),
         }
         match std::fs::metadata(path) {
             Ok(there) if (there.dev(), there.ino()) == (opened.dev(), opened.ino()) => {
-                return Ok((file, not_locked));
+                return Ok(OpenedFile { file, not_locked });
             }
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
             _ => {}

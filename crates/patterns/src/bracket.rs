@@ -28,7 +28,7 @@ impl Alphabet {
     }
 
     /// Returns the set of these ranges, or its complement.
-    pub fn set(self, ranges: &[(char, char)], negated: bool) -> Class {
+    pub(crate) fn set(self, ranges: &[(char, char)], negated: bool) -> Class {
         let class = if self.utf8 {
             let ranges = ranges.iter().map(|(start, end)| ClassUnicodeRange::new(*start, *end));
             Class::Unicode(ClassUnicode::new(ranges))
@@ -98,9 +98,14 @@ impl Alphabet {
         }
     }
 
-    /// Returns a named class or its complement.
-    pub fn class(self, name: &[u8], negated: bool) -> Class {
-        self.set(&self.named(name).unwrap_or_default(), negated)
+    /// Returns a named class.
+    pub fn class(self, name: &[u8]) -> Class {
+        self.set(&self.named(name).unwrap_or_default(), false)
+    }
+
+    /// Returns the complement of a named class.
+    pub fn class_complement(self, name: &[u8]) -> Class {
+        self.set(&self.named(name).unwrap_or_default(), true)
     }
 
     /// Decodes the first character of a text and its length: an invalid byte as `Err`, and in a

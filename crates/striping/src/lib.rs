@@ -277,7 +277,8 @@ fn remove_namespace(file: &Fd, bearer: Bearer) -> Result<(), Error> {
 /// # Errors
 /// Any error from creating the file; never one from its layout.
 pub fn create(
-    (directory, name): (&Fd, &CStr),
+    directory: &Fd,
+    name: &CStr,
     mode: Mode,
     layout: &FileLayout,
     there: Striped,
@@ -293,7 +294,7 @@ pub fn create(
     let file = open(directory, name, how)?;
     match layout.give(&file, Bearer::File) {
         Err(refusal @ LayoutError::Failed(_)) if there == Striped::Lustre => {
-            let file = reopen((directory, name), file)?;
+            let file = reopen(directory, name, file)?;
             Ok(Created { file, refusal: Some(refusal) })
         }
         outcome => Ok(Created { file, refusal: outcome.err() }),
@@ -302,7 +303,7 @@ pub fn create(
 
 /// Reopens a file without a layout, which gives it the default one: before that, nothing can be
 /// written to it. Refuses another file that was put in its place.
-fn reopen((directory, name): (&Fd, &CStr), file: Fd) -> Result<Fd, Error> {
+fn reopen(directory: &Fd, name: &CStr, file: Fd) -> Result<Fd, Error> {
     let made = stat(&file)?;
     let is_closed = !made.mode.contains(Mode::OWNER_WRITE);
     if is_closed {

@@ -207,14 +207,12 @@ impl Filesystem for MountClient {
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.empty((RequestKind::Unlink, About::Name(name)), reply, |tree| {
-            tree.remove(parent.0, name, false)
-        });
+        self.empty((RequestKind::Unlink, About::Name(name)), reply, |tree| tree.remove_file(parent.0, name));
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let what = (RequestKind::RemoveDirectory, About::Name(name));
-        self.empty(what, reply, |tree| tree.remove(parent.0, name, true));
+        self.empty(what, reply, |tree| tree.remove_directory(parent.0, name));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, to: &Path, reply: ReplyEntry) {

@@ -250,8 +250,17 @@ impl BackedTree {
         Ok(())
     }
 
-    /// Removes a name. `directory_wanted` says whether it must be a directory.
-    pub(crate) fn remove(&mut self, directory: u64, name: &OsStr, directory_wanted: bool) -> ErrnoResult<()> {
+    /// Removes a name of something that isn't a directory.
+    pub(crate) fn remove_file(&mut self, directory: u64, name: &OsStr) -> ErrnoResult<()> {
+        self.remove(directory, name, false)
+    }
+
+    /// Removes the name of an empty directory.
+    pub(crate) fn remove_directory(&mut self, directory: u64, name: &OsStr) -> ErrnoResult<()> {
+        self.remove(directory, name, true)
+    }
+
+    fn remove(&mut self, directory: u64, name: &OsStr, directory_wanted: bool) -> ErrnoResult<()> {
         let number = self.lookup(directory, name)?;
         self.check_removal(number, directory_wanted)?;
         self.entries_mut(directory)?.remove(name);

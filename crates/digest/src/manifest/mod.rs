@@ -25,6 +25,25 @@ pub use parse::{ExpectedHash, ManifestEntry, ManifestLine, ParseError, Parser};
 pub use text::append_escaped;
 pub use write::{Creator, HashRecord, WriteError, Writer};
 
+/// End of a manifest's lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LineEnd {
+    /// A line feed; names are escaped.
+    #[default]
+    LineFeed,
+    /// NUL; names aren't escaped.
+    Nul,
+}
+
+impl LineEnd {
+    fn byte(self) -> u8 {
+        match self {
+            Self::LineFeed => b'\n',
+            Self::Nul => 0,
+        }
+    }
+}
+
 /// A format of manifests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {

@@ -7,6 +7,7 @@ use memchr::memrchr;
 
 use crate::algorithm::{Algorithm, Digest};
 
+use super::LineEnd;
 use super::parse::{ExpectedHash, ManifestEntry, ParseError};
 
 /// Appends a name, escaped if necessary. Returns true if it was.
@@ -37,28 +38,28 @@ pub fn append_escaped(out: &mut Vec<u8>, name: &[u8]) {
     }
 }
 
-/// Appends a line that ends with NUL, in which nothing is escaped, or with a line feed.
-fn append_line(out: &mut Vec<u8>, zero: bool, before: &[u8], name: &[u8], after: &[u8]) {
+/// Appends a line.
+fn append_line(out: &mut Vec<u8>, end: LineEnd, before: &[u8], name: &[u8], after: &[u8]) {
     let start = out.len();
     out.extend(before);
-    if zero {
+    if end == LineEnd::Nul {
         out.extend(name);
     } else if append_name(out, name) {
         out.insert(start, b'\\');
     }
     out.extend(after);
-    out.push(if zero { 0 } else { b'\n' });
+    out.push(end.byte());
 }
 
 /// Appends `HASH  NAME`.
-pub(super) fn append_plain(out: &mut Vec<u8>, zero: bool, digest: &Digest, name: &[u8]) {
-    append_line(out, zero, format!("{digest}  ").as_bytes(), name, b"");
+pub(super) fn append_plain(out: &mut Vec<u8>, end: LineEnd, digest: &Digest, name: &[u8]) {
+    append_line(out, end, format!("{digest}  ").as_bytes(), name, b"");
 }
 
 /// Appends `TAG (NAME) = HASH`.
-pub(super) fn append_tagged(out: &mut Vec<u8>, zero: bool, digest: &Digest, name: &[u8]) {
+pub(super) fn append_tagged(out: &mut Vec<u8>, end: LineEnd, digest: &Digest, name: &[u8]) {
     let before = format!("{} (", digest.algorithm().tag());
-    append_line(out, zero, before.as_bytes(), name, format!(") = {digest}").as_bytes());
+    append_line(out, end, before.as_bytes(), name, format!(") = {digest}").as_bytes());
 }
 
 /// Undoes the escaping of a name.

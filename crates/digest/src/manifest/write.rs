@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use crate::algorithm::{Algorithm, Digest};
 
 use super::mhl::{self, HashList};
-use super::{Format, json, text};
+use super::{Format, LineEnd, json, text};
 
 /// A file in a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,27 +54,25 @@ impl std::error::Error for WriteError {}
 pub struct Writer(WriterFormat);
 
 enum WriterFormat {
-    /// The lines of this format, which end with NUL if true.
-    Lines(Format, bool),
+    Lines(Format, LineEnd),
     Mhl(HashList),
 }
 
 impl Writer {
-    /// Creates a writer. With `zero`, lines end with NUL, and names aren't escaped; an MHL file has
-    /// no lines. `creator` is written to MHL files.
+    /// Creates a writer. `end` is ignored for an MHL file; `creator` is written to MHL files only.
     ///
     /// # Errors
     /// If the format can't have hashes of the algorithm.
     pub fn new(
         format: Format,
         algorithm: Algorithm,
-        zero: bool,
+        end: LineEnd,
         creator: &Creator,
     ) -> Result<Self, WriteError> {
         Ok(Self(match format {
             Format::Mhl if !mhl::has(algorithm) => return Err(WriteError::NotInMhl(algorithm)),
             Format::Mhl => WriterFormat::Mhl(HashList::new(creator)),
-            lines => WriterFormat::Lines(lines, zero),
+            lines => WriterFormat::Lines(lines, end),
         }))
     }
 
@@ -91,14 +89,14 @@ impl Writer {
     /// If it can't be written in this format. Nothing is appended.
     pub fn record(&mut self, out: &mut Vec<u8>, record: &HashRecord<'_>) -> Result<(), WriteError> {
         match &mut self.0 {
-            WriterFormat::Lines(Format::Json, zero) => {
+            WriterFormat::Lines(Format::Json, end) => {
                 json::append(out, record);
-                out.push(if *zero { 0 } else { b'\n' });
+                out.push(end.byte());
             }
-            WriterFormat::Lines(Format::Bsd, zero) => {
-                text::append_tagged(out, *zero, &record.digest, record.path);
+            WriterFormat::Lines(Format::Bsd, end) => {
+                text::append_tagged(out, *end, &record.digest, record.path);
             }
-            WriterFormat::Lines(_, zero) => text::append_plain(out, *zero, &record.digest, record.path),
+            WriterFormat::Lines(_, end) => text::append_plain(out, *end, &record.digest, record.path),
             WriterFormat::Mhl(list) => list.record(out, record)?,
         }
         Ok(())

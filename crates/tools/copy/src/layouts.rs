@@ -98,7 +98,7 @@ pub(super) fn make_file(
 ) -> Result<Fd, Error> {
     let Some(layout) = layout else { return open(directory, name, Open::create(mode)) };
     let there = copy.copier.layouts.systems.striped(directory, copy.entry.node.own.held.identity().device);
-    let created = create((directory, name), mode, layout, there)?;
+    let created = create(directory, name, mode, layout, there)?;
     if let Some(refusal) = created.refusal {
         tell_refusal(copy, &copy.target_path(), &refusal);
     }

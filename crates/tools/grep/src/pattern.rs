@@ -405,10 +405,10 @@ impl Parser<'_> {
             // In GNU grep, each line is a buffer of its own.
             b'`' => Node::Look(Look::StartLF),
             b'\'' => Node::Look(Look::EndLF),
-            b'w' => Node::Set(self.alphabet.class(b"word", false)),
-            b'W' => Node::Set(self.alphabet.class(b"word", true)),
-            b's' => Node::Set(self.alphabet.class(b"space", false)),
-            b'S' => Node::Set(self.alphabet.class(b"space", true)),
+            b'w' => Node::Set(self.alphabet.class(b"word")),
+            b'W' => Node::Set(self.alphabet.class_complement(b"word")),
+            b's' => Node::Set(self.alphabet.class(b"space")),
+            b'S' => Node::Set(self.alphabet.class_complement(b"space")),
             b'1'..=b'9' => {
                 let number = usize::from(byte - b'0');
                 if !self.closed.contains(&number) {
