@@ -9,7 +9,7 @@
 //! Writing to a standard output that was closed fails like any other write. The Rust runtime alone
 //! would silently discard the data.
 //!
-//! Invariant: the first failure is never lost (test: `the_first_failure_is_told_at_the_end`).
+//! Invariant: the first failure is never lost (test: `the_first_failure_is_reported_at_the_end`).
 
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::sync::{Mutex, PoisonError};
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failure_is_told_at_the_end() {
+    fn the_first_failure_is_reported_at_the_end() {
         let output = LineSink::new(Limited { writes_left: 1, written: Vec::new() }, FlushPolicy::EachWrite);
         output.write(b"fits\n");
         output.write(b"does not\n");

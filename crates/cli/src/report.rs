@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_have_vanished_are_told_from_other_errors() {
+    fn files_that_have_vanished_are_distinguished_from_other_errors() {
         let because = |errno| haul_sys::Error::new(haul_sys::Operation::Openat, String::new(), errno);
         let console = console();
         assert!(!console.has_only_vanished_files());

@@ -428,7 +428,7 @@ fn disturb(source: &Path, stop: &AtomicBool, rounds: &AtomicU64) -> io::Result<(
 }
 
 #[test]
-fn a_source_that_changes_and_vanishes_meanwhile() {
+fn a_source_that_changes_and_vanishes_during_the_run() {
     let ways = WAYS.iter().map(|way| way.to_vec()).chain(matrix()).collect();
     copy_while_it_changes(&Sandbox::in_memory().unwrap(), ways);
 }

@@ -240,7 +240,7 @@ fn spdcp_reduces_stripes_and_leaves_the_first_target_to_ceph() {
 }
 
 #[test]
-fn what_another_cluster_has_not_is_told_once() {
+fn what_another_cluster_has_not_is_reported_once() {
     needed!();
     let ground = Ground::new();
     let other = Ceph::start(Cluster { daemons: 1, clients: 1, has_other_pool: false }).unwrap();

@@ -529,7 +529,7 @@ fn a_directory_makes_no_way_for_a_file_that_is_not_copied() {
 }
 
 #[test]
-fn what_waits_for_a_deletion_is_told_once() {
+fn what_waits_for_a_deletion_is_reported_once() {
     let ours = program!();
     require!(ours.needs_haul());
     let script = "

@@ -221,7 +221,7 @@ fn both_changes_of_a_layout_hold_for_spdcp_and_over_ranks() {
 }
 
 #[test]
-fn what_a_smaller_file_system_gives_instead_is_told_once() {
+fn what_a_smaller_file_system_gives_instead_is_reported_once() {
     require!(is_ready());
     let (large, small) = (standin(1, 8), standin(1, 4));
     let source = large.client(0).join("d");

@@ -115,7 +115,7 @@ fn every_tool_waits_for_leases() {
 
 /// Without `/proc`, any wait could hang if a FIFO took the file's place, so the open fails instead.
 #[test]
-fn without_proc_the_reason_is_told() {
+fn without_proc_the_reason_is_reported() {
     require!(needs_leases(), needs::root(), needs::tool("unshare"));
     let program = program!();
     require!(program.needs_haul());

@@ -238,7 +238,7 @@ fn names_are_quoted_by_the_locale() {
 /// haul's remark on standard error. If `HAUL_GNU_CP` names such a release, its line is
 /// compared too.
 #[test]
-fn debug_tells_how_a_file_was_copied() {
+fn debug_names_the_method_of_each_copy() {
     let ours = program!();
     require!(ours.needs_haul());
     let theirs = CopyProgram::gnu().filter(|gnu| gnu.release() >= Some(Release(9, 10)));

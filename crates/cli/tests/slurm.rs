@@ -158,7 +158,7 @@ fn a_copy_from_outside_is_that_of_one_process() {
 }
 
 #[test]
-fn a_copy_from_outside_is_told_of_once_and_made_with_the_callers_umask() {
+fn a_copy_from_outside_is_reported_once_and_made_with_the_callers_umask() {
     require!(needed().or_else(|| mpi::MpiKind::Mpich4.needed()));
     let ground = Ground::new(2, mpi::MpiKind::Mpich4);
     fs::create_dir(ground.path("source")).unwrap();
@@ -295,7 +295,7 @@ fn an_interrupt_ends_the_job_and_progress_is_shown_until_then() {
 }
 
 #[test]
-fn a_job_cancelled_by_others_is_told_of_and_its_journal_lets_the_copy_go_on() {
+fn a_job_cancelled_by_others_is_reported_and_its_journal_lets_the_copy_go_on() {
     require!(needed().or_else(standin::needed));
     let ground = Ground::new(3, mpi::MpiKind::OpenMpi4);
     let standin = Standin::start(1, &[SLOW]).unwrap();

@@ -140,7 +140,7 @@ fn a_dry_run_links_nothing_and_foresees_the_links() {
 }
 
 #[test]
-fn a_directory_that_is_no_earlier_copy_is_refused_and_a_missing_one_is_told() {
+fn a_directory_that_is_no_earlier_copy_is_refused_and_a_missing_one_is_reported() {
     let ours = program!();
     require!(ours.needs_haul());
     let sandbox = scene("cp -a s one; mkdir t; echo >file");

@@ -118,7 +118,7 @@ fn what_cannot_be_copied_is_not_listed() {
 }
 
 #[test]
-fn the_versions_of_command_and_agent_are_told() {
+fn the_versions_of_command_and_agent_are_reported() {
     require!(program!().needs_haul());
     let folder = ground();
     let version = env!("CARGO_PKG_VERSION");

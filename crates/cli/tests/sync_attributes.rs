@@ -91,7 +91,7 @@ fn names_that_only_the_target_shares_are_parted_before_attributes_are_set() {
 }
 
 #[test]
-fn attributes_that_the_target_cannot_store_are_told_once_and_are_no_difference() {
+fn attributes_that_the_target_cannot_store_are_reported_once_and_are_no_difference() {
     let ours = program!();
     require!(ours.needs_haul(), needs::root(), needs::tool("setfattr"));
     let (sandbox, mount) = (Sandbox::in_memory().unwrap(), Mount::without_attributes().unwrap());

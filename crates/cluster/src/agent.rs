@@ -113,7 +113,7 @@ impl<T: Distributed + 'static> Agent<'_, T> {
             match job {
                 Ok(jobs) => jobs.into_iter().for_each(|job| cx.share(job)),
                 Err(problem) => {
-                    CompletionSink::note(&*send_queue, ItemKey::Piece(number), problem);
+                    CompletionSink::note(&*send_queue, ItemKey::Range(number), problem);
                     send_queue.range_over(number, false, Vec::new());
                 }
             }

@@ -79,7 +79,7 @@ pub enum ItemKey {
     /// A work item.
     Item(u64),
     /// A range of a large file.
-    Piece(u64),
+    Range(u64),
     /// A large file that this process leads.
     Large(u64),
 }
@@ -189,7 +189,7 @@ impl<T: Tool> WorkItem<T> {
     #[must_use]
     pub fn key(&self) -> ItemKey {
         match self.spec.piece {
-            Some(_) => ItemKey::Piece(self.spec.number),
+            Some(_) => ItemKey::Range(self.spec.number),
             None => ItemKey::Item(self.spec.number),
         }
     }

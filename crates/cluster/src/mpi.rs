@@ -11,7 +11,7 @@
 //!
 //! Guarantees: messages of a rank arrive once, whole, and in order. The library is called by one
 //! thread. Received messages that wait here are bounded; the sender bounds messages that have not
-//! left (see [`Transport::settle`]).
+//! left (see [`Transport::advance_sends`]).
 
 mod abi;
 mod flight;
@@ -360,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn with_no_library_the_names_that_were_tried_are_told() {
+    fn with_no_library_the_names_that_were_tried_are_reported() {
         let names = ["libhaul-one.so.1", "libhaul-two.so.2"];
         let Err(refusal) = open_first(&names, &[PathBuf::from("/nowhere")]) else { unreachable!() };
         let expected = "no MPI library found (tried libhaul-one.so.1, libhaul-two.so.2)";
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_library_hides_none_and_is_told_if_there_is_none() {
+    fn a_file_that_is_no_library_hides_none_and_is_reported_if_there_is_none() {
         let folder = tempfile::tempdir().unwrap();
         let bad = folder.path().join("libhaul-one.so.1");
         std::fs::write(&bad, "text").unwrap();
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_must_be_the_same_and_ranks_too_where_the_launcher_tells_no_size() {
+    fn sizes_must_be_the_same_and_ranks_too_where_the_launcher_gives_no_size() {
         let launched = |ranks| {
             let family = launched::LibraryFamily::Any;
             Launched { ranks, rank: 2, on_one_host: false, by: "a test", family }

@@ -226,7 +226,7 @@ impl<T: Distributed + 'static> SendQueue<T> {
         let mut collected = self.collected();
         collected.pass_time();
         let Some(range) = collected.ranges.remove(&number) else { return };
-        let (_, problems) = collected.take_problems(ItemKey::Piece(number));
+        let (_, problems) = collected.take_problems(ItemKey::Range(number));
         let took = collected.share.0.saturating_sub(range.began);
         let over = RangeOver { took, moved, result, problems, ..range.over };
         collected.since.get_or_insert_with(Instant::now);

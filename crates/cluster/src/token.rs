@@ -10,12 +10,12 @@ use haul_journal::RunId;
 use crate::error::RankMismatch;
 use crate::kind::ClusterKind;
 use crate::remote_path::{RemotePath, RemotePaths};
-use crate::wire::IdentityFile;
+use crate::wire::DirectoryToken;
 
 /// Tokens in directories that all ranks must see. Dropping this removes them.
 pub(crate) struct Tokens<'a, T> {
     spec: &'a JobSpec<'a, T>,
-    left: Vec<(usize, IdentityFile)>,
+    left: Vec<(usize, DirectoryToken)>,
 }
 
 impl<'a, T> Tokens<'a, T> {
@@ -43,7 +43,7 @@ impl<'a, T> Tokens<'a, T> {
                 .and_then(|directory| haul_sys::open(&*directory, &name, rights)?.close());
             match made {
                 Ok(()) => {
-                    left.push((index, IdentityFile { place: RemotePath::to(place), name: name.clone() }))
+                    left.push((index, DirectoryToken { place: RemotePath::to(place), name: name.clone() }))
                 }
                 Err(cause) => spec.run.report.debug(&format!("cannot create a token: {cause:#}")),
             }
@@ -51,7 +51,7 @@ impl<'a, T> Tokens<'a, T> {
         Self { spec, left }
     }
 
-    pub(crate) fn left(&self) -> impl Iterator<Item = &IdentityFile> {
+    pub(crate) fn left(&self) -> impl Iterator<Item = &DirectoryToken> {
         self.left.iter().map(|(_, token)| token)
     }
 }
@@ -72,7 +72,11 @@ impl<T> Drop for Tokens<'_, T> {
 }
 
 /// Checks that a directory contains the launch process's token.
-pub(crate) fn check(cache: &DirCache, ways: &RemotePaths, token: &IdentityFile) -> Result<(), RankMismatch> {
+pub(crate) fn check(
+    cache: &DirCache,
+    ways: &RemotePaths,
+    token: &DirectoryToken,
+) -> Result<(), RankMismatch> {
     let path = String::from_utf8_lossy(&token.place.path()).into_owned();
     let path = if path.is_empty() { ".".to_owned() } else { path };
     let unseen = |cause| RankMismatch::Unseen { path: path.clone(), cause };

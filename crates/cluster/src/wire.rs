@@ -71,7 +71,7 @@ pub struct InitMessage {
     /// The umask.
     pub umask: u32,
     /// Token files in directories that every process must see.
-    pub tokens: Vec<IdentityFile>,
+    pub tokens: Vec<DirectoryToken>,
     /// Attempt number, starting at 1.
     pub attempt: u32,
     /// Who counts the ranges of large files: the leader if true, otherwise the master.
@@ -90,7 +90,7 @@ pub struct InitMessage {
 
 /// A file that identifies a directory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct IdentityFile {
+pub struct DirectoryToken {
     /// The directory.
     pub place: RemotePath,
     /// Name of the file in it.

@@ -139,7 +139,7 @@ fn what_a_command_leaves_for_a_later_one_is_kept() {
 }
 
 #[test]
-fn a_queue_that_refuses_is_told_of() {
+fn a_queue_that_refuses_is_reported() {
     require!(slurm::needed());
     let slurm = Slurm::start(1).unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -348,7 +348,7 @@ fn remove_gone(item: &PackedItem) {
 }
 
 #[test]
-fn what_goes_wrong_in_a_part_is_told_once_and_ends_nothing() {
+fn what_goes_wrong_in_a_part_is_reported_once_and_ends_nothing() {
     for directories in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let (root, mut expected) = (folder.path().join("root"), BTreeSet::new());
@@ -447,7 +447,7 @@ fn move_piece(bytes: usize, piece: std::ops::Range<u64>, size: u64) -> (Vec<bool
 }
 
 #[test]
-fn a_piece_is_told_to_be_moved_only_if_all_of_it_was() {
+fn a_range_is_reported_moved_only_if_all_of_it_was() {
     let size = 5 << 20;
     assert_eq!(move_piece(5 << 20, 1 << 20..5 << 20, size), (vec![true], 4 << 20, 0));
     assert_eq!(move_piece(5 << 20, 0..1, size), (vec![true], 1, 0));

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_no_journals_of_this_release_are_told_apart() {
+    fn files_that_are_no_journals_of_this_release_are_distinguished() {
         assert!(matches!(parse(b"a letter to my aunt"), Err(JournalError::NoJournal)));
         let older = frame(b"\0\x07\x07\0").unwrap();
         for content in [&older[..], b"haul journal 2\n", b"haul journal 4\nmore"] {

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_and_namespaces_that_differ_are_told() {
+    fn pools_and_namespaces_that_differ_are_reported() {
         let asked = CephLayout::decode(TEXT).unwrap();
         let given = CephLayout::decode(&[TEXT, b" pool_namespace=n"].concat()).unwrap();
         assert_eq!(given.encode(), [TEXT, b" pool_namespace=n"].concat());

@@ -111,7 +111,7 @@ fn the_main_part_is_the_one_with_most_bytes() {
 }
 
 #[test]
-fn what_was_given_instead_is_told() {
+fn what_was_given_instead_is_reported() {
     let given = |change: fn(&mut Stripes)| {
         let mut given = stripes();
         change(&mut given);

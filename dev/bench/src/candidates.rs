@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_told_from_another_of_its_name() {
+    fn a_program_is_distinguished_from_another_of_its_name() {
         let impostors = folder(&[("rcp", "rcp (GNU inetutils) 2.5")]);
         let search = search(impostors.path(), &[]);
         let rival = |id: &str| RIVALS.iter().find(|rival| rival.id == id).unwrap();

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_status_and_signal_are_told_apart() {
+    fn exit_status_and_signal_are_distinguished() {
         assert_eq!(shell("exit 3", LONG).ending.failure().unwrap(), "exit status 3");
         assert_eq!(shell("kill -TERM $$", LONG).ending.failure().unwrap(), "killed by signal 15");
     }
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_do_meanwhile_is_seen() {
+    fn the_load_of_other_processes_is_measured() {
         let mut other = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
         let usage = shell("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done", LONG).usage;
         other.kill().unwrap();

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_told_by_name() {
+    fn counts_are_reported_by_name() {
         let statistics = Statistics::new(2, 1);
         statistics.count_part(1, PacedDirection::Write, 7);
         statistics.count_operation(RequestKind::Create);

@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn output_status_and_signal_are_told() {
+    fn output_status_and_signal_are_reported() {
         let outcome = shell("echo out; echo err >&2; exit 3").finish().unwrap();
         assert_eq!(outcome.ending, RunEnding::Exited(3));
         assert_eq!((outcome.printed().as_str(), outcome.errors().as_str()), ("out\n", "err\n"));

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn honesty_is_told_from_loss() {
+    fn honesty_is_distinguished_from_loss() {
         let nothing = |_: &Path| {};
         let truncate = |root: &Path| fs::write(root.join("f"), "").unwrap();
         let unlink = |root: &Path| {

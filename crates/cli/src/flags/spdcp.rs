@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_copies_nothing_is_told_apart() {
+    fn what_copies_nothing_is_distinguished() {
         let parsed = |line: &str| parse(&words(line), &Environment::default());
         assert!(matches!(parsed("-rd a b"), Ok(SpdcpCommand::Targets(_))));
         assert!(matches!(parsed("-d -h"), Ok(SpdcpCommand::Print(Information::Help))));

@@ -210,7 +210,7 @@ fn backups_are_made_as_the_line_says_else_the_environment() {
 }
 
 #[test]
-fn a_wrong_kind_of_backup_is_told_of_with_what_means_the_same() {
+fn a_wrong_kind_of_backup_is_reported_with_the_equivalents() {
     let said = refusal(&words("--backup=n a b"), Charset::Ascii).unwrap();
     let wanted = "cp: ambiguous argument 'n' for 'backup type'\nValid arguments are:\n  - 'none', 'off'\n  \
                   - 'simple', 'never'\n  - 'existing', 'nil'\n  - 'numbered', 't'\n\
@@ -568,7 +568,7 @@ fn a_mistyped_option_is_recognised() {
 }
 
 #[test]
-fn a_full_disk_is_an_error_unless_told_otherwise() {
+fn a_full_disk_is_an_error_by_default() {
     assert_eq!(options("a b").on_full, OnFull::Stop);
     assert_eq!(options("--on-full=pause a b").on_full, OnFull::Pause);
     assert_eq!(options("--on-full=pause --on-full=stop a b").on_full, OnFull::Stop);

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_tells_percent_bytes_files_rate_and_time_left() {
+    fn a_picture_shows_percent_bytes_files_rate_and_time_left() {
         let mut view = ProgressView::default();
         let whole = Some(Whole { entries: 100, bytes: 1_000_000_000 });
         let first = view.look(done(25, 250_000_000), whole, Duration::from_secs(5));

@@ -171,7 +171,7 @@ fn packed(name: &Path) -> PathBuf {
 }
 
 #[test]
-fn an_input_that_is_written_to_meanwhile_stays() {
+fn an_input_that_is_written_to_during_the_run_stays() {
     let sandbox = Sandbox::in_memory().unwrap();
     let name = sandbox.join("log");
     fs::write(&name, noise(12, 6_000_000)).unwrap();
@@ -287,7 +287,7 @@ fn a_run_that_nobody_reads_from_ends_without_a_word() {
 }
 
 #[test]
-fn an_output_that_is_full_is_told_once() {
+fn an_output_that_is_full_is_reported_once() {
     let sandbox = Sandbox::in_memory().unwrap();
     let file = sandbox.join("file");
     fs::write(&file, noise(11, 1_000_000)).unwrap();

@@ -123,7 +123,7 @@ fn a_library_of_another_family_than_the_launcher_is_refused() {
 
 /// Only one rank reports a bad command line.
 #[test]
-fn ranks_tell_of_a_wrong_command_line_once() {
+fn ranks_report_a_wrong_command_line_once() {
     require!(MpiKind::OpenMpi4.needed(), program!().needs_haul());
     let (scene, mpi) = (Scene::new(), Mpi::find(MpiKind::OpenMpi4).unwrap());
     let job = |words: &[&str]| mpi.job(3, program!().path()).arg("cp").args(words);

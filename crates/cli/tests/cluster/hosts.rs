@@ -246,7 +246,7 @@ fn a_host_that_does_not_see_the_target_is_refused() {
 /// If a host doesn't see the source, each directory that it can't reach is reported once, with the
 /// host's name.
 #[test]
-fn a_host_that_does_not_see_the_source_is_told_of() {
+fn a_host_that_does_not_see_the_source_is_reported() {
     needed!(MpiKind::OpenMpi4);
     let scene = Scene::new(MpiKind::OpenMpi4);
     scene.build_many();
@@ -282,7 +282,7 @@ fn clocks_need_not_agree() {
 }
 
 #[test]
-fn errors_of_one_host_are_told_with_its_name() {
+fn errors_of_one_host_are_reported_with_its_name() {
     needed!(MpiKind::OpenMpi4);
     require!(standin::needed());
     let scene = Scene::new(MpiKind::OpenMpi4);

@@ -218,7 +218,7 @@ fn a_source_that_cannot_be_read_in_the_middle_leaves_no_copy() {
 /// With a full target, many ranges of one file fail, and more because the file is then gone: it is
 /// reported once.
 #[test]
-fn a_large_file_without_room_is_told_of_once() {
+fn a_large_file_without_room_is_reported_once() {
     require!(needs::root(), MpiKind::OpenMpi4.needed(), program!().needs_haul());
     let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let sandbox = Sandbox::in_memory().unwrap();

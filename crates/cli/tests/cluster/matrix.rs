@@ -265,7 +265,7 @@ tests! {
 
 /// An unprivileged user gets the same messages for unreadable entries, and the rest is copied.
 #[test]
-fn what_cannot_be_read_is_told_as_by_one_process() {
+fn what_cannot_be_read_is_reported_as_by_one_process() {
     require!(needs::root(), MpiKind::OpenMpi4.needed(), program!().needs_haul());
     let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let sandbox = Sandbox::in_memory().unwrap();

@@ -57,7 +57,7 @@ fn needs_attributes() -> Option<String> {
 }
 
 #[test]
-fn a_change_is_told_if_it_is_asked_for() {
+fn a_change_is_reported_if_it_is_asked_for() {
     require!(needs_attributes());
     for (script, attribute, told) in CHANGES {
         let scene = Scene::of(TREE);

@@ -35,7 +35,7 @@ fn a_search_ends_in_silence_when_nobody_reads_it() {
 }
 
 #[test]
-fn what_cannot_be_written_is_told_and_ends_the_search() {
+fn what_cannot_be_written_is_reported_and_ends_the_search() {
     require!(needs_gnu());
     let scene = Scene::new();
     let program = format!("{} grep", haul().display());

@@ -167,7 +167,7 @@ fn text_between_bytes_that_are_no_characters_matches() {
 }
 
 #[test]
-fn what_is_none_is_told_in_the_same_words() {
+fn what_is_none_is_reported_in_the_same_words() {
     require!(needs_gnu());
     let scene = Scene::of("echo a > lines");
     let patterns = [

@@ -269,7 +269,7 @@ fn a_default_acl_takes_no_bits_from_what_the_archive_says() {
 }
 
 #[test]
-fn a_hard_link_to_a_name_that_is_stripped_to_nothing_is_told() {
+fn a_hard_link_to_a_name_that_is_stripped_to_nothing_is_reported() {
     require!(needs::tool("tar"));
     let archive =
         a().file("a/f", b"x").hard_link("a/b/g", "a/f").file("a/b/h", b"y").hard_link("a/b/i", "a/b/h").end();
@@ -289,7 +289,7 @@ fn a_hard_link_to_the_directory_itself_says_why_it_is_refused() {
 }
 
 #[test]
-fn users_that_cannot_exist_are_told_and_are_never_root() {
+fn users_that_cannot_exist_are_reported_and_are_never_root() {
     require!(needs::root());
     // In base 256: -1, and more than 32 bits.
     for (at, field) in [(108, "uid_t"), (116, "gid_t")] {

@@ -310,7 +310,7 @@ tests! {
 }
 
 #[test]
-fn a_command_that_cannot_be_started_or_heard_is_told_of() {
+fn a_command_that_cannot_be_started_or_heard_is_reported() {
     let program = program!();
     require!(program.needs_haul());
     let scenes = SCENES.iter().filter(|scene| scene.words[0] == "each");

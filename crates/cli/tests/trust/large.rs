@@ -135,7 +135,7 @@ const CHANGES: &[(&str, Change)] = &[
 ];
 
 #[test]
-fn a_large_file_that_changed_meanwhile_begins_again() {
+fn a_large_file_that_changed_during_the_run_begins_again() {
     let ours = program!();
     require!(ours.needs_haul());
     for (what, change) in CHANGES {

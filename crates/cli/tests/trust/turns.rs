@@ -174,7 +174,7 @@ fn a_killed_copy_has_written_the_beginning_of_a_large_file() {
 }
 
 #[test]
-fn a_large_file_that_shrinks_meanwhile_is_copied_to_its_end() {
+fn a_large_file_that_shrinks_during_the_run_is_copied_to_its_end() {
     let ours = program!();
     require!(ours.needs_haul(), needs::loop_mount("ext4"));
     let scene = Scene::new();

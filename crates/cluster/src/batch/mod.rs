@@ -1,12 +1,11 @@
 //! Batch jobs: runs a command line in a job of a batch system, and follows it as if it ran here.
 //!
 //! ```text
-//!  here                                  job directory, next to        the job's first host
-//!                                        the target
-//!  submit ── script ───────────────────► script ─────────────────────► command, HAUL_SPOOL set
-//!  follow ◄─ tail ────────────────────── out, err ◄─────────────────── its output
-//!         ◄─ when it changes ─────────── progress ◄──── renamed ────── its progress
-//!         ◄─ the last to come ────────── status ◄────── renamed ────── its exit status
+//!  here               job directory, next to the target      the job's first host
+//!  submit ── script ──► script ─────────────────────────────► command, HAUL_SPOOL set
+//!  follow ◄─ tail ───── out, err ◄─────────────────────────── its output
+//!         ◄─ changes ── progress ◄──────────── renamed ────── its progress
+//!         ◄─ last ───── status ◄────────────── renamed ────── its exit status
 //!         ◄─ squeue, qstat: waits, runs, was cancelled, ...
 //! ```
 //!

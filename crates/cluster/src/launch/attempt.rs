@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::attempt_hosts;
 use super::failed_host::{Loss, failed_host};
 use super::job::LoggedJob;
-use super::places;
 use crate::error::JobError;
 use crate::link::Incoming;
 use crate::standstill::Standstill;
@@ -43,7 +43,7 @@ impl Attempt {
         let is_named = |host: &&String| why.split_whitespace().any(|word| word == host.as_str());
         let host = self.hosts.iter().find(is_named).cloned();
         // In Open MPI 5 the rank that misses another ends the job, and the launcher names no host.
-        let text = match places::suspects(&self.hosts, &places::here()).as_slice() {
+        let text = match attempt_hosts::suspects(&self.hosts, &attempt_hosts::here()).as_slice() {
             _ if host.is_some() => why.to_owned(),
             [] => why.to_owned(),
             [only] => format!("{why}: the host {only} may be lost"),

@@ -27,9 +27,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::attempt_hosts::HostRanks;
 use super::family::LauncherFamily;
-use super::given::{LauncherArguments, Variables};
-use super::places::HostRanks;
+use super::launcher_arguments::{LauncherArguments, Variables};
 
 /// Maximum bytes in flight to rank 0 for a launcher that doesn't block: a quarter of a pipe,
 /// because small writes leave its pages half empty.

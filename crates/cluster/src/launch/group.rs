@@ -1,5 +1,5 @@
 //! The process group: the job's processes as the launch process sees them, from the first init
-//! message to the last goodbye, over all attempts.
+//! message to the last shutdown message, over all attempts.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,9 +10,9 @@ use haul_flow::{JobSpec, Load, Problem, Report, SlowRank, Status, lock};
 use haul_journal::Journal;
 
 use super::attempt::Attempt;
+use super::attempt_hosts::{self, HostRanks, NextHosts, named_once};
 use super::failed_host::{Loss, failed_host};
 use super::launcher::{Launcher, Started};
-use super::places::{self, HostRanks, NextHosts, named_once};
 use crate::WalkPlacement;
 use crate::distributed::Distributed;
 use crate::error::JobError;
@@ -23,7 +23,7 @@ use crate::standstill::{Deadline, Standstill};
 use crate::token::Tokens;
 use crate::transport::Rank;
 use crate::wire::{
-    IdentityFile, InitMessage, KnownKinds, News, PackedInit, PackedProblem, ProgressReport, ToLaunch,
+    DirectoryToken, InitMessage, KnownKinds, News, PackedInit, PackedProblem, ProgressReport, ToLaunch,
     ToMaster,
 };
 
@@ -272,7 +272,7 @@ impl ProcessGroup {
         &self,
         spec: &JobSpec<'_, T>,
         attempt: u32,
-        tokens: impl Iterator<Item = &'t IdentityFile>,
+        tokens: impl Iterator<Item = &'t DirectoryToken>,
     ) -> Result<InitMessage, JobError> {
         let directory = std::env::current_dir().map_err(|cause| JobError::NoDirectory(Arc::new(cause)))?;
         Ok(InitMessage {
@@ -510,9 +510,9 @@ impl ProcessGroup {
 
     /// Chooses the hosts of the next attempt. Returns true if any is left.
     fn choose_hosts(&self, loss: &Loss, hosts: &[String]) -> bool {
-        let chosen = places::hosts_of(&lock(&self.places));
+        let chosen = attempt_hosts::hosts_of(&lock(&self.places));
         let hosts = if chosen.is_empty() { hosts } else { &chosen };
-        match places::after(loss, hosts, &places::here()) {
+        match attempt_hosts::after(loss, hosts, &attempt_hosts::here()) {
             NextHosts::Without(left) if self.launcher.chooses_hosts() => *lock(&self.places) = left,
             NextHosts::Without(_) | NextHosts::Same => {}
             NextHosts::Nowhere => return false,
@@ -523,8 +523,8 @@ impl ProcessGroup {
     /// Falls back to this host alone, if the job had ranks on it, when nobody knows which other
     /// host is lost.
     fn choose_this_host(&self, hosts: &[String]) {
-        let here = places::only(&places::here(), hosts);
-        let is_part = !here.is_empty() && places::hosts_of(&here).len() < hosts.len();
+        let here = attempt_hosts::only(&attempt_hosts::here(), hosts);
+        let is_part = !here.is_empty() && attempt_hosts::hosts_of(&here).len() < hosts.len();
         if is_part && self.launcher.chooses_hosts() {
             *lock(&self.places) = here;
         }

@@ -3,8 +3,8 @@
 
 use std::sync::Mutex;
 
+use super::attempt_hosts::HostRanks;
 use super::launcher::{Launcher, Started};
-use super::places::HostRanks;
 use crate::error::JobError;
 use crate::link::{Link, inside};
 use crate::wire::{ToLaunch, ToMaster};

@@ -9,8 +9,8 @@
 //! A batch system ([`crate::batch`]) runs the whole command line on its hosts, and there an
 //! [`MpiLauncher`](super::MpiLauncher) starts the processes.
 
+use super::attempt_hosts::HostRanks;
 use super::job::LoggedJob;
-use super::places::HostRanks;
 use crate::error::JobError;
 use crate::link::Link;
 use crate::wire::{ToLaunch, ToMaster};

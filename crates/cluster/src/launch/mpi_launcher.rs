@@ -5,11 +5,11 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::attempt_hosts::HostRanks;
 use super::command::{LaunchRefusal, StartLine, Surroundings, Wanted, start_line};
 use super::family::LauncherFamily;
 use super::job::LoggedJob;
 use super::launcher::{Launcher, Started};
-use super::places::HostRanks;
 use crate::Options;
 use crate::error::JobError;
 use crate::link::Link;

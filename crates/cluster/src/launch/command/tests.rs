@@ -77,7 +77,7 @@ fn a_batch_system_is_for_those_outside() {
 }
 
 #[test]
-fn launchers_are_told_apart_by_their_versions() {
+fn launchers_are_distinguished_by_their_versions() {
     let known = [
         ("mpirun (Open MPI) 4.1.4\n\nReport bugs to", LauncherFamily::OpenMpi4),
         ("mpirun.openmpi (OpenRTE) 4.1.4\n", LauncherFamily::OpenMpi4),
@@ -187,7 +187,7 @@ fn the_launcher_of_the_librarys_family_is_found() {
 }
 
 #[test]
-fn srun_is_told_how_the_library_finds_it() {
+fn srun_gets_the_option_for_the_library() {
     let folder = tempfile::tempdir().unwrap();
     make_program(&folder.path().join("srun"), "MPI plugin types are...\n\tpmix\n\tpmi2\n\tnone");
     let variables = [("PATH", folder.path().to_str().unwrap()), ("SLURM_JOB_ID", "1"), ("SLURM_NTASKS", "3")];

@@ -1,5 +1,5 @@
-//! Directories in which ranks work: all of them until the end, as the lanes of rank 0's queue have
-//! one directory each.
+//! Directories in which ranks work: all of them until the end, as the sub-queues of rank 0's queue
+//! have one directory each.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -12,7 +12,7 @@ use crate::start::{Way, agent, script};
 
 const RANKS: u32 = 3;
 
-/// Fewer than lanes. By their hash, two or more of so many would share one but for one time in
+/// Fewer than sub-queues. Assigned by hash, two or more would share one nineteen times in
 /// twenty, and be all that is left at the end.
 const DIRECTORIES: usize = 20;
 
